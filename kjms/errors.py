@@ -1,0 +1,145 @@
+"""What can go wrong, in the words of JMS.
+
+    JMSException                        (JMSRuntimeException is the same class)
+    ├── IllegalStateException           RuntimeError
+    ├── InvalidClientIDException        ValueError
+    ├── InvalidDestinationException     ValueError
+    ├── InvalidSelectorException        ValueError
+    ├── JMSSecurityException            PermissionError
+    ├── MessageEOFException             EOFError
+    ├── MessageFormatException          ValueError
+    ├── MessageNotReadableException     RuntimeError
+    ├── MessageNotWriteableException    RuntimeError
+    ├── ResourceAllocationException     RuntimeError
+    ├── TransactionInProgressException  RuntimeError
+    └── TransactionRolledBackException  RuntimeError
+
+Each class also derives from the Python built-in that is nearest to it, so that ``except ValueError`` finds what a Python
+programmer would look for there. Values in error texts are shortened with `shown`; bodies and passwords never go in.
+"""
+
+from __future__ import annotations
+
+import reprlib
+
+__all__ = [
+    "IllegalStateException",
+    "InvalidClientIDException",
+    "InvalidDestinationException",
+    "InvalidSelectorException",
+    "JMSException",
+    "JMSRuntimeException",
+    "JMSSecurityException",
+    "MessageEOFException",
+    "MessageFormatException",
+    "MessageNotReadableException",
+    "MessageNotWriteableException",
+    "ResourceAllocationException",
+    "TransactionInProgressException",
+    "TransactionRolledBackException",
+    "shown",
+]
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def shown(value: object) -> str:
+    """Return *value* as error texts show it: its ``repr``, shortened, with its type.
+
+    >>> shown("heavy")
+    "'heavy' (str)"
+    """
+    return f"{_SHORT.repr(value)} ({type(value).__name__})"
+
+
+class JMSException(Exception):  # noqa: N818 - the specification's name
+    """The root of everything that JMS raises.
+
+    Args:
+        reason: What happened, in one sentence.
+        error_code: A short code that programs may compare; the provider's own (here: Kafka's, such as
+            ``_TRANSPORT``), or None.
+        linked_exception: The exception of the layer below, if there was one. An exception raised ``from`` another
+            has that one.
+
+    Spec: JMS 2.0 §7.2.
+    """
+
+    def __init__(
+        self, reason: str = "", error_code: str | None = None, linked_exception: BaseException | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.error_code = error_code
+        self._linked_exception = linked_exception
+
+    @property
+    def linked_exception(self) -> BaseException | None:
+        """The exception of the layer below, or None (JMS 2.0 §7.2)."""
+        return self._linked_exception if self._linked_exception is not None else self.__cause__
+
+    @linked_exception.setter
+    def linked_exception(self, exception: BaseException | None) -> None:
+        self._linked_exception = exception
+
+
+JMSRuntimeException = JMSException
+"""The simplified API's name for it: Python has no checked exceptions (JMS 2.0 §7.2)."""
+
+
+class IllegalStateException(JMSException, RuntimeError):
+    """A method was called at a time when JMS does not allow it (JMS 2.0 §7.3)."""
+
+
+class InvalidClientIDException(JMSException, ValueError):
+    """A client identifier that the provider rejects, or that is in use (JMS 2.0 §7.3)."""
+
+
+class InvalidDestinationException(JMSException, ValueError):
+    """A destination that does not exist, cannot be named so, or is of the wrong kind (JMS 2.0 §7.3)."""
+
+
+class InvalidSelectorException(JMSException, ValueError):
+    """A message selector whose syntax is wrong (JMS 2.0 §7.3, §3.8.1.1)."""
+
+
+class JMSSecurityException(JMSException, PermissionError):
+    """Wrong credentials, or not allowed to do this (JMS 2.0 §7.3)."""
+
+    def __init__(
+        self, reason: str = "", error_code: str | None = None, linked_exception: BaseException | None = None
+    ) -> None:
+        # OSError would read two arguments as errno and text.
+        JMSException.__init__(self, reason, error_code, linked_exception)
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class MessageEOFException(JMSException, EOFError):
+    """The end of a BytesMessage or StreamMessage came in the middle of a read (JMS 2.0 §7.3)."""
+
+
+class MessageFormatException(JMSException, ValueError):
+    """A value of a type that a message cannot hold, or cannot be read as (JMS 2.0 §7.3)."""
+
+
+class MessageNotReadableException(JMSException, RuntimeError):
+    """A write-only message was read (JMS 2.0 §7.3)."""
+
+
+class MessageNotWriteableException(JMSException, RuntimeError):
+    """A read-only message was written to (JMS 2.0 §7.3)."""
+
+
+class ResourceAllocationException(JMSException, RuntimeError):
+    """The provider lacks the resources for this: a quota, a size limit, a full buffer (JMS 2.0 §7.3)."""
+
+
+class TransactionInProgressException(JMSException, RuntimeError):
+    """The operation is not possible while a transaction is in progress (JMS 2.0 §7.3)."""
+
+
+class TransactionRolledBackException(JMSException, RuntimeError):
+    """The transaction was rolled back instead of committed (JMS 2.0 §7.3)."""
