@@ -26,3 +26,82 @@ from kjms.errors import (
     TransactionInProgressException,
     TransactionRolledBackException,
 )
+
+if TYPE_CHECKING:
+    from kjms._connection import Connection, ConnectionFactory, ConnectionMetaData
+    from kjms._consumer import MessageConsumer
+    from kjms._producer import CompletionListener, MessageProducer
+    from kjms._session import Session
+    from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+    from kjms.options import DeliveryMode, DestinationOptions, RedeliveryPolicy
+
+_ROOMS = {
+    "BytesMessage": "kjms.message",
+    "CompletionListener": "kjms._producer",
+    "Connection": "kjms._connection",
+    "ConnectionFactory": "kjms._connection",
+    "ConnectionMetaData": "kjms._connection",
+    "DeliveryMode": "kjms.options",
+    "DestinationOptions": "kjms.options",
+    "MapMessage": "kjms.message",
+    "Message": "kjms.message",
+    "MessageConsumer": "kjms._consumer",
+    "MessageProducer": "kjms._producer",
+    "ObjectMessage": "kjms.message",
+    "RedeliveryPolicy": "kjms.options",
+    "Session": "kjms._session",
+    "StreamMessage": "kjms.message",
+    "TextMessage": "kjms.message",
+}
+
+__all__ = [
+    "BytesMessage",
+    "CompletionListener",
+    "Connection",
+    "ConnectionFactory",
+    "ConnectionMetaData",
+    "DeliveryMode",
+    "Destination",
+    "DestinationOptions",
+    "IllegalStateException",
+    "InvalidClientIDException",
+    "InvalidDestinationException",
+    "InvalidSelectorException",
+    "JMSException",
+    "JMSRuntimeException",
+    "JMSSecurityException",
+    "MapMessage",
+    "Message",
+    "MessageConsumer",
+    "MessageEOFException",
+    "MessageFormatException",
+    "MessageNotReadableException",
+    "MessageNotWriteableException",
+    "MessageProducer",
+    "ObjectMessage",
+    "Queue",
+    "RedeliveryPolicy",
+    "ResourceAllocationException",
+    "Session",
+    "StreamMessage",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "TextMessage",
+    "Topic",
+    "TransactionInProgressException",
+    "TransactionRolledBackException",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    room = _ROOMS.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(room), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

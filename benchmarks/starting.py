@@ -1,0 +1,107 @@
+"""Workloads that measure beginnings: how long until the first message is there, or is sent."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+
+from benchmarks._payload import text_message
+from benchmarks._stage import Stage
+from benchmarks._workload import Unit, workload
+from kjms import Queue
+
+BEGINNINGS = 3  # a round is so many; their median is its figure
+
+first_receive = workload(
+    "first-receive", "connect, make a consumer, receive a waiting message", Unit.MILLISECONDS, share=0
+)
+
+
+@first_receive.side("kjms")
+def _(stage: Stage) -> float:
+    def begin(topic: str) -> Callable[[], object]:
+        connection = stage.factory.create_connection()
+        consumer = connection.create_session().create_consumer(Queue(topic))
+        connection.start()
+        if consumer.receive(10_000) is None:
+            raise RuntimeError("the waiting message did not come")
+        return connection.close
+
+    return _median_milliseconds(begin, [stage.topic(filled=1) for _ in range(BEGINNINGS)])
+
+
+@first_receive.side("raw, subscribe and poll")
+def _(stage: Stage) -> float:
+    return _raw_receive(stage, stage.consumer_settings)
+
+
+@first_receive.side("raw, with librdkafka's defaults", is_baseline=False)
+def _(stage: Stage) -> float:
+    servers = stage.bootstrap_servers
+    return _raw_receive(
+        stage,
+        lambda group: {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest"},
+    )
+
+
+def _raw_receive(stage: Stage, settings: Callable[[str], dict[str, Any]]) -> float:
+    def begin(topic: str) -> Callable[[], object]:
+        consumer = Consumer(settings(topic))
+        consumer.subscribe([topic])
+        record = consumer.poll(10.0)
+        if record is None or record.error():
+            raise RuntimeError("the waiting message did not come")
+        return consumer.close
+
+    return _median_milliseconds(begin, [stage.topic(filled=1) for _ in range(BEGINNINGS)])
+
+
+first_send = workload("first-send", "connect, make a producer, send a message", Unit.MILLISECONDS, share=0)
+
+
+@first_send.side("kjms")
+def _(stage: Stage) -> float:
+    def begin(topic: str) -> Callable[[], object]:
+        connection = stage.factory.create_connection()
+        connection.create_session().create_producer(Queue(topic)).send(text_message())
+        return connection.close
+
+    return _median_milliseconds(begin, [stage.topic() for _ in range(BEGINNINGS)])
+
+
+@first_send.side("raw, produce and flush")
+def _(stage: Stage) -> float:
+    return _raw_send(stage, stage.producer_settings(linger_ms=0))
+
+
+@first_send.side("raw, with librdkafka's defaults", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _raw_send(stage, {"bootstrap.servers": stage.bootstrap_servers})
+
+
+def _raw_send(stage: Stage, settings: dict[str, Any]) -> float:
+    value, headers = stage.sample()
+
+    def begin(topic: str) -> Callable[[], object]:
+        producer = Producer(settings)
+        producer.produce(topic, value, headers=headers)
+        if producer.flush(10.0):
+            raise RuntimeError("the message was not sent")
+        return producer.flush
+
+    return _median_milliseconds(begin, [stage.topic() for _ in range(BEGINNINGS)])
+
+
+def _median_milliseconds(begin: Callable[[str], Callable[[], object]], topics: list[str]) -> float:
+    """Return how long *begin* takes; what it returns ends what it began, outside of the time."""
+    times = []
+    for topic in topics:
+        started = time.perf_counter()
+        end = begin(topic)
+        times.append(time.perf_counter() - started)
+        end()
+    return statistics.median(times) * 1000

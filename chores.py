@@ -1,0 +1,124 @@
+"""The project's chores, with nothing but Python: ``python3 chores.py demo``, ``test``, ``check``, ``bench`` ...
+
+Each runs in the virtual environment that is active, or else in ``.venv`` beside this file, which is made and filled on the
+first run. What a chore needs is installed once and found there afterwards, offline too; a changed ``pyproject.toml``
+installs again. Arguments after the chore's name go to the program that it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def environment() -> Path:
+    """Return the folder of the virtual environment to work in; it is made where there is none."""
+    if sys.prefix != sys.base_prefix:
+        return Path(sys.prefix)
+    folder = HERE / ".venv"
+    if not interpreter(folder).exists():
+        print(f"making a virtual environment in {folder}", file=sys.stderr)
+        venv.create(folder, with_pip=True)
+    return folder
+
+
+def interpreter(folder: Path) -> Path:
+    """Return the Python of the virtual environment in *folder*."""
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def ready(extras: str) -> Path:
+    """Return a Python that has kjms with *extras*; they are installed unless they are there already."""
+    folder = environment()
+    wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes() + str(HERE).encode() + extras.encode()).hexdigest()
+    stamp = folder / f".kjms-{extras}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"installing kjms[{extras}] into {folder} (once)", file=sys.stderr)
+        install = [interpreter(folder), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        done = subprocess.run([*install, "--editable", f"{HERE}[{extras}]"], check=False)
+        if done.returncode:
+            raise SystemExit(f"chores.py: kjms[{extras}] could not be installed; what pip says is above")
+        stamp.write_text(wanted)
+    return interpreter(folder)
+
+
+def run(extras: str, *command: str | Path) -> int:
+    """Run a Python *command* that needs *extras*; return its exit code."""
+    python = ready(extras)
+    try:
+        return subprocess.run([python, *command], cwd=HERE, check=False).returncode
+    except KeyboardInterrupt:
+        return 130
+
+
+def setup(_: Sequence[str]) -> int:
+    """Install everything that the other chores need."""
+    ready("broker")
+    ready("test")
+    return 0
+
+
+def demo(arguments: Sequence[str]) -> int:
+    """Run the demo on a real Kafka: JMS messages in a small order shop."""
+    return run("broker", "-m", "kjms.cli", "demo", *arguments)
+
+
+def test(arguments: Sequence[str]) -> int:
+    """Run all tests, on a real Kafka that they start."""
+    return run("test", "-m", "pytest", *arguments)
+
+
+def check(_: Sequence[str]) -> int:
+    """Hold the code against the house's rules: ruff, mypy, and the conformance report is up to date."""
+    steps = (
+        ("-m", "ruff", "check", "."),
+        ("-m", "ruff", "format", "--check", "."),
+        ("-m", "mypy"),
+        ("tests/conformance/report.py", "--check"),
+    )
+    return max(run("test", *step) for step in steps)
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Compare kjms with plain confluent-kafka on this machine."""
+    return run("test", "-m", "benchmarks", *arguments)
+
+
+def conformance(arguments: Sequence[str]) -> int:
+    """Write docs/conformance.md: which requirement is proved by which test."""
+    return run("test", "tests/conformance/report.py", *arguments)
+
+
+def fuzz(arguments: Sequence[str]) -> int:
+    """Throw a million random records and a million random selectors at the pure rooms (some minutes)."""
+    return max(run("test", "tests/fuzz_selectors.py", *arguments), run("test", "tests/fuzz_records.py", *arguments))
+
+
+CHORES: dict[str, Callable[[Sequence[str]], int]] = {
+    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, fuzz)
+}
+
+
+def main() -> int:
+    """Run the chore that the command line names."""
+    listing = "\n".join(f"  {name:12} {(chore.__doc__ or '').splitlines()[0]}" for name, chore in CHORES.items())
+    parser = argparse.ArgumentParser(
+        usage="python3 chores.py CHORE [ARGUMENT ...]",
+        description="The project's chores:\n" + listing,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("chore", choices=CHORES, metavar="CHORE")
+    chosen, arguments = parser.parse_known_args()
+    return CHORES[chosen.chore](arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,344 @@
+"""Connections and the factory that makes them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kjms._session import Session
+from kjms._version import __version__
+from kjms.engine import Engine
+from kjms.errors import IllegalStateException, InvalidClientIDException, JMSException, shown
+from kjms.options import (
+    DEFAULT_PREFETCH,
+    DEFAULT_SEND_TIMEOUT,
+    DestinationOptions,
+    FactoryOptions,
+    Ordering,
+    RedeliveryPolicy,
+    milliseconds,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from kjms.engine._reader import Feed
+
+__all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener"]
+
+_log = logging.getLogger("kjms.connection")
+_numbers = itertools.count(1)
+
+ExceptionListener = Callable[[JMSException], object]
+
+
+class ConnectionFactory:
+    """Makes connections to a Kafka cluster; can be used by any number of threads.
+
+    Args:
+        bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
+        client_id: The client identifier of its connections (JMS 2.0 §4.3.2).
+        kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
+        redelivery: How often and when unsettled messages come again.
+        destinations: Settings of single destinations, by their names.
+        create_destinations: Whether a destination that does not exist is made when it is first used.
+        partitions: Partitions of what is made. One gives total order, as a JMS broker does.
+        replication_factor: Replicas of what is made; None is the cluster's default.
+        ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.
+        queue_prefix: What Kafka topic names of queues begin with.
+        topic_prefix: What Kafka topic names of topics begin with.
+        prefetch: How many messages of a destination a process holds ahead of its consumers.
+        pipelined_acknowledge: AUTO_ACKNOWLEDGE does not wait for its commits: faster, and a crash may repeat what
+            was acknowledged in the last tenth of a second.
+        drop_duplicates: Not available yet.
+        send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
+        expiry_queue: Not available yet.
+
+    Raises:
+        ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
+
+    Spec: JMS 2.0 §4.2.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "localhost:9092",
+        *,
+        client_id: str | None = None,
+        kafka: Mapping[str, Any] | None = None,
+        redelivery: RedeliveryPolicy | None = None,
+        destinations: Mapping[str, DestinationOptions] | None = None,
+        create_destinations: bool = True,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        ordering: Ordering = "session",
+        queue_prefix: str = "",
+        topic_prefix: str = "",
+        prefetch: int = DEFAULT_PREFETCH,
+        pipelined_acknowledge: bool = False,
+        drop_duplicates: bool = False,
+        send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
+        expiry_queue: str | None = None,
+    ) -> None:
+        _refuse_unavailable(drop_duplicates, expiry_queue, redelivery, destinations)
+        self._options = FactoryOptions(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            kafka=kafka or {},
+            defaults=DestinationOptions(
+                partitions=partitions,
+                replication_factor=replication_factor,
+                ordering=ordering,
+                redelivery=redelivery or RedeliveryPolicy(),
+                expiry_queue=expiry_queue,
+                prefetch=prefetch,
+            ),
+            destinations=destinations or {},
+            create_destinations=create_destinations,
+            queue_prefix=queue_prefix,
+            topic_prefix=topic_prefix,
+            pipelined_acknowledge=pipelined_acknowledge,
+            drop_duplicates=drop_duplicates,
+            send_timeout=milliseconds(send_timeout, "send_timeout"),
+        )
+
+    @classmethod
+    def from_config(cls, path: str | Path = "kjms.toml") -> ConnectionFactory:
+        """Return the factory that the file at *path* describes; ``KJMS_*`` environment variables win.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: It is no TOML, or holds a setting that there is not; the text names file and setting.
+        """
+        from kjms._config import factory_settings
+
+        return cls(**factory_settings(Path(path)))
+
+    def __repr__(self) -> str:
+        return f"<ConnectionFactory {self._options.bootstrap_servers!r}, client id {self._options.client_id!r}>"
+
+    def create_connection(self, user: str | None = None, password: str | None = None) -> Connection:
+        """Return a new connection, stopped, after a broker has answered.
+
+        Args:
+            user: The name for SASL; None: who *kafka* says, or nobody.
+            password: The password for it.
+
+        Raises:
+            JMSSecurityException: Kafka refused the credentials.
+            JMSException: No broker answered within the send timeout.
+
+        Spec: JMS 2.0 §4.3.1.
+        """
+        return Connection(self._options, user, password)
+
+
+class Connection:
+    """A client's view on the cluster: it starts and stops delivery, and closes what it made.
+
+    Can be used by any number of threads. Connections with the same settings share one engine, so they are cheap.
+
+    Spec: JMS 2.0 §4.3.
+    """
+
+    def __init__(self, options: FactoryOptions, user: str | None, password: str | None) -> None:
+        self.number = next(_numbers)
+        self._options = options
+        self._client_id = options.client_id
+        self._exception_listener: ExceptionListener | None = None
+        self._sessions: list[Session] = []
+        self._lock = threading.RLock()
+        self._is_started = False
+        self._is_closed = False
+        self._is_used = False
+        self._engine = Engine.acquire(options, user, password, self._tell)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "started" if self._is_started else "stopped"
+        return f"<Connection {self.number} to {self._options.bootstrap_servers}: {state}, {len(self._sessions)} sessions>"
+
+    @property
+    def client_id(self) -> str | None:
+        """The client identifier, to be set before anything else is done with the connection (JMS 2.0 §4.3.2).
+
+        Raises:
+            IllegalStateException: When setting: the factory gave one, or the connection is in use already.
+            InvalidClientIDException: When setting: it is no text, or empty.
+        """
+        self._check_open("client_id")
+        return self._client_id
+
+    @client_id.setter
+    def client_id(self, client_id: str) -> None:
+        self._check_open("client_id")
+        if self._client_id is not None:
+            raise IllegalStateException(f"client_id: it is set to {self._client_id!r} already (JMS 2.0 §4.3.2)")
+        if self._is_used:
+            raise IllegalStateException("client_id: must be set before anything else is done (JMS 2.0 §4.3.2)")
+        if not isinstance(client_id, str) or not client_id:
+            raise InvalidClientIDException(f"client_id: text is needed, not {shown(client_id)} (JMS 2.0 §4.3.2)")
+        self._client_id = client_id
+
+    @property
+    def exception_listener(self) -> ExceptionListener | None:
+        """What is told of trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8)."""
+        self._check_open("exception_listener")
+        return self._exception_listener
+
+    @exception_listener.setter
+    def exception_listener(self, listener: ExceptionListener | None) -> None:
+        self._check_open("exception_listener")
+        if listener is not None and not callable(listener):
+            on_exception = getattr(listener, "on_exception", None)
+            if not callable(on_exception):
+                raise ValueError(f"an exception listener is a function or has on_exception, and is not {shown(listener)}")
+            listener = on_exception
+        self._is_used = True
+        self._exception_listener = listener
+
+    @property
+    def meta_data(self) -> ConnectionMetaData:
+        """What is said of this provider (JMS 2.0 §4.3.7)."""
+        self._check_open("meta_data")
+        return ConnectionMetaData()
+
+    def create_session(self, session_mode: int | bool = Session.AUTO_ACKNOWLEDGE, acknowledge_mode: int = 1) -> Session:
+        """Return a new session (JMS 2.0 §4.4).
+
+        Args:
+            session_mode: One of the constants of `Session`; or, as in JMS 1.1, whether it is transacted.
+            acknowledge_mode: With a bool before it: the mode of a session that is not transacted.
+
+        Raises:
+            ValueError: There is no such mode.
+        """
+        self._check_open("create_session")
+        if isinstance(session_mode, bool):
+            session_mode = Session.SESSION_TRANSACTED if session_mode else acknowledge_mode
+        self._is_used = True
+        session = Session(self, session_mode)
+        with self._lock:
+            self._sessions.append(session)
+        return session
+
+    def start(self) -> None:
+        """Let messages be delivered; on a started connection it changes nothing (JMS 2.0 §4.3.3)."""
+        self._check_open("start")
+        with self._lock:
+            self._is_used = self._is_started = True
+            for session in list(self._sessions):
+                session._start()
+
+    def stop(self) -> None:
+        """Hold delivery, and return when running listeners are through (JMS 2.0 §4.3.4).
+
+        Raises:
+            IllegalStateException: A message listener of this connection called it.
+        """
+        self._check_open("stop")
+        sessions = list(self._sessions)
+        for session in sessions:
+            session._check_not_delivering("stop")
+        with self._lock:
+            self._is_used = True
+            self._is_started = False
+        for session in sessions:
+            session._stop()
+
+    def _consumer_added(self, feed: Feed) -> None:
+        with self._lock:
+            if self._is_started:
+                feed.start()
+
+    def _session_closed(self, session: Session) -> None:
+        with self._lock:
+            if session in self._sessions:
+                self._sessions.remove(session)
+
+    def _tell(self, failure: JMSException) -> None:
+        """Pass *failure* to the exception listener, in a thread of its own: it may close the connection."""
+        listener = self._exception_listener
+        if listener is None or self._is_closed:
+            return
+
+        def call() -> None:
+            try:
+                listener(failure)
+            except Exception:
+                _log.exception("the exception listener of connection %d raised", self.number)
+
+        threading.Thread(target=call, name=f"kjms-connection-{self.number}-exception", daemon=True).start()
+
+    def close(self) -> None:
+        """Close the connection with all that it made; what was not acknowledged goes to others (JMS 2.0 §4.3.5).
+
+        Raises:
+            IllegalStateException: A message listener of this connection called it.
+        """
+        with self._lock:
+            sessions = list(self._sessions)
+            for session in sessions:
+                session._check_not_delivering("close")
+            if self._is_closed:
+                return
+            self._is_closed = True
+        try:
+            for session in sessions:
+                session.close()
+        finally:
+            self._engine.release(self._tell)
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            raise IllegalStateException(f"{doing}: connection {self.number} is closed (JMS 2.0 §4.3.5)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ConnectionMetaData:
+    """What JMS programs may ask about the provider (JMS 2.0 §4.3.7)."""
+
+    jms_version = "2.0"
+    jms_major_version = 2
+    jms_minor_version = 0
+    jms_provider_name = "kjms"
+    provider_version = __version__
+    provider_major_version = int(__version__.split(".")[0])
+    provider_minor_version = int(__version__.split(".")[1])
+
+    def jmsx_property_names(self) -> list[str]:
+        """Return the JMSX properties that are supported (JMS 2.0 §3.5.9)."""
+        return ["JMSXGroupID", "JMSXGroupSeq", "JMSXDeliveryCount"]
+
+    def __repr__(self) -> str:
+        return f"<ConnectionMetaData: {self.jms_provider_name} {self.provider_version}, JMS {self.jms_version}>"
+
+
+def _refuse_unavailable(
+    drop_duplicates: bool,
+    expiry_queue: str | None,
+    redelivery: RedeliveryPolicy | None,
+    destinations: Mapping[str, DestinationOptions] | None,
+) -> None:
+    """Refuse what cannot be kept yet: a setting that is silently ignored would be a broken promise."""
+    options = list((destinations or {}).values())
+    for name, is_wanted in (
+        ("drop_duplicates", drop_duplicates),
+        ("expiry_queue", expiry_queue is not None or any(option.expiry_queue for option in options)),
+        ("a redelivery delay", any(policy and policy.delay for policy in (redelivery, *(o.redelivery for o in options)))),
+    ):
+        if is_wanted:
+            raise ValueError(f"{name}: not available in kjms {__version__} yet")

@@ -1,0 +1,128 @@
+"""Receiving messages: from a queue or a subscription, one by one, by listener, or in a ``for`` loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kjms.errors import IllegalStateException, JMSException, shown
+from kjms.options import milliseconds
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from kjms._session import Session
+    from kjms.destinations import Destination
+    from kjms.engine._reader import Feed
+    from kjms.message import Message
+
+__all__ = ["MessageConsumer", "MessageListener"]
+
+MessageListener = Callable[["Message"], object]
+
+
+class MessageConsumer:
+    """Receives the messages of one destination; made by `kjms.Session.create_consumer`.
+
+    Spec: JMS 2.0 §4.5.
+    """
+
+    def __init__(self, session: Session, destination: Destination, feed: Feed) -> None:
+        self._session = session
+        self._destination = destination
+        self._feed = feed
+        self._listener: MessageListener | None = None
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "listening" if self._listener else "open"
+        return f"<{type(self).__name__} on {self._destination!r}: {state}>"
+
+    @property
+    def message_selector(self) -> str | None:
+        """The selector that the consumer was made with, or None (JMS 2.0 §3.8.1)."""
+        self._check_open("message_selector")
+        return self._feed.selector.text if self._feed.selector is not None else None
+
+    @property
+    def message_listener(self) -> MessageListener | None:
+        """What is called for each message, by the session's own thread; None takes it away (JMS 2.0 §4.5.2).
+
+        A listener that raises gets the message again at once, marked as redelivered (AUTO and DUPS_OK).
+        """
+        self._check_open("message_listener")
+        return self._listener
+
+    @message_listener.setter
+    def message_listener(self, listener: MessageListener | None) -> None:
+        self._check_open("message_listener")
+        if listener is not None and not callable(listener):
+            on_message = getattr(listener, "on_message", None)
+            if not callable(on_message):
+                raise ValueError(f"a message listener is a function or has on_message, and is not {shown(listener)}")
+            listener = on_message
+        self._listener = listener
+        self._session._listeners_changed()
+
+    def receive(self, timeout: int | timedelta | None = None) -> Message | None:
+        """Return the next message, waiting for it.
+
+        Args:
+            timeout: How long to wait, in milliseconds; None or 0: for ever.
+
+        Returns:
+            The message; None when the time was over, or the consumer was closed meanwhile.
+
+        Raises:
+            IllegalStateException: The consumer is closed, or another thread is using the session.
+            JMSException: The consumer has a listener, or the last message's acknowledgement failed.
+            ValueError: *timeout* is negative.
+
+        Spec: JMS 2.0 §4.5.1.
+        """
+        limit = milliseconds(timeout, "timeout") if timeout is not None else 0
+        return self._receive(limit / 1000 if limit else None)
+
+    def receive_no_wait(self) -> Message | None:
+        """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
+        return self._receive(0.0)
+
+    def _receive(self, seconds: float | None) -> Message | None:
+        self._check_open("receive")
+        if self._listener is not None:
+            raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
+        return self._session._receive(self, seconds)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Return the messages one by one, waiting for each, until the consumer is closed."""
+        while not self._is_closed:
+            message = self._receive(None)
+            if message is None:
+                return
+            yield message
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            raise IllegalStateException(f"{doing}: this consumer of {self._destination} is closed (JMS 2.0 §4.5.3)")
+
+    def close(self) -> None:
+        """Close the consumer; a receive that waits returns None. Messages it did not get go to others.
+
+        Raises:
+            IllegalStateException: The consumer's own listener called it.
+
+        Spec: JMS 2.0 §4.5.3.
+        """
+        if not self._is_closed:
+            self._session._close_consumer(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

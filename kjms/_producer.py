@@ -1,0 +1,307 @@
+"""Sending messages: what a producer adds to a message, and how long it waits."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import zlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from kjms.destinations import Destination
+from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException, shown
+from kjms.mapping import encode
+from kjms.message import Message, from_foreign
+from kjms.options import DeliveryMode, milliseconds
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from kjms._session import Session
+
+__all__ = ["CompletionListener", "MessageProducer"]
+
+_log = logging.getLogger("kjms.producer")
+
+ANY_PARTITION = -1  # librdkafka's word for "let the key decide"
+
+
+class CompletionListener(Protocol):
+    """Told what became of an asynchronous send (JMS 2.0 §4.6.2)."""
+
+    def on_completion(self, message: Message) -> None:
+        """Hear that *message* was sent, as surely as a synchronous send would have."""
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        """Hear that *message* was not sent, and why."""
+
+
+class MessageProducer:
+    """Sends messages to a destination, or to one named with each send; made by `kjms.Session.create_producer`.
+
+    Spec: JMS 2.0 §4.6.
+    """
+
+    def __init__(self, session: Session, destination: Destination | None) -> None:
+        self._session = session
+        self._destination = destination
+        self._route = session._route(destination) if destination is not None else None
+        self._delivery_mode = DeliveryMode.PERSISTENT
+        self._priority = 4
+        self._time_to_live = 0
+        self._delivery_delay = 0
+        self._disable_message_id = False
+        self._disable_message_timestamp = False
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{self._delivery_mode.name}, priority {self._priority}"
+        return f"<{type(self).__name__} to {self._destination!r}: {state}>"
+
+    @property
+    def destination(self) -> Destination | None:
+        """Where the producer sends to; None when each send says it (JMS 2.0 §4.6)."""
+        self._check_open("destination")
+        return self._destination
+
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        """The delivery mode of sends that name none; PERSISTENT unless set (JMS 2.0 §3.4.2)."""
+        self._check_open("delivery_mode")
+        return self._delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, mode: DeliveryMode | int) -> None:
+        self._check_open("delivery_mode")
+        self._delivery_mode = _delivery_mode(mode)
+
+    @property
+    def priority(self) -> int:
+        """The priority of sends that name none, 0 to 9; 4 unless set (JMS 2.0 §3.4.10)."""
+        self._check_open("priority")
+        return self._priority
+
+    @priority.setter
+    def priority(self, priority: int) -> None:
+        self._check_open("priority")
+        self._priority = _priority(priority)
+
+    @property
+    def time_to_live(self) -> int:
+        """How long messages live from their sending, in milliseconds; 0: for ever (JMS 2.0 §3.4.9)."""
+        self._check_open("time_to_live")
+        return self._time_to_live
+
+    @time_to_live.setter
+    def time_to_live(self, duration: int | timedelta) -> None:
+        self._check_open("time_to_live")
+        self._time_to_live = milliseconds(duration, "time_to_live")
+
+    @property
+    def delivery_delay(self) -> int:
+        """How long messages wait before they may be delivered, in milliseconds (JMS 2.0 §3.4.13)."""
+        self._check_open("delivery_delay")
+        return self._delivery_delay
+
+    @delivery_delay.setter
+    def delivery_delay(self, duration: int | timedelta) -> None:
+        self._check_open("delivery_delay")
+        self._delivery_delay = _delivery_delay(duration)
+
+    @property
+    def disable_message_id(self) -> bool:
+        """Whether messages go without an id (JMS 2.0 §3.4.3)."""
+        self._check_open("disable_message_id")
+        return self._disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, value: bool) -> None:
+        self._check_open("disable_message_id")
+        self._disable_message_id = bool(value)
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        """Whether messages go without a JMSTimestamp (JMS 2.0 §3.4.4)."""
+        self._check_open("disable_message_timestamp")
+        return self._disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, value: bool) -> None:
+        self._check_open("disable_message_timestamp")
+        self._disable_message_timestamp = bool(value)
+
+    def send(
+        self,
+        message: Message,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None:
+        """Send *message*; its JMS headers are set by this call (JMS 2.0 §3.4.11).
+
+        A PERSISTENT message is sent when all in-sync replicas have it: this call returns then, or, with a
+        *completion_listener*, that is called then. A NON_PERSISTENT message is not waited for.
+
+        Args:
+            message: Any object with the interface of a JMS message (JMS 2.0 §3.12).
+            destination: Where to, when not to the producer's own.
+            delivery_mode: PERSISTENT or NON_PERSISTENT; None: the producer's.
+            priority: 0 to 9; None: the producer's.
+            time_to_live: Milliseconds until it expires, 0 for never; None: the producer's.
+            delivery_delay: Milliseconds until it may be delivered; None: the producer's.
+            completion_listener: Makes the send asynchronous (JMS 2.0 §4.6.2).
+
+        Raises:
+            MessageFormatException: *message* is None or no message.
+            InvalidDestinationException: There is no destination, or Kafka has no such topic.
+            ResourceAllocationException: The message is too large, or the buffer stayed full.
+            JMSException: Kafka did not confirm it within the send timeout.
+            ValueError: A mode, priority or duration is out of its range.
+        """
+        self._check_open("send")
+        if message is None:
+            raise MessageFormatException("send: there is no message, it is None (JMS 2.0 §4.6)")
+        target = self._destination if destination is None else destination
+        if target is None:
+            raise InvalidDestinationException(
+                "send: neither the producer nor the call names a destination (JMS 2.0 §4.6)"
+            )
+        route = self._route if destination is None or destination == self._destination else None
+        own = message if isinstance(message, Message) else from_foreign(message)
+        self._set_headers(own, target, delivery_mode, priority, time_to_live, delivery_delay)
+        self._session._send(self, own, route or self._session._route(target), completion_listener, message)
+        if own is not message:
+            _copy_headers(own, message)
+
+    def _set_headers(
+        self,
+        message: Message,
+        destination: Destination,
+        delivery_mode: DeliveryMode | int | None,
+        priority: int | None,
+        time_to_live: int | timedelta | None,
+        delivery_delay: int | timedelta | None,
+    ) -> None:
+        now = time.time_ns() // 1_000_000
+        lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")
+        if delivery_delay is not None:
+            _delivery_delay(delivery_delay)
+        message.jms_destination = destination
+        message.jms_delivery_mode = self._delivery_mode if delivery_mode is None else _delivery_mode(delivery_mode)
+        message.jms_priority = self._priority if priority is None else _priority(priority)
+        message.jms_expiration = now + lives if lives else 0
+        message.jms_delivery_time = now
+        message.jms_timestamp = 0 if self._disable_message_timestamp else now
+        message.jms_message_id = None if self._disable_message_id else self._session._next_message_id()
+        message.jms_redelivered = False
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            raise IllegalStateException(f"{doing}: this producer is closed (JMS 2.0 §4.6)")
+
+    def close(self) -> None:
+        """Close the producer, after its asynchronous sends have completed (JMS 2.0 §4.6.2.4)."""
+        if not self._is_closed:
+            self._session._close_producer(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Route:
+    """Where a session's messages to one destination go: the Kafka topic, and the partition of those without a group."""
+
+    __slots__ = ("partition", "topic")
+
+    def __init__(self, topic: str, partitions: int, ordering: str | None, session_id: str) -> None:
+        self.topic = topic
+        # One session's messages stay in order because they share a partition, chosen once and for good.
+        in_order = ordering != "none"
+        self.partition = zlib.crc32(session_id.encode()) % partitions if in_order else ANY_PARTITION
+
+
+class Outbox:
+    """The sends of a session that nobody waits for, in order, so that closing can wait for all of them."""
+
+    def __init__(self) -> None:
+        self._pending = 0
+        self._changed = threading.Condition()
+
+    def begin(self) -> None:
+        """Count a send."""
+        with self._changed:
+            self._pending += 1
+
+    def end(self) -> None:
+        """Count it off again, delivered or not."""
+        with self._changed:
+            self._pending -= 1
+            if not self._pending:
+                self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Return when nothing is under way; each send ends by itself within the send timeout."""
+        if self._pending:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._pending)
+
+
+def _copy_headers(source: Message, target: Message) -> None:
+    for name in (
+        "jms_destination",
+        "jms_delivery_mode",
+        "jms_priority",
+        "jms_expiration",
+        "jms_delivery_time",
+        "jms_timestamp",
+        "jms_message_id",
+    ):
+        setattr(target, name, getattr(source, name))
+
+
+def _delivery_mode(mode: DeliveryMode | int) -> DeliveryMode:
+    try:
+        return DeliveryMode(mode)
+    except ValueError:
+        raise ValueError(f"a delivery mode is PERSISTENT (2) or NON_PERSISTENT (1), not {shown(mode)}") from None
+
+
+def _priority(priority: int) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise ValueError(f"a priority is a whole number from 0 to 9, not {shown(priority)} (JMS 2.0 §3.4.10)")
+    return priority
+
+
+def _delivery_delay(duration: int | timedelta) -> int:
+    if milliseconds(duration, "delivery_delay"):
+        raise JMSException("delivery_delay: this version of kjms delivers at once; a delay cannot be kept yet")
+    return 0
+
+
+def report_completion(
+    listener: CompletionListener | None, message: Message, failure: JMSException | None, topic: str
+) -> None:
+    """Tell *listener* what became of *message*; without one, a failure goes to the log."""
+    if listener is None:
+        if failure is not None:
+            _log.warning("a NON_PERSISTENT message was lost: %s", failure)
+        return
+    try:
+        if failure is None:
+            listener.on_completion(message)
+        else:
+            listener.on_exception(message, failure)
+    except Exception:
+        _log.exception("a completion listener for %s raised", topic)
+

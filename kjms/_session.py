@@ -1,0 +1,463 @@
+"""A session: one thread's place to make messages, send and receive them, and acknowledge what it received."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual
+from kjms._consumer import MessageConsumer
+from kjms._dead_letters import dead_letter
+from kjms._producer import CompletionListener, MessageProducer, Outbox, Route, report_completion
+from kjms._turn import Turn
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.engine._engine import destination_name
+from kjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+    shown,
+)
+from kjms.mapping import encode
+from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.options import DeliveryMode
+from kjms.selector import parse_selector
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from kjms._connection import Connection
+    from kjms.engine._reader import Delivery
+
+__all__ = ["Session"]
+
+_log = logging.getLogger("kjms.session")
+_numbers = itertools.count(1)
+
+DELIVERY_POLL_SECONDS: Final = 1.0  # the delivery thread is woken for everything; this only guards against a lost wake
+
+
+class Session:
+    """Sends and receives for one thread at a time; made by `kjms.Connection.create_session`.
+
+    Spec: JMS 2.0 §4.4.
+    """
+
+    SESSION_TRANSACTED: Final = 0
+    AUTO_ACKNOWLEDGE: Final = 1
+    CLIENT_ACKNOWLEDGE: Final = 2
+    DUPS_OK_ACKNOWLEDGE: Final = 3
+    INDIVIDUAL_ACKNOWLEDGE: Final = 101
+    """Acknowledging a message acknowledges that message alone; JMS leaves such modes to providers."""
+
+    def __init__(self, connection: Connection, acknowledge_mode: int) -> None:
+        self.number = next(_numbers)
+        self._connection = connection
+        self._options = connection._options
+        self._engine = connection._engine
+        self._acknowledge_mode = acknowledge_mode
+        self._acknowledgement = _acknowledgement(acknowledge_mode, is_pipelined=self._options.pipelined_acknowledge)
+        self._id = uuid.uuid4().hex
+        self._sent = itertools.count(1)
+        self._turn = Turn(f"session {self.number}")
+        self._wakeup = threading.Event()
+        self._outbox = Outbox()
+        self._routes: dict[Destination, Route] = {}
+        self._consumers: list[MessageConsumer] = []
+        self._producers: list[MessageProducer] = []
+        self._listening: list[MessageConsumer] = []
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self._consumers)} consumers, {len(self._producers)} producers"
+        return f"<Session {self.number}, {_MODES.get(self._acknowledge_mode)}: {state}>"
+
+    @property
+    def transacted(self) -> bool:
+        """Whether the session is transacted (JMS 2.0 §4.4.7)."""
+        self._check_open("transacted")
+        return self._acknowledge_mode == self.SESSION_TRANSACTED
+
+    @property
+    def acknowledge_mode(self) -> int:
+        """How messages are acknowledged, one of this class's constants (JMS 2.0 §4.4.11)."""
+        self._check_open("acknowledge_mode")
+        return self._acknowledge_mode
+
+    # Making messages (JMS 2.0 §4.4.5).
+
+    def create_message(self) -> Message:
+        """Return a message without a body."""
+        self._check_open("create_message")
+        return Message()
+
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """Return a message whose body is *text*."""
+        self._check_open("create_text_message")
+        return TextMessage(text)
+
+    def create_bytes_message(self) -> BytesMessage:
+        """Return a message whose body is bytes, to be written."""
+        self._check_open("create_bytes_message")
+        return BytesMessage()
+
+    def create_map_message(self) -> MapMessage:
+        """Return a message whose body is names with typed values."""
+        self._check_open("create_map_message")
+        return MapMessage()
+
+    def create_stream_message(self) -> StreamMessage:
+        """Return a message whose body is a sequence of typed values."""
+        self._check_open("create_stream_message")
+        return StreamMessage()
+
+    def create_object_message(self, value: Any = None) -> ObjectMessage:  # noqa: ANN401
+        """Return a message whose body is *value*.
+
+        Raises:
+            MessageFormatException: No codec carries it.
+        """
+        self._check_open("create_object_message")
+        return ObjectMessage(value)
+
+    # Naming destinations (JMS 2.0 §4.4.4); none is made by that.
+
+    def create_queue(self, queue_name: str) -> Queue:
+        """Return the queue of that name."""
+        self._check_open("create_queue")
+        return Queue(queue_name)
+
+    def create_topic(self, topic_name: str) -> Topic:
+        """Return the topic of that name."""
+        self._check_open("create_topic")
+        return Topic(topic_name)
+
+    # Sending.
+
+    def create_producer(self, destination: Destination | None = None) -> MessageProducer:
+        """Return a producer for *destination*, or, with None, for those that its sends name (JMS 2.0 §4.6).
+
+        Raises:
+            InvalidDestinationException: There is no such destination, and it may not be created.
+        """
+        self._check_open("create_producer")
+        producer = MessageProducer(self, destination)
+        with self._lock:
+            self._producers.append(producer)
+        return producer
+
+    def _route(self, destination: Destination) -> Route:
+        route = self._routes.get(destination)
+        if route is None:
+            _check_destination(destination)
+            topic, partitions = self._engine.topic_of(destination, self._options)
+            ordering = self._options.destination(destination_name(destination)).ordering
+            route = self._routes[destination] = Route(topic, partitions, ordering, self._id)
+        return route
+
+    def _next_message_id(self) -> str:
+        return f"ID:{self._id}-{next(self._sent)}"
+
+    def _send(
+        self,
+        producer: MessageProducer,
+        message: Message,
+        route: Route,
+        listener: CompletionListener | None,
+        original: Message,
+    ) -> None:
+        with self._turn.taken_to("send"):
+            record = encode(message)
+            partition = route.partition if record.key is None else -1
+            if listener is None and message.jms_delivery_mode == DeliveryMode.PERSISTENT:
+                self._outbox.wait()  # a session's messages stay in order, waited for or not
+                self._engine.prompt.send_and_wait(route.topic, partition, record)
+                return
+
+            def reported(failure: JMSException | None) -> None:
+                try:
+                    report_completion(listener, original, failure, route.topic)
+                finally:
+                    self._outbox.end()
+
+            self._outbox.begin()
+            try:
+                self._engine.bulk.send(route.topic, partition, record, reported)
+            except BaseException:
+                self._outbox.end()
+                raise
+
+    def _close_producer(self, producer: MessageProducer) -> None:
+        self._outbox.wait()
+        producer._is_closed = True
+        with self._lock:
+            if producer in self._producers:
+                self._producers.remove(producer)
+
+    # Receiving.
+
+    def create_consumer(
+        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """Return a consumer of a queue, or of a topic's messages from now on (JMS 2.0 §4.5, §6.11.1).
+
+        Args:
+            destination: The queue or topic.
+            message_selector: Which messages it wants; None or "" is all (JMS 2.0 §3.8.1).
+            no_local: Leave out what this connection itself sends to the topic. For a queue it means nothing.
+
+        Raises:
+            InvalidDestinationException: There is no such destination, and it may not be created.
+            InvalidSelectorException: The selector's syntax is wrong.
+        """
+        self._check_open("create_consumer")
+        _check_destination(destination)
+        if no_local and isinstance(destination, Topic):
+            raise JMSException("create_consumer: this version of kjms cannot leave out local messages yet (no_local)")
+        selector = parse_selector(message_selector)
+        feed = self._engine.open_feed(destination, self._options, selector, self._wakeup)
+        consumer = MessageConsumer(self, destination, feed)
+        with self._lock:
+            self._consumers.append(consumer)
+        self._connection._consumer_added(feed)
+        return consumer
+
+    def _receive(self, consumer: MessageConsumer, seconds: float | None) -> Message | None:
+        with self._turn.taken_to("receive"):
+            self._acknowledgement.before_next()
+            deadline = None if seconds is None else time.monotonic() + seconds
+            feed, wakeup = consumer._feed, self._wakeup
+            while True:
+                wakeup.clear()
+                delivery = feed.poll()
+                if delivery is not None:
+                    message = self._acceptable(delivery, consumer)
+                    if message is not None:
+                        self._acknowledgement.received(delivery, message)
+                        return message
+                    continue
+                if consumer._is_closed or not feed.is_open:
+                    return None
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    feed.rest()
+                    return None
+                wakeup.wait(left)
+
+    def _acceptable(self, delivery: Delivery, consumer: MessageConsumer) -> Message | None:
+        """Return the message of *delivery*; None when it has expired or was delivered too often, and is dealt with."""
+        message = delivery.message(consumer._destination)
+        expires = message.jms_expiration
+        if expires and expires < time.time_ns() // 1_000_000:
+            consumer._feed.reader.settle(delivery)
+            return None
+        destination = consumer._destination
+        policy = self._options.destination(destination_name(destination)).redelivery
+        if delivery.count > 1 and policy is not None and delivery.count > policy.max_deliveries:
+            dead_letter(self._engine, self._options, destination, delivery, policy)
+            consumer._feed.reader.settle(delivery)
+            consumer._feed.reader.flush()
+            return None
+        return message
+
+    def _listeners_changed(self) -> None:
+        with self._lock:
+            self._listening = [consumer for consumer in self._consumers if consumer._listener is not None]
+            if self._listening and self._thread is None and not self._is_closed:
+                self._thread = threading.Thread(
+                    target=self._deliver, name=f"kjms-session-{self.number}-delivery", daemon=True
+                )
+                self._thread.start()
+        self._wakeup.set()
+
+    def _deliver(self) -> None:
+        """Run the listeners, one message at a time (JMS 2.0 §4.4.14): the delivery thread."""
+        while not self._is_closed:
+            self._wakeup.clear()
+            delivered = False
+            for consumer in self._listening:
+                delivered |= self._deliver_one(consumer)
+            if not delivered and not self._is_closed:
+                self._wakeup.wait(DELIVERY_POLL_SECONDS)
+
+    def _deliver_one(self, consumer: MessageConsumer) -> bool:
+        with self._turn.waited_for():
+            listener = consumer._listener
+            if self._is_closed or consumer._is_closed or listener is None:
+                return False
+            delivery = consumer._feed.poll()
+            if delivery is None:
+                return False
+            try:
+                message = self._acceptable(delivery, consumer)
+                if message is not None:
+                    self._call(listener, delivery, message)
+                self._acknowledgement.before_next()
+            except Exception as error:
+                _log.exception("session %d: delivery from %s failed", self.number, consumer._destination)
+                self._connection._tell(
+                    error if isinstance(error, JMSException) else JMSException(f"delivery failed: {error}", None, error)
+                )
+            return True
+
+    def _call(self, listener: Any, delivery: Delivery, message: Message) -> None:  # noqa: ANN401
+        self._acknowledgement.listening(delivery, message)
+        try:
+            listener(message)
+        except Exception:
+            _log.exception("a message listener raised; message %s is delivered again", message.jms_message_id)
+            self._acknowledgement.listener_failed(delivery)
+        else:
+            self._acknowledgement.listened(delivery)
+
+    def recover(self) -> None:
+        """Deliver again, in order and marked, what was delivered and not acknowledged (JMS 2.0 §4.4.11).
+
+        Raises:
+            IllegalStateException: The session is transacted or closed.
+        """
+        self._check_open("recover")
+        with self._turn.taken_to("recover"):
+            self._acknowledgement.recover()
+
+    def commit(self) -> None:
+        """Commit the transaction.
+
+        Raises:
+            IllegalStateException: The session is not transacted (JMS 2.0 §7.3).
+        """
+        self._not_transacted("commit")
+
+    def rollback(self) -> None:
+        """Roll the transaction back.
+
+        Raises:
+            IllegalStateException: The session is not transacted (JMS 2.0 §7.3).
+        """
+        self._not_transacted("rollback")
+
+    def _not_transacted(self, doing: str) -> None:
+        self._check_open(doing)
+        raise IllegalStateException(f"{doing}: session {self.number} is not transacted (JMS 2.0 §4.4.7)")
+
+    # Starting, stopping, closing.
+
+    def _start(self) -> None:
+        for consumer in list(self._consumers):
+            consumer._feed.start()
+
+    def _stop(self) -> None:
+        for consumer in list(self._consumers):
+            consumer._feed.stop()
+        with self._turn_unless_receiving():
+            pass  # a listener that was running has returned
+
+    def _turn_unless_receiving(self) -> Any:  # noqa: ANN401
+        # A receive holds the turn while it waits, and goes on waiting while the connection is stopped; only the
+        # delivery thread has to be waited for.
+        return self._turn.waited_for() if self._thread is not None else threading.Lock()
+
+    def _close_consumer(self, consumer: MessageConsumer) -> None:
+        if self._is_delivering():
+            raise IllegalStateException("close: called by a message listener of this session (JMS 2.0 §4.5.3)")
+        consumer._is_closed = True
+        self._engine.close_feed(consumer._feed)
+        with self._lock:
+            if consumer in self._consumers:
+                self._consumers.remove(consumer)
+        self._listeners_changed()
+        with self._turn.waited_for():
+            pass  # a listener that was running, or a receive that was waiting, has returned
+
+    def _is_delivering(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _check_not_delivering(self, doing: str) -> None:
+        if self._is_delivering():
+            raise IllegalStateException(f"{doing}: called by a message listener of the same session (JMS 2.0 §4.4.1)")
+
+    def close(self) -> None:
+        """Close the session with its producers and consumers; unacknowledged messages go to others at once.
+
+        Waits for a running listener and for sends under way. May be called from any thread.
+
+        Raises:
+            IllegalStateException: A message listener of this session called it.
+
+        Spec: JMS 2.0 §4.4.1.
+        """
+        self._check_not_delivering("close")
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._wakeup.set()
+        for consumer in self._consumers:
+            consumer._feed.stop()
+            consumer._is_closed = True
+        self._wakeup.set()
+        if self._thread is not None:
+            self._thread.join()
+        with self._turn.waited_for():
+            self._finish()
+
+    def _finish(self) -> None:
+        self._outbox.wait()
+        for producer in self._producers:
+            producer._is_closed = True
+        try:
+            self._acknowledgement.close()
+        finally:
+            for consumer in self._consumers:
+                self._engine.close_feed(consumer._feed)
+            self._connection._session_closed(self)
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            raise IllegalStateException(f"{doing}: session {self.number} is closed (JMS 2.0 §4.4.1)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_MODES: Final = {
+    Session.SESSION_TRANSACTED: "SESSION_TRANSACTED",
+    Session.AUTO_ACKNOWLEDGE: "AUTO_ACKNOWLEDGE",
+    Session.CLIENT_ACKNOWLEDGE: "CLIENT_ACKNOWLEDGE",
+    Session.DUPS_OK_ACKNOWLEDGE: "DUPS_OK_ACKNOWLEDGE",
+    Session.INDIVIDUAL_ACKNOWLEDGE: "INDIVIDUAL_ACKNOWLEDGE",
+}
+
+
+def _acknowledgement(mode: int, *, is_pipelined: bool) -> Acknowledgement:
+    if mode == Session.AUTO_ACKNOWLEDGE:
+        return Auto(is_pipelined=is_pipelined)
+    if mode == Session.CLIENT_ACKNOWLEDGE:
+        return Client()
+    if mode == Session.DUPS_OK_ACKNOWLEDGE:
+        return DupsOk()
+    if mode == Session.INDIVIDUAL_ACKNOWLEDGE:
+        return Individual()
+    if mode == Session.SESSION_TRANSACTED:
+        raise JMSException("create_session: this version of kjms has no transacted sessions yet")
+    raise ValueError(f"an acknowledge mode is one of {sorted(_MODES)}, not {shown(mode)} (JMS 2.0 §4.4.11)")
+
+
+def _check_destination(destination: object) -> None:
+    if not isinstance(destination, Queue | Topic):
+        raise InvalidDestinationException(f"a destination is a Queue or a Topic, not {shown(destination)}")
+    if isinstance(destination, TemporaryQueue | TemporaryTopic):
+        raise InvalidDestinationException(f"{destination}: this version of kjms has no temporary destinations yet")

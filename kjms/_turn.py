@@ -1,0 +1,54 @@
+"""One thread at a time: the rule for sessions, and the error that names both threads when it is broken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kjms.errors import IllegalStateException
+
+__all__ = ["Turn"]
+
+
+class Turn:
+    """The turn to use a session (JMS 2.0 §4.4.6): nobody waits for it, the second caller learns who the first one is.
+
+    Args:
+        owner: What is taken turns at, for error texts.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._holder: threading.Thread | None = None
+        self._lock = threading.RLock()  # re-entrant: a listener may use its own session
+
+    @contextmanager
+    def taken_to(self, action: str) -> Iterator[None]:
+        """Hold the turn for *action*, such as "receive".
+
+        Raises:
+            IllegalStateException: Another thread holds it.
+        """
+        if not self._lock.acquire(blocking=False):
+            holder = self._holder
+            raise IllegalStateException(
+                f"{self._owner}: thread {threading.current_thread().name!r} tried to {action} while thread"
+                f" {holder.name if holder else '?'!r} was using it (JMS 2.0 §4.4.6)"
+            )
+        outer, self._holder = self._holder, threading.current_thread()
+        try:
+            yield
+        finally:
+            self._holder = outer
+            self._lock.release()
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """Hold the turn as soon as whoever has it is through: for the session's own thread, and for closing."""
+        with self._lock:
+            outer, self._holder = self._holder, threading.current_thread()
+            try:
+                yield
+            finally:
+                self._holder = outer

@@ -1,0 +1,73 @@
+"""The settings of a Kafka for development: one list for the child process, the container and the compose file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+KAFKA_VERSION = "4.3.0"
+CONTAINER_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
+
+SHARED_SETTINGS: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    # One node: nothing can be replicated.
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # A few programs use it: few internal partitions start faster.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
+    # A group of one does not wait for others, and a test may notice a lost member soon.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    # A broker that was killed is let in again when its predecessor's session is over.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    # A write to a topic that was deleted must fail, not bring it back.
+    "auto.create.topics.enable": "false",
+    # Small on disk and in memory. An index of 2 MiB covers a whole segment of 1 GiB.
+    "log.index.size.max.bytes": "2097152",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "offsets.topic.segment.bytes": "16777216",
+    "transaction.state.log.segment.bytes": "16777216",
+    "metadata.log.segment.bytes": "8388608",
+    "metadata.max.retention.bytes": "33554432",
+    "metadata.log.max.record.bytes.between.snapshots": "4194304",
+    "background.threads": "4",
+}
+"""What holds for every broker that this project starts, in Kafka's own words."""
+
+PROTOCOL_MAP = {name: name for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")} | {"CONTROLLER": "PLAINTEXT"}
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    r"""Return *settings* as a Java properties file, readable whatever its encoding.
+
+    >>> print(properties_text({"log.dirs": "/tmp/my höme"}), end="")
+    log.dirs=/tmp/my h\u00f6me
+    """
+    return "".join(f"{_escaped(key, ' =:#!')}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(text: str, special: str = "") -> str:
+    escaped = []
+    for position, character in enumerate(text):
+        if character in "\n\r\t":
+            escaped.append({"\n": "\\n", "\r": "\\r", "\t": "\\t"}[character])
+        elif character == "\\" or character in special or (character == " " and position == 0):
+            escaped.append("\\" + character)
+        elif " " <= character <= "~":
+            escaped.append(character)
+        else:
+            code = character.encode("utf-16-be")
+            escaped.extend(f"\\u{code[at : at + 2].hex()}" for at in range(0, len(code), 2))
+    return "".join(escaped)

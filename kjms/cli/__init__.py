@@ -1,0 +1,118 @@
+"""The commands: arguments on one side, the JMS API on the other.
+
+Each command is a module of its own with ``add_parser(subparsers)`` and ``run(arguments) -> exit code``. Only the one that
+was asked for is loaded, so that ``kjms --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kjms._version import __version__
+from kjms.errors import JMSException
+
+__all__ = ["COMMANDS", "WrongUse", "main"]
+
+COMMANDS: Final = {
+    "broker": "run a real Kafka on this machine, for development and tests",
+    "demo": "watch a small shop work: queues, topics, and plain Kafka programs beside them",
+    "send": "send messages: arguments, or the lines of the standard input",
+    "receive": "receive messages, one line each",
+    "destinations": "list queues and topics, and what waits in them",
+}
+
+FAILED: Final = 1
+WRONG_USE: Final = 2
+SIGNALLED: Final = 128  # what shells add the signal's number to
+
+
+class WrongUse(Exception):  # noqa: N818 - it is an answer to the user rather than a fault
+    """The arguments make no sense together; the text says why."""
+
+
+class Terminated(BaseException):
+    """SIGTERM came; like KeyboardInterrupt it unwinds everything, so that connections close."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Args:
+        argv: The command and its arguments; None: those of the process.
+
+    Returns:
+        0; 1 when it failed (one line on stderr says why; ``KJMS_TRACEBACK=1`` shows where); 2 when it was called
+        wrongly; 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = _parser(given[0] if given else None).parse_args(given)
+    except SystemExit as end:  # argparse has said what is wrong, or printed what was asked for
+        return int(end.code or 0)
+    return _run(arguments)
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    """Return the parser: complete for *command*, with one line for each of the others."""
+    parser = argparse.ArgumentParser(
+        prog="kjms",
+        description="JMS on plain Kafka.",
+        epilog="'kjms COMMAND --help' says all about a command.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"kjms {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
+    for name, summary in COMMANDS.items():
+        if name == command:
+            _module(name).add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser
+
+
+def _module(command: str) -> Any:
+    return importlib.import_module(f"kjms.cli._{command}")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run the command, and say in one line what went wrong."""
+    # Commands report through exit code and stderr themselves; the library's log would say it a second time.
+    logging.getLogger("kjms").addHandler(logging.NullHandler())
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = int(_module(arguments.command).run(arguments))
+        sys.stdout.flush()
+    except WrongUse as error:
+        return _say(arguments.command, error, WRONG_USE)
+    except BrokenPipeError:  # whoever read our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return SIGNALLED + signal.SIGINT
+    except Terminated:
+        return SIGNALLED + signal.SIGTERM
+    except Exception as error:
+        return _say(arguments.command, error, FAILED)
+    return code
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
+
+
+def _say(command: str, error: Exception, code: int) -> int:
+    if os.environ.get("KJMS_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    text = " ".join(str(error).split())
+    if not isinstance(error, (JMSException, OSError, ValueError, WrongUse)) or not text:
+        text = f"{type(error).__name__}: {text} (KJMS_TRACEBACK=1 shows where)"
+    print(f"kjms {command}: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,249 @@
+"""One engine per process, cluster and credentials: what all connections with the same settings share."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from kjms.destinations import Destination, Queue
+from kjms.engine._errors import jms_error
+from kjms.engine._publisher import Publisher
+from kjms.engine._reader import Feed, Reader
+from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.engine._topics import Topics
+from kjms.errors import JMSException
+from kjms.mapping.names import queue_group, topic_for
+from kjms.options import FactoryOptions
+from kjms.selector import Selector
+
+__all__ = ["Engine"]
+
+_log = logging.getLogger("kjms.engine")
+
+_engines: dict[object, Engine] = {}
+_engines_lock = threading.Lock()
+_numbers = itertools.count(1)
+
+BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
+OUTAGE_SECONDS: Final = 10.0  # reports of an outage closer together than this are of the same one
+OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's own codes are spelt so
+
+
+class Engine:
+    """The Kafka clients of one process for one cluster and one set of credentials.
+
+    Connections are views on it: `acquire` gives the engine that is there or makes it, and the last `release` ends it.
+    """
+
+    def __init__(self, options: FactoryOptions, user: str | None, password: str | None) -> None:
+        self.number = next(_numbers)
+        self.options = options
+        self._listeners: list[Callable[[JMSException], None]] = []
+        self._last_error: list[str] = []
+        self._last_outage = -OUTAGE_SECONDS
+        self._users = 0
+        self._lock = threading.Lock()
+        self._readers: dict[str, Reader] = {}
+        self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
+        self.topics = Topics(admin_settings(self._settings), options.send_timeout)
+        self.topics.connect(options.send_timeout / 1000, self._last_error)
+        # The idempotent producer asks for its id in the background: it is ready by the time of the first send.
+        self.prompt = self._publisher("prompt", 0)
+        self._bulk: Publisher | None = None
+
+    def __repr__(self) -> str:
+        return f"<Engine {self.number} at {self.options.bootstrap_servers}: {self._users} connections>"
+
+    # Life.
+
+    @classmethod
+    def acquire(
+        cls,
+        options: FactoryOptions,
+        user: str | None,
+        password: str | None,
+        listener: Callable[[JMSException], None],
+    ) -> Engine:
+        """Return the process's engine for these settings; *listener* is told of trouble until `release`.
+
+        Raises:
+            JMSSecurityException: Kafka refused the credentials.
+            JMSException: No broker answered within the send timeout.
+        """
+        key = (
+            options.bootstrap_servers,
+            tuple(sorted((name, _hashable(value)) for name, value in options.kafka.items())),
+            user,
+            password,
+            options.send_timeout,
+        )
+        with _engines_lock:
+            engine = _engines.get(key)
+            if engine is None:
+                engine = _engines[key] = cls(options, user, password)
+            engine._users += 1  # noqa: SLF001 - its own class
+            engine._listeners.append(listener)  # noqa: SLF001
+            return engine
+
+    def release(self, listener: Callable[[JMSException], None]) -> None:
+        """Give the engine back; the last user's release closes every client and thread."""
+        with _engines_lock:
+            self._listeners.remove(listener)
+            self._users -= 1
+            if self._users:
+                return
+            for key, engine in list(_engines.items()):
+                if engine is self:
+                    del _engines[key]
+        self._close()
+
+    def _close(self) -> None:
+        for reader in list(self._readers.values()):
+            reader.close()
+        self.prompt.close()
+        if self._bulk is not None:
+            self._bulk.close()
+
+    # Sending.
+
+    @property
+    def bulk(self) -> Publisher:
+        """The publisher for sends that nobody waits for: it gathers records into batches."""
+        with self._lock:
+            if self._bulk is None:
+                self._bulk = self._publisher("bulk", BULK_LINGER_MS)
+            return self._bulk
+
+    def _publisher(self, name: str, linger_ms: int) -> Publisher:
+        settings = producer_settings(self._settings, linger_ms=linger_ms)
+        if linger_ms == 0:
+            settings["linger.ms"] = 0  # a waiting caller pays for every millisecond
+        return Publisher(settings, f"kjms-engine-{self.number}-{name}", self.options.send_timeout)
+
+    # Destinations.
+
+    def topic_of(self, destination: Destination, options: FactoryOptions) -> tuple[str, int]:
+        """Return the Kafka topic of *destination* and its number of partitions; it is made where *options* say so.
+
+        Raises:
+            InvalidDestinationException: There is no such topic, or the name cannot be one.
+        """
+        name = destination_name(destination)
+        topic = topic_for(destination, options.queue_prefix, options.topic_prefix)
+        chosen = options.destination(name)
+        count = self.topics.ensure(
+            topic,
+            create=options.create_destinations,
+            partitions=chosen.partitions or 1,
+            replication_factor=chosen.replication_factor,
+            queue=isinstance(destination, Queue),
+        )
+        return topic, count
+
+    # Receiving.
+
+    def open_feed(
+        self,
+        destination: Destination,
+        options: FactoryOptions,
+        selector: Selector | None,
+        wakeup: threading.Event,
+    ) -> Feed:
+        """Return a feed for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
+        topic, partitions = self.topic_of(destination, options)
+        name = destination_name(destination)
+        prefetch = options.destination(name).prefetch or 1
+        if not isinstance(destination, Queue):
+            reader = self._new_reader(name, topic, None, self._ends(topic, partitions), prefetch)
+            return reader.add_feed(destination, selector, wakeup)
+        with self._lock:
+            queue_reader = self._readers.get(topic)
+            if queue_reader is None:
+                queue_reader = self._readers[topic] = self._new_reader(name, topic, queue_group(topic), None, prefetch)
+            return queue_reader.add_feed(destination, selector, wakeup)
+
+    def close_feed(self, feed: Feed) -> None:
+        """Close *feed*, and its reader where it served nobody else."""
+        feed.close()
+        if feed.reader not in self._readers.values():
+            feed.reader.close()
+
+    def _new_reader(
+        self, name: str, topic: str, group: str | None, starts: Mapping[int, int] | None, prefetch: int
+    ) -> Reader:
+        return Reader(
+            name,
+            consumer_settings(self._settings, group),
+            topic,
+            starts=starts,
+            keeps_unwanted=group is not None,
+            prefetch=prefetch,
+            on_error=self.tell,
+        )
+
+    def _ends(self, topic: str, partitions: int) -> dict[int, int]:
+        """Return where each partition ends for read-committed readers, now: an open transaction's records come later."""
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        try:
+            answers = self.topics.admin.list_offsets(
+                asked,
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self.options.send_timeout / 1000,
+            )
+            return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
+        except KafkaException as error:
+            raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
+
+    # Trouble.
+
+    def _kafka_error(self, error: KafkaError) -> None:
+        """Hear of errors that belong to no call (from any client's thread)."""
+        self._last_error[:] = [error.str()]
+        if error.fatal() or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+            self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))
+        elif error.code() == OUTAGE:
+            now, before = time.monotonic(), self._last_outage
+            self._last_outage = now
+            if now - before > OUTAGE_SECONDS:  # every attempt to reconnect says so again
+                self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers} lost"))
+        else:
+            _log.debug("%s", error)
+
+    def tell(self, failure: JMSException) -> None:
+        """Tell every connection of *failure*; they pass it to their exception listeners."""
+        for listener in list(self._listeners):
+            listener(failure)
+
+
+def destination_name(destination: Destination) -> str:
+    """Return the name by which options and threads call *destination*."""
+    return destination._name  # noqa: SLF001 - queues and topics call the same name differently
+
+
+def _hashable(value: Any) -> object:  # noqa: ANN401
+    """Return something that equal settings share: callbacks are the same only if they are the same object."""
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
+def close_all() -> None:
+    """End every engine that a program left open, so that the interpreter can end."""
+    with _engines_lock:
+        left = list(_engines.values())
+        _engines.clear()
+    for engine in left:
+        engine._close()  # noqa: SLF001 - this module's own class
+
+
+atexit.register(close_all)

@@ -1,0 +1,71 @@
+"""The one seam where Kafka's errors become JMS errors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kjms.errors import (
+    InvalidDestinationException,
+    JMSException,
+    JMSSecurityException,
+    ResourceAllocationException,
+)
+
+__all__ = ["jms_error", "kafka_error"]
+
+_SECURITY: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes are spelt so
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_DESTINATION: Final = frozenset(
+    {
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+_RESOURCES: Final = frozenset(
+    {
+        KafkaError._QUEUE_FULL,  # noqa: SLF001
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+def kafka_error(error: KafkaError | KafkaException) -> KafkaError:
+    """Return the `KafkaError` inside *error*."""
+    return error.args[0] if isinstance(error, KafkaException) else error
+
+
+def jms_error(error: KafkaError | KafkaException, doing: str) -> JMSException:
+    """Return the JMS exception for *error*, which came while *doing* (a sentence's beginning, with its names).
+
+    The error code is Kafka's name for it and the linked exception is Kafka's own (JMS 2.0 §7.2).
+
+    >>> jms_error(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "send to 'orders'").error_code
+    'UNKNOWN_TOPIC_OR_PART'
+    """
+    inner = kafka_error(error)
+    code = inner.code()
+    kind = JMSException
+    if code in _SECURITY:
+        kind = JMSSecurityException
+    elif code in _DESTINATION:
+        kind = InvalidDestinationException
+    elif code in _RESOURCES:
+        kind = ResourceAllocationException
+    linked = error if isinstance(error, KafkaException) else KafkaException(error)
+    return kind(f"{doing}: {inner.str()} ({inner.name()})", inner.name(), linked)

@@ -1,0 +1,110 @@
+"""librdkafka's settings for the clients of one engine: the user's, and those that kjms decides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+
+__all__ = ["common_settings", "consumer_settings", "producer_settings"]
+
+_log = logging.getLogger("kjms.kafka")
+
+# What kjms must decide itself, with the reason a user gets to read.
+_OWNED: Final = {
+    "bootstrap.servers": "it is the factory's first argument",
+    "group.id": "a queue's consumers share one group, whatever program they are in",
+    "group.instance.id": "a restarted program must not lock out a running one",
+    "enable.auto.commit": "messages are settled one by one",
+    "enable.auto.offset.store": "messages are settled one by one",
+    "auto.offset.reset": "a queue is read from its start, a subscription from its creation",
+    "isolation.level": "readers see committed messages only",
+    "partitioner": "Java, Spark and Python must agree where a key goes",
+    "enable.idempotence": "a message is sent once",
+    "acks": "a PERSISTENT message is confirmed by all in-sync replicas",
+    "message.timeout.ms": "it is the factory's send_timeout",
+    "delivery.timeout.ms": "it is the factory's send_timeout",
+    "transactional.id": "transactions are the engine's",
+    "allow.auto.create.topics": "destinations are made by create_destinations",
+}
+
+# A setting for one kind of client would make the other kind warn; these are librdkafka's producer- and consumer-only ones.
+_PRODUCER_ONLY: Final = (
+    "linger.ms queue.buffering.max.ms queue.buffering.max.messages queue.buffering.max.kbytes batch.num.messages"
+    " batch.size compression.codec compression.type compression.level message.send.max.retries retries"
+    " retry.backoff.ms retry.backoff.max.ms sticky.partitioning.linger.ms request.required.acks request.timeout.ms"
+    " queue.buffering.backpressure.threshold enable.gapless.guarantee transaction.timeout.ms"
+).split()
+_CONSUMER_ONLY: Final = (
+    "session.timeout.ms heartbeat.interval.ms max.poll.interval.ms partition.assignment.strategy group.protocol"
+    " fetch.wait.max.ms fetch.queue.backoff.ms fetch.message.max.bytes max.partition.fetch.bytes fetch.max.bytes"
+    " fetch.min.bytes fetch.error.backoff.ms queued.min.messages queued.max.messages.kbytes check.crcs client.rack"
+    " coordinator.query.interval.ms group.remote.assignor auto.commit.interval.ms enable.partition.eof"
+).split()
+
+
+def common_settings(
+    bootstrap_servers: str,
+    kafka: Mapping[str, Any],
+    user: str | None,
+    password: str | None,
+    on_error: Callable[[KafkaError], None],
+) -> dict[str, Any]:
+    """Return what every client of an engine is made with.
+
+    Raises:
+        ValueError: *kafka* holds a setting that kjms decides; the text says why.
+    """
+    for name in kafka:
+        if name in _OWNED:
+            raise ValueError(f"kafka[{name!r}] cannot be set: {_OWNED[name]}")
+    settings: dict[str, Any] = {
+        "client.id": "kjms",
+        # A broker that comes back should be found again quickly.
+        "reconnect.backoff.max.ms": 2_000,
+        **kafka,
+        "bootstrap.servers": bootstrap_servers,
+        "allow.auto.create.topics": False,
+        "error_cb": on_error,
+        "logger": _log,
+    }
+    if user is not None:
+        settings.setdefault("security.protocol", "SASL_SSL")
+        settings.setdefault("sasl.mechanisms", settings.pop("sasl.mechanism", "PLAIN"))
+        settings.update({"sasl.username": user, "sasl.password": password or ""})
+    return settings
+
+
+def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return a producer's settings: *defaults* (dots for underscores), then the user's."""
+    chosen = {name.replace("_", "."): value for name, value in defaults.items()}
+    return {**chosen, **{name: value for name, value in common.items() if name not in _CONSUMER_ONLY}}
+
+
+def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an admin client's settings: what is neither a producer's nor a consumer's alone."""
+    mixed = {*_CONSUMER_ONLY, *_PRODUCER_ONLY, "allow.auto.create.topics"}
+    return {name: value for name, value in common.items() if name not in mixed}
+
+
+def consumer_settings(common: Mapping[str, Any], group: str | None) -> dict[str, Any]:
+    """Return the settings of a reader that is in *group*, or in none."""
+    user = {name: value for name, value in common.items() if name not in _PRODUCER_ONLY}
+    return {
+        # A stall costs other members' commits 0.8 s per rebalance, and the default heartbeat 3 s of waiting.
+        "heartbeat.interval.ms": 500,
+        "session.timeout.ms": 6_000,  # the least that brokers allow by default: a crash is noticed after that
+        # An idle broker answers a fetch this late, and a new partition waits for that; 500 ms is the default.
+        "fetch.wait.max.ms": 100,
+        "queued.max.messages.kbytes": 16_384,
+        **user,
+        "group.protocol": "classic",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "group.id": group or "kjms.without-group",  # librdkafka wants a name even where it never joins
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+    }

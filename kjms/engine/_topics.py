@@ -1,0 +1,125 @@
+"""The Kafka topics behind destinations: whether they exist, their partitions, and making them on first use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kjms.engine._errors import jms_error, kafka_error
+from kjms.errors import InvalidDestinationException, JMSException, shown
+
+__all__ = ["Topics"]
+
+# A queue keeps what was not consumed, however long that takes; Kafka would delete it after a week.
+QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
+
+
+class Topics:
+    """What is known of the cluster's topics; asked once, kept for the engine's life."""
+
+    def __init__(self, config: Mapping[str, Any], timeout: int) -> None:
+        self.admin = AdminClient(dict(config))
+        self._servers = config["bootstrap.servers"]
+        self._timeout = timeout / 1000
+        self._partitions: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def connect(self, timeout: float, last_error: list[str]) -> None:
+        """Return when a broker has answered.
+
+        Args:
+            timeout: Seconds to try.
+            last_error: What the client library reported meanwhile; its last entry goes into the error.
+
+        Raises:
+            JMSException: None did; the text names the address.
+        """
+        try:
+            self.admin.list_topics(topic="", timeout=timeout)
+        except KafkaException as error:
+            inner = kafka_error(error)
+            if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:  # noqa: SLF001
+                raise jms_error(error, f"connect to {self._servers}") from error
+            why = f" ({last_error[-1]})" if last_error else ""
+            raise JMSException(
+                f"no Kafka broker answers at {self._servers}, tried for {round(timeout * 1000)} ms{why}",
+                inner.name(),
+                error,
+            ) from error
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions *topic* has; 0 when it does not exist."""
+        known = self._partitions.get(topic, 0)
+        if known:
+            return known
+        found = self._look_up(topic)
+        if found:
+            self._partitions[topic] = found
+        return found
+
+    def _look_up(self, topic: str) -> int:
+        try:
+            metadata = self.admin.list_topics(topic, timeout=self._timeout).topics[topic]
+        except KafkaException as error:
+            raise jms_error(error, f"look up the Kafka topic {topic!r}") from error
+        if metadata.error is None:
+            return len(metadata.partitions)
+        if metadata.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:  # noqa: SLF001
+            return 0
+        if metadata.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
+            return len(metadata.partitions)  # just created
+        raise jms_error(metadata.error, f"look up the Kafka topic {topic!r}")
+
+    def ensure(self, topic: str, *, create: bool, partitions: int, replication_factor: int | None, queue: bool) -> int:
+        """Return how many partitions *topic* has, after making it where it is missing and *create* says so.
+
+        Raises:
+            InvalidDestinationException: It does not exist and may not be made, or Kafka refuses the name.
+            JMSSecurityException: Not allowed.
+        """
+        found = self.partitions(topic)
+        if found:
+            return found
+        if not create:
+            raise InvalidDestinationException(
+                f"there is no Kafka topic {shown(topic)} at {self._servers}, and create_destinations is off"
+            )
+        with self._lock:
+            found = self.partitions(topic)
+            if not found:
+                self._create(topic, partitions, replication_factor, QUEUE_CONFIG if queue else {})
+                found = self._wait_until_visible(topic)
+        return found
+
+    def _create(self, topic: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> None:
+        wanted = NewTopic(topic, partitions, replication_factor or -1, config=config)
+        try:
+            self.admin.create_topics([wanted], operation_timeout=self._timeout, request_timeout=self._timeout)[
+                topic
+            ].result()
+        except KafkaException as error:
+            if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was first
+                raise jms_error(error, f"create the Kafka topic {topic!r}") from error
+
+    def _wait_until_visible(self, topic: str) -> int:
+        deadline = time.monotonic() + VISIBLE_SECONDS
+        while time.monotonic() < deadline:
+            found = self.partitions(topic)
+            if found:
+                return found
+            time.sleep(0.01)
+        raise JMSException(f"the Kafka topic {topic!r} was created, but no broker knows it")
+
+    def all(self) -> dict[str, int]:
+        """Return the partitions of every topic of the cluster, by name."""
+        try:
+            found = self.admin.list_topics(timeout=self._timeout).topics
+        except KafkaException as error:
+            raise jms_error(error, f"list the topics at {self._servers}") from error
+        return {name: len(metadata.partitions) for name, metadata in found.items()}

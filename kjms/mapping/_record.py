@@ -1,0 +1,42 @@
+"""What goes to Kafka and what comes from there, as plain values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+__all__ = ["KafkaRecord", "SourceRecord"]
+
+
+class KafkaRecord(NamedTuple):
+    """A record as a Kafka producer takes it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int
+    """Milliseconds since 1970 UTC; 0 leaves it to the producer."""
+
+
+class SourceRecord(Protocol):
+    """A record as a Kafka consumer gives it: ``confluent_kafka.Message`` is one."""
+
+    def value(self) -> bytes | None:
+        """The record's value."""
+
+    def key(self) -> bytes | None:
+        """The record's key."""
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """The record's headers in their order; None where there are none."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """What kind of timestamp it is, and the timestamp in milliseconds."""
+
+    def topic(self) -> str | None:
+        """The topic that the record was read from."""
+
+    def partition(self) -> int | None:
+        """The partition of the topic."""
+
+    def offset(self) -> int | None:
+        """The record's offset in the partition."""

@@ -1,0 +1,177 @@
+"""Which Kafka topics and groups belong to a destination, by name alone, and which destination a topic is.
+
+A name that Kafka allows for a topic is the topic's name. Any other is written with ``--`` before it, and each byte of
+its UTF-8 form that is no letter, digit, dot or underscore as ``-`` and two hexadecimal digits: queue ``Größe`` is
+topic ``--Gr-c3-b6-c3-9fe``. A legal name that is such a form itself is written so once more; so each destination has
+a topic of its own, and each topic is a destination.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from kjms.destinations import Destination, Queue, Topic
+from kjms.errors import InvalidDestinationException, shown
+
+__all__ = [
+    "BOOKKEEPING",
+    "REGISTRY",
+    "destination_for",
+    "inbox",
+    "is_internal",
+    "later",
+    "parked",
+    "queue_group",
+    "subscription_group",
+    "topic_for",
+]
+
+MAX_LENGTH: Final = 249
+"""The longest name that Kafka gives a topic."""
+
+BOOKKEEPING: Final = "kjms.bookkeeping"
+REGISTRY: Final = "kjms.registry"
+
+_INBOX: Final = "kjms.inbox."
+_PARKED: Final = ".kjms.parked"
+_LATER: Final = ".kjms.later"
+_MARK: Final = "--"
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_ILLEGAL_BYTE = re.compile(rb"[^a-zA-Z0-9._]")
+_ESCAPED = re.compile(r"(?:[a-zA-Z0-9._]|-[0-9a-f]{2})+")
+_ESCAPED_BYTE = re.compile(rb"-([0-9a-f]{2})")
+
+
+def topic_for(destination: Destination, queue_prefix: str = "", topic_prefix: str = "") -> str:
+    """Return the name of the Kafka topic behind *destination*.
+
+    Args:
+        destination: A queue or topic.
+        queue_prefix: What stands before the topic names of queues.
+        topic_prefix: What stands before those of topics.
+
+    Raises:
+        InvalidDestinationException: The name becomes longer than Kafka allows, cannot be written, or a prefix is not
+        legal.
+
+    >>> topic_for(Queue("orders")), topic_for(Queue("new orders"), queue_prefix="q.")
+    ('orders', 'q.--new-20orders')
+    """
+    prefix = _prefix(type(destination), queue_prefix, topic_prefix)
+    try:
+        topic = prefix + _written(destination._name)
+    except UnicodeEncodeError:
+        raise InvalidDestinationException(f"{shown(destination)} has a lone surrogate in its name") from None
+    if len(topic) > MAX_LENGTH:
+        raise InvalidDestinationException(
+            f"{shown(destination)} needs a Kafka topic name of {len(topic)} characters, and Kafka allows {MAX_LENGTH}"
+        )
+    return topic
+
+
+def destination_for(
+    topic: str, kind: type[Queue] | type[Topic], queue_prefix: str = "", topic_prefix: str = ""
+) -> Queue | Topic:
+    """Return the queue or topic that the Kafka topic *topic* is: the inverse of `topic_for`.
+
+    Raises:
+        InvalidDestinationException: *topic* is no Kafka topic name, or does not begin with the kind's prefix.
+
+    >>> destination_for("q.--new-20orders", Queue, queue_prefix="q.")
+    Queue('new orders')
+    """
+    prefix = _prefix(kind, queue_prefix, topic_prefix)
+    rest = topic[len(prefix) :]
+    if not topic.startswith(prefix) or len(topic) > MAX_LENGTH or not _is_legal(rest):
+        raise InvalidDestinationException(f"no {kind.scheme} has the Kafka topic {shown(topic)} (prefix {prefix!r})")
+    read = _read(rest)
+    return kind(rest if read is None else read)
+
+
+def _prefix(kind: type[Destination], queue_prefix: str, topic_prefix: str) -> str:
+    prefix = queue_prefix if issubclass(kind, Queue) else topic_prefix
+    if prefix and not _LEGAL.fullmatch(prefix):
+        raise InvalidDestinationException(
+            f"a prefix is made of letters, digits, '.', '_' and '-', unlike {shown(prefix)}"
+        )
+    return prefix
+
+
+def _is_legal(name: str) -> bool:
+    return _LEGAL.fullmatch(name) is not None and name not in {".", ".."}
+
+
+def _written(name: str) -> str:
+    return name if _is_legal(name) and _read(name) is None else _MARK + _escaped(name)
+
+
+def _escaped(name: str) -> str:
+    return _ILLEGAL_BYTE.sub(lambda byte: b"-%02x" % byte[0][0], name.encode()).decode()
+
+
+def _read(topic: str) -> str | None:
+    """Return the name that is written as *topic* in the escaped form, or None if *topic* is not in that form."""
+    if not topic.startswith(_MARK) or not _ESCAPED.fullmatch(topic, len(_MARK)):
+        return None
+    try:
+        name = _ESCAPED_BYTE.sub(lambda byte: bytes.fromhex(byte[1].decode()), topic[len(_MARK) :].encode()).decode()
+    except UnicodeDecodeError:
+        return None
+    return name if _written(name) == topic else None
+
+
+def queue_group(topic: str) -> str:
+    """Return the id of the one consumer group of the queue whose Kafka topic is *topic*; settings play no part."""
+    return f"kjms.queue.{topic}"
+
+
+def subscription_group(topic: str, name: str, client_id: str | None, registry_offset: int) -> str:
+    """Return the id of a subscription's consumer group.
+
+    Args:
+        topic: The Kafka topic.
+        name: The subscription's name.
+        client_id: The client identifier that it belongs to, if it has one.
+        registry_offset: The offset of its definition in the registry: another definition is another group.
+
+    >>> subscription_group("prices", "daily", "billing", 17)
+    'kjms.sub.prices:17:billing:daily'
+    """
+    return f"kjms.sub.{topic}:{registry_offset}:{client_id or ''}:{name}"
+
+
+def parked(topic: str) -> str:
+    """Return the topic of the messages of *topic* that nobody wants now."""
+    return _beside(topic, _PARKED)
+
+
+def later(topic: str) -> str:
+    """Return the topic of the messages of *topic* that are not yet due."""
+    return _beside(topic, _LATER)
+
+
+def _beside(topic: str, suffix: str) -> str:
+    room = MAX_LENGTH - len(suffix)
+    if len(topic) > room:
+        digest = hashlib.sha256(topic.encode()).hexdigest()[:16]
+        topic = f"{topic[: room - len(digest) - 1]}-{digest}"
+    return topic + suffix
+
+
+def inbox(principal: str, engine_id: str) -> str:
+    """Return the topic that is the inbox of the engine *engine_id*, run by *principal*.
+
+    Raises:
+        InvalidDestinationException: Both together are too long, or the id is not of letters, digits, ``_`` and ``-``.
+    """
+    topic = f"{_INBOX}{_escaped(principal)}.{engine_id}"
+    if len(topic) > MAX_LENGTH or not _LEGAL.fullmatch(engine_id):
+        raise InvalidDestinationException(f"no inbox can be called {shown(topic)}")
+    return topic
+
+
+def is_internal(topic: str) -> bool:
+    """Tell whether *topic* is one that kjms keeps for itself."""
+    return topic in {BOOKKEEPING, REGISTRY} or topic.startswith(_INBOX) or topic.endswith((_PARKED, _LATER))

@@ -1,0 +1,689 @@
+"""The root of all messages: header fields, properties, and what a received message has not yet read of itself.
+
+A message that was received keeps its Kafka headers as they came, in the same dictionary that holds its properties: a
+value that is ``bytes`` there has not been looked at (no property is of that type). Header fields and body are slots
+that stay empty until somebody asks; `Message.__getattr__` then has the message's reader fill them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+
+from kjms._names import is_identifier
+from kjms.destinations import Destination
+from kjms.errors import InvalidDestinationException, MessageFormatException, MessageNotWriteableException, shown
+from kjms.message._values import RANGES, Value, checked, read_as, typed
+
+__all__ = ["FIELDS", "Message", "PropertiesView", "Reader", "Receipt"]
+
+T = TypeVar("T")
+
+FIELDS: Final = {
+    "JMSMessageID": "_message_id",
+    "JMSTimestamp": "_timestamp",
+    "JMSCorrelationID": "_correlation_id",
+    "JMSReplyTo": "_reply_to",
+    "JMSDestination": "_destination",
+    "JMSDeliveryMode": "_delivery_mode",
+    "JMSType": "_type",
+    "JMSExpiration": "_expiration",
+    "JMSDeliveryTime": "_delivery_time",
+    "JMSPriority": "_priority",
+    "JMSRedelivered": "_redelivered",
+}
+"""The header fields of JMS 2.0 §3.4 and the slots that hold them."""
+
+DELIVERY_COUNT: Final = "JMSXDeliveryCount"
+
+CLIENT_PROPERTIES: Final = {"JMSXGroupID": "string", "JMSXGroupSeq": "int"}
+"""The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
+
+OWN_VALUE: Final = object()
+"""Stands for the value of a message whose body is not one that was received."""
+
+
+class Receipt(Protocol):
+    """What a session leaves on a message that it hands out."""
+
+    def acknowledge(self) -> None:
+        """Acknowledge what JMS says that ``Message.acknowledge`` acknowledges."""
+
+
+class Reader(Protocol):
+    """What reads, when asked, the parts of a received message that were not read yet."""
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The JMS types of those properties that are not strings."""
+
+    @property
+    def body_type(self) -> str:
+        """The body's type as it stands on the wire, such as ``text``."""
+
+    def read_field(self, message: Message, field: str) -> Any:
+        """Return the value of the header field named *field*; never raises."""
+
+    def read_property(self, message: Message, name: str, data: bytes) -> Value:
+        """Return the value of a property, and keep it in the message; never raises."""
+
+    def read_body(self, message: Message) -> Any:
+        """Return the body, in the form in which the message's class keeps it.
+
+        Raises:
+            MessageFormatException: The record's value is not what the header says it is.
+        """
+
+    def find_damage(self, message: Message) -> tuple[str, ...]:
+        """Return what of the message could not be read as it should, one sentence each."""
+
+
+_AT_THE_START: Final = {
+    "_position": 0,
+    "_taken": None,
+}  # where the reading of a received stream of bytes or values begins
+_SLOT_FIELDS: Final = {slot: field for field, slot in FIELDS.items()}
+_good_names: set[str] = set()  # names of properties that were looked at and found good, to look once
+
+
+def _check_name(name: str, kind: str | None) -> None:
+    """Raise what is wrong with *name* as the name of a property that an application sets to a value of type *kind*."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a property name must not be empty or None, and is {shown(name)} (JMS 2.0 §B.4.5.2)")
+    if not is_identifier(name):
+        raise MessageFormatException(
+            f"property name {shown(name)} is no identifier, or is a word that selectors reserve (JMS 2.0 §3.5.1)"
+        )
+    if name.startswith("JMS"):
+        wanted = CLIENT_PROPERTIES.get(name)
+        if wanted:
+            if kind not in {wanted, None}:
+                raise MessageFormatException(
+                    f"property {name!r} is {wanted} by definition, not {kind} (JMS 2.0 §3.5.9)"
+                )
+            return
+        if not name.startswith("JMS_") or name.startswith("JMS_kjms"):
+            raise MessageFormatException(
+                f"property name {name!r} is reserved: names that begin with JMS belong to JMS, those with JMS_kjms to"
+                " the provider (JMS 2.0 §3.5.9, §3.5.10)"
+            )
+    if len(_good_names) >= 4096:  # a program that makes up names must not make this grow
+        _good_names.clear()
+    _good_names.add(name)
+
+
+class Message:
+    """A message without a body, and the root of those that have one.
+
+    Header fields can be read and set at any time; a send overwrites those that JMS has the provider set. The
+    properties of a received message are read-only until `clear_properties`, its body until `clear_body`.
+
+    Spec: JMS 2.0 §3.
+    """
+
+    __slots__ = (
+        "_body",
+        "_body_read_only",
+        "_correlation_id",
+        "_delivery_count",
+        "_delivery_mode",
+        "_delivery_time",
+        "_destination",
+        "_expiration",
+        "_message_id",
+        "_mixed",
+        "_notes",
+        "_priority",
+        "_properties",
+        "_properties_read_only",
+        "_reader",
+        "_receipt",
+        "_redelivered",
+        "_reply_to",
+        "_timestamp",
+        "_type",
+        "_types",
+        "_value",
+    )
+
+    _message_id: str | None
+    _timestamp: int
+    _correlation_id: str | bytes | None
+    _reply_to: Destination | None
+    _destination: Destination | None
+    _delivery_mode: int
+    _redelivered: bool | None  # None: the delivery count says it
+    _type: str | None
+    _expiration: int
+    _delivery_time: int
+    _priority: int
+    _properties: dict[str, Value]  # bytes: not read yet
+    _types: dict[str, str]  # of the properties that are not strings; of a received message shared, so never changed
+    _mixed: bool  # whether _properties still holds header fields as well
+    _value: Any  # the record's value as it came, or OWN_VALUE
+    _body: Any
+    _reader: Reader | None
+    _notes: tuple[str, ...]  # damage found so far
+    _receipt: Receipt | None
+    _delivery_count: int
+
+    def __init__(self) -> None:
+        self._message_id = None
+        self._timestamp = 0
+        self._correlation_id = None
+        self._reply_to = None
+        self._destination = None
+        self._delivery_mode = 2
+        self._redelivered = None
+        self._type = None
+        self._expiration = 0
+        self._delivery_time = 0
+        self._priority = 4
+        self._properties = {}
+        self._types = {}
+        self._properties_read_only = False
+        self._mixed = False
+        self._body = None
+        self._body_read_only = False
+        self._value = OWN_VALUE
+        self._reader = None
+        self._notes = ()
+        self._receipt = None
+        self._delivery_count = 0
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Fill a slot of a received message at its first use."""
+            if name == "_body":
+                value = self._body = self._reader.read_body(self)
+                return value
+            if name in _AT_THE_START:
+                setattr(self, name, _AT_THE_START[name])
+                return _AT_THE_START[name]
+            field = _SLOT_FIELDS.get(name)
+            if field is None:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            value = self._reader.read_field(self, field)
+            setattr(self, name, value)
+            return value
+
+    def __repr__(self) -> str:
+        parts = [type(self).__name__, self._message_id or "without id"]
+        if self._destination is not None:
+            parts.append(f"to {self._destination}")
+        if self._reader is not None:
+            parts.append(f"received, delivery {self._delivery_count}")
+        parts.append(f"{len(self.property_names())} properties")
+        return f"<{', '.join(parts)}>"
+
+    # ------------------------------------------------------------------------------------------- header fields
+
+    @property
+    def jms_message_id(self) -> str | None:
+        """The provider's name for this message, beginning with ``ID:``; None where switched off (§3.4.3)."""
+        return self._message_id
+
+    @jms_message_id.setter
+    def jms_message_id(self, value: str | None) -> None:
+        self._message_id = _text(value, "jms_message_id")
+
+    @property
+    def jms_timestamp(self) -> int:
+        """When the message was handed over to be sent, in milliseconds since 1970 UTC, or 0 (§3.4.4)."""
+        return self._timestamp
+
+    @jms_timestamp.setter
+    def jms_timestamp(self, value: int) -> None:
+        self._timestamp = _long(value, "jms_timestamp")
+
+    @property
+    def jms_correlation_id(self) -> str | None:
+        """What links this message with another: its message id, or the application's own string (§3.4.5).
+
+        An id that was set as bytes reads as their UTF-8 text, with U+FFFD where they are none.
+        """
+        value = self._correlation_id
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    @jms_correlation_id.setter
+    def jms_correlation_id(self, value: str | None) -> None:
+        self._correlation_id = _text(value, "jms_correlation_id")
+
+    @property
+    def jms_correlation_id_as_bytes(self) -> bytes | None:
+        """The correlation id as bytes (§3.4.5); one that was set as a string reads as its UTF-8 form."""
+        value = self._correlation_id
+        return value.encode() if isinstance(value, str) else value
+
+    @jms_correlation_id_as_bytes.setter
+    def jms_correlation_id_as_bytes(self, value: bytes | None) -> None:
+        if value is not None and not isinstance(value, bytes | bytearray | memoryview):
+            raise MessageFormatException(f"jms_correlation_id_as_bytes takes bytes or None, not {shown(value)}")
+        self._correlation_id = None if value is None else bytes(value)
+
+    @property
+    def jms_reply_to(self) -> Destination | None:
+        """Where a reply should go; None where none is expected (§3.4.6)."""
+        return self._reply_to
+
+    @jms_reply_to.setter
+    def jms_reply_to(self, value: Destination | None) -> None:
+        self._reply_to = _destination(value, "jms_reply_to")
+
+    @property
+    def jms_destination(self) -> Destination | None:
+        """Where the message was sent; None before (§3.4.1)."""
+        return self._destination
+
+    @jms_destination.setter
+    def jms_destination(self, value: Destination | None) -> None:
+        self._destination = _destination(value, "jms_destination")
+
+    @property
+    def jms_delivery_mode(self) -> int:
+        """``DeliveryMode.PERSISTENT`` (2) or ``NON_PERSISTENT`` (1) (§3.4.2)."""
+        return self._delivery_mode
+
+    @jms_delivery_mode.setter
+    def jms_delivery_mode(self, value: int) -> None:
+        if isinstance(value, bool) or value not in {1, 2}:
+            raise ValueError(f"jms_delivery_mode is 1 or 2, not {shown(value)} (JMS 2.0 §3.4.2)")
+        self._delivery_mode = int(value)
+
+    @property
+    def jms_redelivered(self) -> bool:
+        """Whether the message was, in all likelihood, delivered before (§3.4.7)."""
+        value = self._redelivered
+        return self._delivery_count > 1 if value is None else value
+
+    @jms_redelivered.setter
+    def jms_redelivered(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise MessageFormatException(f"jms_redelivered is True or False, not {shown(value)}")
+        self._redelivered = value
+
+    @property
+    def jms_type(self) -> str | None:
+        """The application's name for what kind of message this is (§3.4.8)."""
+        return self._type
+
+    @jms_type.setter
+    def jms_type(self, value: str | None) -> None:
+        self._type = _text(value, "jms_type")
+
+    @property
+    def jms_expiration(self) -> int:
+        """When the message expires, in milliseconds since 1970 UTC; 0 is never (§3.4.9)."""
+        return self._expiration
+
+    @jms_expiration.setter
+    def jms_expiration(self, value: int) -> None:
+        self._expiration = _long(value, "jms_expiration")
+
+    @property
+    def jms_delivery_time(self) -> int:
+        """The earliest time of delivery, in milliseconds since 1970 UTC (§3.4.13)."""
+        return self._delivery_time
+
+    @jms_delivery_time.setter
+    def jms_delivery_time(self, value: int) -> None:
+        self._delivery_time = _long(value, "jms_delivery_time")
+
+    @property
+    def jms_priority(self) -> int:
+        """From 0, the lowest, to 9; 4 is the default (§3.4.10)."""
+        return self._priority
+
+    @jms_priority.setter
+    def jms_priority(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 9:
+            raise ValueError(f"jms_priority is a whole number from 0 to 9, not {shown(value)} (JMS 2.0 §3.4.10)")
+        self._priority = int(value)
+
+    def _stamp(
+        self,
+        message_id: str | None,
+        timestamp: int,
+        destination: Destination,
+        delivery_mode: int,
+        priority: int,
+        expiration: int,
+        delivery_time: int,
+    ) -> None:
+        """Set at once, and unchecked, the fields that a send sets (§3.4.11)."""
+        self._message_id = message_id
+        self._timestamp = timestamp
+        self._destination = destination
+        self._delivery_mode = delivery_mode
+        self._priority = priority
+        self._expiration = expiration
+        self._delivery_time = delivery_time
+
+    # ---------------------------------------------------------------------------------------------- properties
+
+    def set_boolean_property(self, name: str, value: bool) -> None:
+        """Set the property *name* to a boolean. Like all its kind it raises as `set_object_property` does."""
+        self._set_property(name, "boolean", value if value.__class__ is bool else _property("boolean", value, name))
+
+    def set_byte_property(self, name: str, value: int) -> None:
+        """Set the property *name* to a byte: a whole number from -128 to 127."""
+        self._set_property(name, "byte", _property("byte", value, name))
+
+    def set_short_property(self, name: str, value: int) -> None:
+        """Set the property *name* to a short: a whole number of 16 bits."""
+        self._set_property(name, "short", _property("short", value, name))
+
+    def set_int_property(self, name: str, value: int) -> None:
+        """Set the property *name* to an int: a whole number of 32 bits."""
+        if value.__class__ is not int or not -0x80000000 <= value <= 0x7FFFFFFF:
+            value = _property("int", value, name)
+        self._set_property(name, "int", value)
+
+    def set_long_property(self, name: str, value: int) -> None:
+        """Set the property *name* to a long: a whole number of 64 bits."""
+        if value.__class__ is not int or not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+            value = _property("long", value, name)
+        self._set_property(name, "long", value)
+
+    def set_float_property(self, name: str, value: float) -> None:
+        """Set the property *name* to a float; the value is rounded to 32 bits."""
+        self._set_property(name, "float", _property("float", value, name))
+
+    def set_double_property(self, name: str, value: float) -> None:
+        """Set the property *name* to a double."""
+        self._set_property(name, "double", value if value.__class__ is float else _property("double", value, name))
+
+    def set_string_property(self, name: str, value: str | None) -> None:
+        """Set the property *name* to a string, or to None."""
+        if value.__class__ is not str:
+            value = _property("string", value, name)
+        self._set_property(name, "string", value)
+
+    def set_object_property(self, name: str, value: bool | int | float | str | None) -> None:
+        """Set the property *name* to *value*, typed by its Python type: int is int or long, float is double.
+
+        Raises:
+            MessageFormatException: The value has no JMS type, or the name is no identifier or reserved.
+            MessageNotWriteableException: The properties are read-only.
+            ValueError: The name is None or empty.
+
+        Spec: JMS 2.0 §3.5.5, §B.4.5.2.
+        """
+        kind, kept = typed(value, "property", name)
+        if kind == "bytes":
+            raise MessageFormatException(f"property {name!r} cannot hold a {type(value).__name__} (JMS 2.0 §3.5.2)")
+        self._set_property(name, kind, kept)
+
+    def _set_property(self, name: str, kind: str, value: Any) -> None:
+        if self._properties_read_only:
+            raise MessageNotWriteableException(
+                f"property {name!r} cannot be set: a received message's properties are read-only until"
+                " clear_properties() (JMS 2.0 §3.5.3)"
+            )
+        if name not in _good_names:
+            _check_name(name, None if value is None else kind)
+        self._properties[name] = value
+        if kind != "string":
+            self._types[name] = kind
+        elif name in self._types:
+            del self._types[name]
+
+    def _set_provider_property(self, name: str, kind: str, value: Value) -> None:
+        """Set a property that is the provider's to set (§3.5.9), on received messages, too."""
+        self._settle()
+        self._types = {**self._types, name: kind}
+        if kind == "string":
+            del self._types[name]
+        self._properties[name] = value
+
+    def get_boolean_property(self, name: str) -> bool:
+        """Return the property *name* as a boolean; False where it has no value. Errors as `get_long_property`."""
+        return cast(bool, self._property_as("boolean", name))
+
+    def get_byte_property(self, name: str) -> int:
+        """Return the property *name* as a byte."""
+        return cast(int, self._property_as("byte", name))
+
+    def get_short_property(self, name: str) -> int:
+        """Return the property *name* as a short."""
+        return cast(int, self._property_as("short", name))
+
+    def get_int_property(self, name: str) -> int:
+        """Return the property *name* as an int."""
+        return cast(int, self._property_as("int", name))
+
+    def get_long_property(self, name: str) -> int:
+        """Return the property *name* as a long.
+
+        Raises:
+            MessageFormatException: Its type cannot be read so, its text is no such number, or it has no value.
+
+        Spec: JMS 2.0 §3.5.4 (conversions), §3.5.8 (properties that do not exist).
+        """
+        return cast(int, self._property_as("long", name))
+
+    def get_float_property(self, name: str) -> float:
+        """Return the property *name* as a float."""
+        return cast(float, self._property_as("float", name))
+
+    def get_double_property(self, name: str) -> float:
+        """Return the property *name* as a double."""
+        return cast(float, self._property_as("double", name))
+
+    def get_string_property(self, name: str) -> str | None:
+        """Return the property *name* as a string, written as Java writes it; None where it has no value."""
+        return cast("str | None", self._property_as("string", name))
+
+    def get_object_property(self, name: str) -> bool | int | float | str | None:
+        """Return the property *name* in its own type; None where it has no value (§3.5.5)."""
+        return self._property_value(name)
+
+    def _property_as(self, wanted: str, name: str) -> Value:
+        value = self._property_value(name)
+        if value.__class__ is str:
+            kind = "string"
+        else:
+            kind = self._types.get(name) or ("int" if name == DELIVERY_COUNT else "string")
+        return read_as(wanted, kind, value, "property", name)
+
+    def _property_value(self, name: str) -> bool | int | float | str | None:
+        if self._mixed and name in FIELDS:
+            return None
+        if name == DELIVERY_COUNT and self._properties_read_only:
+            return self._delivery_count
+        value = self._properties.get(name)
+        if value.__class__ is bytes:
+            value = self._reader.read_property(self, name, value)  # type: ignore[union-attr]
+        return value  # type: ignore[return-value]
+
+    def property_exists(self, name: str) -> bool:
+        """Tell whether the property *name* is set, be it to None (§3.5)."""
+        self._settle()
+        return name in self._properties or (name == DELIVERY_COUNT and self._properties_read_only)
+
+    def property_names(self) -> list[str]:
+        """Return the names of the properties, in no defined order; header fields are none of them (§3.5.6)."""
+        self._settle()
+        names = list(self._properties)
+        if self._properties_read_only and DELIVERY_COUNT not in self._properties:
+            names.append(DELIVERY_COUNT)
+        return names
+
+    def clear_properties(self) -> None:
+        """Delete all properties; new ones can be set then, on a received message, too (§3.5.7)."""
+        self._settle()
+        self._properties = {}
+        self._types = {}
+        self._properties_read_only = False
+
+    @property
+    def properties(self) -> PropertiesView:
+        """The properties as a mutable mapping from names to plain Python values."""
+        return PropertiesView(self)
+
+    def property_type(self, name: str) -> str | None:
+        """Return ``boolean byte short int long float double`` or ``string``; None where there is no such property."""
+        if not self.property_exists(name):
+            return None
+        self._property_value(name)  # what cannot be read as the type it has on the wire is a string
+        return self._types.get(name) or ("int" if name == DELIVERY_COUNT else "string")
+
+    def selector_value(self, name: str) -> bool | int | float | str | None:
+        """Return what a selector sees under *name*: one of the six header fields it may use, or a property's value.
+
+        None stands for null and for what is missing. Nothing else of the message is read.
+
+        Spec: JMS 2.0 §3.8.1.1.
+        """
+        if name in _SELECTED:
+            return _SELECTED[name](self)  # type: ignore[no-any-return]
+        value = self._properties.get(name)
+        if value.__class__ is bytes:
+            return self._reader.read_property(self, name, value)  # type: ignore
+        return value  # type: ignore[return-value]
+
+    def _settle(self) -> None:
+        """Read every header field into its slot, so that `_properties` holds properties alone."""
+        if self._mixed:
+            for field, slot in FIELDS.items():
+                getattr(self, slot)
+                self._properties.pop(field, None)
+            self._mixed = False
+
+    # ---------------------------------------------------------------------------------------------------- body
+
+    def clear_body(self) -> None:
+        """Empty the body, as a newly created message has it, and make it writable; properties stay (§3.11.1)."""
+        self._body = self._empty_body()
+        self._body_read_only = False
+        self._value = OWN_VALUE
+
+    def _empty_body(self) -> Any:
+        return None
+
+    def get_body(self, type_: type[T]) -> T | None:
+        """Return the body as an instance of *type_*; None where the message has none.
+
+        A TextMessage gives ``str``, a BytesMessage ``bytes``, a MapMessage a ``dict``, an ObjectMessage its object;
+        ``object`` fits them all.
+
+        Raises:
+            MessageFormatException: The body is of another type, or the message is a StreamMessage.
+
+        Spec: JMS 2.0 §B.5.14.
+        """
+        body = self._python_body()
+        if body is None or isinstance(body, type_):
+            return body
+        raise MessageFormatException(
+            f"the body of a {type(self).__name__} is a {type(body).__name__}, no {type_.__name__} (JMS 2.0 §B.5.14)"
+        )
+
+    def is_body_assignable_to(self, type_: type) -> bool:
+        """Tell whether `get_body` with this type returns the body; a message without one fits any (§B.5.14)."""
+        try:
+            self.get_body(type_)
+        except MessageFormatException:
+            return False
+        return True
+
+    def _python_body(self) -> Any:
+        return None
+
+    def _check_body_writable(self) -> None:
+        if self._body_read_only:
+            raise MessageNotWriteableException(
+                f"the body of this {type(self).__name__} is read-only until clear_body() (JMS 2.0 §3.11.2)"
+            )
+
+    # ------------------------------------------------------------------------------------------------ received
+
+    def acknowledge(self) -> None:
+        """Acknowledge the messages of the session that delivered this one; does nothing where it does so itself (§3.6).
+
+        Raises:
+            IllegalStateException: The session is closed.
+        """
+        if self._receipt is not None:
+            self._receipt.acknowledge()
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What of a received message could not be read as it should, one sentence each; reads all of the message.
+
+        What is damaged reads as if it had its default, or, a property, as its text.
+        """
+        return () if self._reader is None else self._reader.find_damage(self)
+
+
+class PropertiesView(MutableMapping[str, "bool | int | float | str | None"]):
+    """A message's properties in plain Python types; what is set through it is typed as by `set_object_property`."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __getitem__(self, name: str) -> bool | int | float | str | None:
+        if not self._message.property_exists(name):
+            raise KeyError(name)
+        return self._message.get_object_property(name)
+
+    def __setitem__(self, name: str, value: bool | int | float | str | None) -> None:
+        self._message.set_object_property(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        message = self._message
+        if message._properties_read_only:
+            raise MessageNotWriteableException(f"property {name!r} of a received message is read-only (JMS 2.0 §3.5.3)")
+        del message._properties[name]
+        message._types.pop(name, None)
+
+    def clear(self) -> None:
+        """Delete all properties, as `Message.clear_properties` does."""
+        self._message.clear_properties()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._message.property_names())
+
+    def __len__(self) -> int:
+        return len(self._message.property_names())
+
+    def __repr__(self) -> str:
+        return f"<properties {', '.join(self)}>"
+
+
+_SELECTED: Final[dict[str, Any]] = {
+    **dict.fromkeys(FIELDS, lambda message: None),
+    "JMSDeliveryMode": lambda message: "NON_PERSISTENT" if message._delivery_mode == 1 else "PERSISTENT",
+    "JMSPriority": lambda message: message._priority,
+    "JMSMessageID": lambda message: message._message_id,
+    "JMSTimestamp": lambda message: message._timestamp,
+    "JMSCorrelationID": lambda message: message.jms_correlation_id,
+    "JMSType": lambda message: message._type,
+    DELIVERY_COUNT: lambda message: message._property_value(DELIVERY_COUNT),
+}
+
+
+def _property(kind: str, value: object, name: str) -> Any:
+    return checked(kind, value, "property", name)
+
+
+def _text(value: str | None, field: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise MessageFormatException(f"{field} takes a str or None, not {shown(value)}")
+    return value
+
+
+def _long(value: int, field: str) -> int:
+    low, high = RANGES["long"]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise MessageFormatException(f"{field} takes a whole number of 64 bits, not {shown(value)}")
+    return int(value)
+
+
+def _destination(value: Destination | None, field: str) -> Destination | None:
+    if value is not None and not isinstance(value, Destination):
+        raise InvalidDestinationException(f"{field} takes a Queue, a Topic or None, not {shown(value)}")
+    return value

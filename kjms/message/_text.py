@@ -1,0 +1,52 @@
+"""The message whose body is one string."""
+
+from __future__ import annotations
+
+from kjms.errors import MessageFormatException
+from kjms.message._base import Message
+
+__all__ = ["TextMessage"]
+
+
+class TextMessage(Message):
+    """A message that carries a string, such as XML or JSON text.
+
+    Args:
+        text: The body; None is a message without one.
+
+    Raises:
+        MessageFormatException: *text* is no string.
+
+    Spec: JMS 2.0 §3.11.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__()
+        if text is not None:
+            self._body = text if text.__class__ is str else _checked(text)
+
+    @property
+    def text(self) -> str | None:
+        """The body.
+
+        Raises:
+            MessageNotWriteableException: It was set on a received message before `clear_body`.
+            MessageFormatException: It was set to something that is no string.
+        """
+        return self._body  # type: ignore[no-any-return]
+
+    @text.setter
+    def text(self, text: str | None) -> None:
+        self._check_body_writable()
+        self._body = None if text is None else _checked(text)
+
+    def _python_body(self) -> str | None:
+        return self.text
+
+
+def _checked(text: object) -> str:
+    if not isinstance(text, str):
+        raise MessageFormatException(f"a TextMessage carries a str or None, no {type(text).__name__}")
+    return str.__str__(text)

@@ -1,0 +1,153 @@
+"""What can be chosen: the settings of factories and destinations as frozen types, checked when they are made.
+
+Every duration is a whole number of milliseconds, and may be given as a `datetime.timedelta`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from kjms.errors import shown
+
+__all__ = ["DeliveryMode", "DestinationOptions", "FactoryOptions", "RedeliveryPolicy", "milliseconds"]
+
+Ordering = Literal["session", "none"]
+
+DEFAULT_SEND_TIMEOUT: Final = 10_000  # long enough for a leader election, short enough for a person at a terminal
+DEFAULT_PREFETCH: Final = 1_000  # at 256 bytes a message about 1 MB, and some milliseconds of work ahead
+
+
+class DeliveryMode(enum.IntEnum):
+    """Whether a message must survive a failure of the provider (JMS 2.0 §4.7)."""
+
+    NON_PERSISTENT = 1
+    PERSISTENT = 2
+
+
+def milliseconds(value: int | timedelta, name: str) -> int:
+    """Return *value*, a duration called *name*, as a whole number of milliseconds.
+
+    Raises:
+        ValueError: It is negative, or neither a whole number nor a timedelta.
+
+    >>> milliseconds(timedelta(seconds=2), "time_to_live")
+    2000
+    """
+    if isinstance(value, timedelta):
+        value = value // timedelta(milliseconds=1)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} is a whole number of milliseconds or a timedelta, not {shown(value)}")
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, and is {value}")
+    return value
+
+
+def _positive(value: int | None, name: str) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ValueError(f"{name} is a whole number of at least 1, not {shown(value)}")
+
+
+@dataclass(frozen=True)
+class RedeliveryPolicy:
+    """How often, and when, a message that was not settled is delivered again.
+
+    Args:
+        max_deliveries: Deliveries in all, the first included; after the last one the message is a dead letter.
+        delay: Milliseconds before the second delivery; 0 is at once.
+        multiplier: What the delay is multiplied by from delivery to delivery.
+        max_delay: The longest delay in milliseconds; None is no limit.
+        jitter: By how much of itself a delay varies at random, from 0.0 to 1.0.
+        dead_letter: The queue for dead letters; ``{queue}`` stands for the name of the queue they came from.
+
+    Raises:
+        ValueError: A value is out of its range.
+
+    Spec: JMS 2.0 §3.5.11 (JMSXDeliveryCount) leaves the policy to providers.
+    """
+
+    max_deliveries: int = 10
+    delay: int | timedelta = 0
+    multiplier: float = 1.0
+    max_delay: int | timedelta | None = None
+    jitter: float = 0.0
+    dead_letter: str = "{queue}.dlq"
+
+    def __post_init__(self) -> None:
+        _positive(self.max_deliveries, "max_deliveries")
+        object.__setattr__(self, "delay", milliseconds(self.delay, "delay"))
+        if self.max_delay is not None:
+            object.__setattr__(self, "max_delay", milliseconds(self.max_delay, "max_delay"))
+        if self.multiplier < 1.0:
+            raise ValueError(f"multiplier must be at least 1.0, and is {self.multiplier}")
+        if not 0.0 <= self.jitter <= 1.0:
+            raise ValueError(f"jitter lies between 0.0 and 1.0, and is {self.jitter}")
+
+    def dead_letter_queue(self, queue_name: str) -> str:
+        """Return the name of the queue for dead letters of the queue *queue_name*."""
+        return self.dead_letter.replace("{queue}", queue_name)
+
+
+@dataclass(frozen=True)
+class DestinationOptions:
+    """The settings of one destination; None leaves the choice to the factory.
+
+    Args:
+        partitions: Partitions of the Kafka topic when kjms creates it. One gives total order, as a JMS broker does.
+        replication_factor: Its replicas; None at the factory, too, is the cluster's default.
+        ordering: ``"session"`` keeps one session's messages to the destination in order (JMS 2.0 §4.4.10);
+            ``"none"`` gives that up and spreads them over the partitions. Message groups stay together either way.
+        redelivery: The redelivery policy.
+        expiry_queue: The queue that expired messages go to.
+        prefetch: How many messages of the destination the process holds ahead of its consumers.
+    """
+
+    partitions: int | None = None
+    replication_factor: int | None = None
+    ordering: Ordering | None = None
+    redelivery: RedeliveryPolicy | None = None
+    expiry_queue: str | None = None
+    prefetch: int | None = None
+
+    def __post_init__(self) -> None:
+        _positive(self.partitions, "partitions")
+        _positive(self.replication_factor, "replication_factor")
+        _positive(self.prefetch, "prefetch")
+        if self.ordering not in {None, "session", "none"}:
+            raise ValueError(f"ordering is 'session' or 'none', not {shown(self.ordering)}")
+
+
+@dataclass(frozen=True)
+class FactoryOptions:
+    """Everything that a `kjms.ConnectionFactory` was told, checked and complete."""
+
+    bootstrap_servers: str
+    client_id: str | None = None
+    kafka: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold passwords
+    defaults: DestinationOptions = field(default_factory=DestinationOptions)
+    destinations: Mapping[str, DestinationOptions] = field(default_factory=dict)
+    create_destinations: bool = True
+    queue_prefix: str = ""
+    topic_prefix: str = ""
+    pipelined_acknowledge: bool = False
+    drop_duplicates: bool = False
+    send_timeout: int = DEFAULT_SEND_TIMEOUT
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.bootstrap_servers, str) or not self.bootstrap_servers.strip():
+            raise ValueError(f"bootstrap_servers is text like 'host:9092', not {shown(self.bootstrap_servers)}")
+        _positive(milliseconds(self.send_timeout, "send_timeout"), "send_timeout")
+        for name in ("kafka", "destinations"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def destination(self, name: str) -> DestinationOptions:
+        """Return the settings of the destination called *name*: its own, else the factory's."""
+        own = self.destinations.get(name)
+        if own is None:
+            return self.defaults
+        chosen = {key: value for key, value in vars(own).items() if value is not None}
+        return replace(self.defaults, **chosen)

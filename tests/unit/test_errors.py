@@ -1,0 +1,49 @@
+"""The tree of exceptions, and how errors of Kafka become errors of JMS."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kjms import errors
+from kjms.engine._errors import jms_error
+
+CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Exception")]
+
+
+@pytest.mark.requirement("JMS-7.2-1", "JMS-7.2-2", "JMS-7.2-3", "JMS-7.2-4", "JMS-7.2-5")
+@pytest.mark.parametrize("kind", CLASSES)
+def test_each_is_a_jms_exception_with_reason_code_and_cause(kind: type[errors.JMSException]) -> None:
+    """A JMS exception carries a reason, the provider's error code, and another exception it was caused by."""
+    cause = KeyError("below")
+    error = kind("it broke", "E42", cause)
+    assert isinstance(error, errors.JMSException)
+    assert (str(error), error.reason, error.error_code, error.linked_exception) == ("it broke", "it broke", "E42", cause)
+    assert kind("it broke").linked_exception is None
+
+
+def test_the_cause_of_raise_from_is_the_linked_exception() -> None:
+    """``raise ... from`` links, too."""
+    cause = KeyError("below")
+    with pytest.raises(errors.JMSException) as caught:
+        raise errors.JMSException("it broke") from cause
+    assert caught.value.linked_exception is cause
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, errors.InvalidDestinationException),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, errors.JMSSecurityException),
+        (KafkaError._AUTHENTICATION, errors.JMSSecurityException),
+        (KafkaError.MSG_SIZE_TOO_LARGE, errors.ResourceAllocationException),
+        (KafkaError.REQUEST_TIMED_OUT, errors.JMSException),
+    ],
+)
+def test_kafka_errors_become_the_nearest_jms_error(code: int, kind: type[errors.JMSException]) -> None:
+    """One seam turns Kafka's errors into JMS's, with Kafka's name as the error code and its exception linked."""
+    error = jms_error(KafkaError(code), "send to 'orders'")
+    assert type(error) is kind
+    assert "send to 'orders'" in str(error)
+    assert error.error_code == KafkaError(code).name()
+    assert isinstance(error.linked_exception, KafkaException)
