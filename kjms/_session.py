@@ -277,6 +277,9 @@ class Session:
                 )
                 self._thread.start()
         self._wakeup.set()
+        if not self._is_delivering():
+            with self._turn_unless_receiving():
+                pass  # a listener that was taken away is not running any more
 
     def _deliver(self) -> None:
         """Run the listeners, one message at a time (JMS 2.0 §4.4.14): the delivery thread."""

@@ -1,6 +1,6 @@
 """The guard: a small process that runs Kafka for a program, and does not let it outlive that program.
 
-It is started by file name, without site-packages, and knows nothing of kjms: ``python -I -S _guard.py PARENT TEMPORARY``.
+It is started by file name, ``python -I -S _guard.py PARENT TEMPORARY``, and knows nothing of kjms.
 Its stdin is the life line. Orders come as JSON lines, answers go to stdout as text lines::
 
     {"do": "start", "command": [...], "log": "...", "archive": ["made at exit", "name if whole"] | null}

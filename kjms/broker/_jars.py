@@ -27,6 +27,8 @@ from kjms.broker._settings import KAFKA_VERSION
 from kjms.errors import JMSException
 
 LOCK_FILE = "kafka.lock"
+DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.0"
+_WORKSHOP = ".fetch-"
 _MEGABYTE = 1_000_000
 _QUIET_SECONDS = 0.5  # between two words about progress on a terminal; shorter work needs none
 _LOG_SECONDS = 5.0  # the same in a log
@@ -80,7 +82,9 @@ def parse_lock(text: str) -> list[Jar]:
                 raise ValueError(sha256)
             jars.append(Jar(group, artifact, version, sha256, int(size)))
         except ValueError:
-            raise ValueError(f"{LOCK_FILE}, line {number}: {line!r} is not 'group:artifact:version SHA-256 bytes'") from None
+            raise ValueError(
+                f"{LOCK_FILE}, line {number}: {line!r} is not 'group:artifact:version SHA-256 bytes'"
+            ) from None
     return jars
 
 
@@ -129,10 +133,12 @@ def ensure(jars: Sequence[Jar], directory: Path, sources: Sequence[tuple[str, So
         return paths
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with _alone_in(directory), tempfile.TemporaryDirectory(dir=directory, prefix=".fetch-") as workshop:
+        with _alone_in(directory), tempfile.TemporaryDirectory(dir=directory, prefix=_WORKSHOP) as workshop:
             _fetch(_not_whole(jars, directory), directory, Path(workshop), sources)
     except OSError as error:
-        raise JMSException(f"Kafka's jars cannot be kept in {directory}: {error}; KJMS_CACHE_DIR names another place") from error
+        raise JMSException(
+            f"Kafka's jars cannot be kept in {directory}: {error}; KJMS_CACHE_DIR names another place"
+        ) from error
     return paths
 
 
@@ -213,6 +219,8 @@ def _alone_in(directory: Path) -> Iterator[None]:
         return
     with open(directory / ".lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for abandoned in directory.glob(f"{_WORKSHOP}*"):  # by a program that was killed
+            shutil.rmtree(abandoned, ignore_errors=True)
         yield
 
 
@@ -250,7 +258,7 @@ def from_jgo(jars: Sequence[Jar], into: Path, done: Callable[[int], None]) -> No
     def fetch(jar: Jar) -> str | None:
         try:
             got = context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
-        except Exception as error:  # noqa: BLE001 - whatever a download can raise
+        except Exception as error:
             return f"{jar.name}: {type(error).__name__}"
         os.replace(got, into / jar.name)
         done(jar.size)
@@ -267,24 +275,24 @@ def from_maven(jars: Sequence[Jar], into: Path, done: Callable[[int], None]) -> 
     mvn = shutil.which("mvn")
     if mvn is None:
         raise UnavailableError("no mvn on the PATH")
-    (into / "pom.xml").write_text(_pom(jars), "utf-8")
-    copy = "org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies"
-    command = [mvn, "-B", "-q", "-f", str(into / "pom.xml"), copy, f"-DoutputDirectory={into}"]
+    (into / "pom.xml").write_text(pom(jars), "utf-8")
+    command = [mvn, "-B", "-q", "-f", str(into / "pom.xml")]
+    command += [f"{DEPENDENCY_PLUGIN}:copy-dependencies", "-DexcludeTransitive=true", f"-DoutputDirectory={into}"]
     _run(command, into, "Maven")
     _count(jars, into, done)
 
 
-def _pom(jars: Iterable[Jar]) -> str:
-    dependencies = "".join(
+def pom(dependencies: Iterable[Jar]) -> str:
+    """Return a Maven project that depends on *dependencies*."""
+    listed = "".join(
         f"<dependency><groupId>{escape(jar.group)}</groupId><artifactId>{escape(jar.artifact)}</artifactId>"
-        f"<version>{escape(jar.version)}</version><exclusions><exclusion><groupId>*</groupId>"
-        f"<artifactId>*</artifactId></exclusion></exclusions></dependency>\n"
-        for jar in jars
+        f"<version>{escape(jar.version)}</version></dependency>\n"
+        for jar in dependencies
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
-        f"<groupId>kjms</groupId><artifactId>jars</artifactId><version>1</version>\n"
-        f"<dependencies>\n{dependencies}</dependencies></project>\n"
+        "<groupId>kjms</groupId><artifactId>jars</artifactId><version>1</version>\n"
+        f"<dependencies>\n{listed}</dependencies></project>\n"
     )
 
 

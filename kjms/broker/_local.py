@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -87,7 +87,9 @@ class LocalBroker:
         self._config = _checked(config or {})
         self._named_dir = Path(data_dir).absolute() if data_dir is not None else None
         if self._named_dir is not None and "," in str(self._named_dir):
-            raise ValueError(f"data_dir {shown(str(data_dir))} has a comma, which separates directories in Kafka's log.dirs")
+            raise ValueError(
+                f"data_dir {shown(str(data_dir))} has a comma, which separates directories in Kafka's log.dirs"
+            )
         self._wanted_port = port
         self._heap = heap
         self._startup_timeout = startup_timeout
@@ -159,6 +161,14 @@ class LocalBroker:
         """Wait at most *timeout* seconds for Kafka to end by itself; tell whether it has."""
         process = self._process
         return process is None or process.wait(timeout)
+
+    def how_it_ended(self) -> str:
+        """Return what is known about the end of a Kafka that was not stopped, in one line."""
+        code = self._process.exit_code if self._process is not None else None
+        how = (
+            "is not running" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        )
+        return f"Kafka {how}; {_quoted(_tail(self.log_file), self.log_file)}"
 
     def __repr__(self) -> str:
         where = f" at {self.bootstrap_servers}" if self._listeners else ""
@@ -291,7 +301,7 @@ class LocalBroker:
             if port:
                 _check_free(host, port)
             else:
-                free = _free_port(taken)
+                free = free_port(taken)
                 taken.add(free)
                 wanted[name] = (host, free)
         self._listeners = wanted
@@ -299,14 +309,14 @@ class LocalBroker:
 
     def _settings(self) -> dict[str, str]:
         advertised = ",".join(f"{name}://{address}" for name, address in self.listeners.items())
-        protocols = dict(PROTOCOL_MAP)
-        protocols.update(
-            entry.strip().split(":") for entry in self._config.get("listener.security.protocol.map", "").split(",") if entry
-        )
+        named = self._config.get("listener.security.protocol.map", "")
+        pairs = [entry.partition(":") for entry in named.replace(" ", "").split(",") if entry]
+        protocols = {**PROTOCOL_MAP, **{name: protocol for name, _, protocol in pairs}}
         assert self._directory is not None
         return {
             **SHARED_SETTINGS,
             "advertised.listeners": advertised,
+            "inter.broker.listener.name": "PLAINTEXT",
             # Only if an authorizer is set does this matter: the broker's own listener has no other user.
             "super.users": "User:ANONYMOUS",
             **self._config,
@@ -355,9 +365,8 @@ class LocalBroker:
                 if ended:
                     raise self._failure(said.decode("utf-8", "replace"))
                 if time.monotonic() > deadline:
-                    raise JMSException(
-                        f"Kafka did not start within {self._startup_timeout:g} s; {_quoted(said.decode('utf-8', 'replace'), log)}"
-                    )
+                    late = f"Kafka did not start within {self._startup_timeout:g} s"
+                    raise JMSException(f"{late}; {_quoted(said.decode('utf-8', 'replace'), log)}")
                 self._process.wait(0.01)
 
     def _failure(self, said: str) -> Exception:
@@ -400,11 +409,15 @@ def _check_free(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            why = "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+            why = (
+                "is in use by another program"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot be used: {error.strerror}"
+            )
             raise JMSException(f"port {port} on {host or 'any address'} {why}") from error
 
 
-def _free_port(taken: set[int]) -> int:
+def free_port(taken: Collection[int] = ()) -> int:
     """Return a free port below those that the system gives to outgoing connections: it is still free at a restart."""
     for port in random.sample(range(15_000, 32_000), 500):
         if port not in taken:
@@ -415,7 +428,7 @@ def _free_port(taken: set[int]) -> int:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path):  # type: ignore[no-untyped-def]
+def _locked(directory: Path) -> Iterator[int]:
     """Yield a descriptor that holds the directory's lock until all its heirs have closed it."""
     import fcntl
 
@@ -454,7 +467,15 @@ def _run_storage_tool(workshop: Path, java: Java, jars: list[Path], properties: 
     copy = workshop / "server.properties"
     copy.write_text(properties.read_text("ascii") + properties_text({"log.dirs": str(workshop / "kafka")}), "ascii")
     command = [str(java.executable), f"-Dlog4j2.configurationFile={_log_configuration()}", "-cp"]
-    command += [os.pathsep.join(map(str, jars)), "kafka.tools.StorageTool", "format", "-t", _random_id(), "-c", str(copy)]
+    command += [
+        os.pathsep.join(map(str, jars)),
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        _random_id(),
+        "-c",
+        str(copy),
+    ]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if run.returncode != 0:
         raise JMSException(f"Kafka's storage directory cannot be formatted: {_relevant(run.stdout + run.stderr)}")
@@ -478,6 +499,13 @@ def _log_configuration() -> str:
     return Path(__file__).with_name("log4j2.xml").as_uri()
 
 
+def _tail(log: Path) -> str:
+    try:
+        return log.read_bytes()[-20_000:].decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def _quoted(said: str, log: Path) -> str:
     return f"{log} says: {_relevant(said)}"
 
@@ -485,6 +513,8 @@ def _quoted(said: str, log: Path) -> str:
 def _relevant(said: str) -> str:
     """Return the last lines that tell what is wrong, in one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    bad = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception:", "Error:", "Error "))]
+    bad = [
+        line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception:", "Error:", "Error "))
+    ]
     unique = list(dict.fromkeys(bad or lines))
     return " | ".join(unique[-4:]) or "nothing"

@@ -1,15 +1,16 @@
-"""The proof that a broker works: a transaction, and a group that receives what it wrote."""
+"""The proof that a broker works: a transaction, and a consumer group that receives what it wrote."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from kjms.errors import JMSException
 
-_NAME = "kjms.ready"
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
+_NAME = "kjms.ready"  # of the topic, the group and the transactional id; the topic is deleted in the end
+_FIRST_PATIENCE_SECONDS = 0.25
 
 
 def prove_ready(bootstrap_servers: str, timeout: float) -> None:
@@ -22,69 +23,73 @@ def prove_ready(bootstrap_servers: str, timeout: float) -> None:
     Raises:
         JMSException: Something did not work in that time.
     """
-    from confluent_kafka import KafkaException
+    from confluent_kafka import Consumer, KafkaException
 
     deadline = time.monotonic() + timeout
-    patience = 0.0
+    client = {"bootstrap.servers": bootstrap_servers, "log_level": 0, "allow.auto.create.topics": False}
+    value = uuid.uuid4().bytes
+    try:
+        delete_topic = _create_topic(client)
+        asking = Consumer({**client, "group.id": _NAME})  # Kafka makes the groups' topic while transactions are tried
+        asking.poll(0)
+        _retried(lambda patience: _send(client, value, patience), deadline)
+        asking.close()
+        _retried(lambda patience: _receive(client, value, patience), deadline)
+        delete_topic()
+    except KafkaException as error:
+        raise JMSException(f"Kafka at {bootstrap_servers} runs but does not work: {error.args[0].str()}") from error
+
+
+def _retried(step: Callable[[float], None], deadline: float) -> None:
+    """Try *step* with a new client each time: the one that asked too early waits half a second before it asks again."""
+    from confluent_kafka import KafkaException
+
+    patience = _FIRST_PATIENCE_SECONDS
     while True:
         try:
-            _prove(bootstrap_servers, min(deadline, time.monotonic() + patience))
-        except KafkaException as error:
+            return step(patience)
+        except KafkaException:
             if time.monotonic() > deadline:
-                reason = f"Kafka at {bootstrap_servers} runs but does not work: {error.args[0].str()}"
-                raise JMSException(reason) from error
-            # The first question to a coordinator makes Kafka create its topic. The client that asked waits long before
-            # it asks again; a new client asks at once.
-            _await_internal_topics(bootstrap_servers, deadline)
-            patience += 0.5
-        else:
-            return
+                raise
+            patience = min(1.5 * patience, max(0.0, deadline - time.monotonic()))
 
 
-def _await_internal_topics(bootstrap_servers: str, deadline: float) -> None:
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    while time.monotonic() < deadline:
-        topics = admin.list_topics(timeout=max(0.1, deadline - time.monotonic())).topics
-        partitions = [part for name in _INTERNAL if name in topics for part in topics[name].partitions.values()]
-        if all(name in topics for name in _INTERNAL) and all(part.leader >= 0 for part in partitions):
-            return
-        time.sleep(0.02)
-
-
-def _prove(bootstrap_servers: str, deadline: float) -> None:
-    from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+def _create_topic(client: dict[str, Any]) -> Callable[[], None]:
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    def left() -> float:
-        return max(0.0, deadline - time.monotonic())
-
-    client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0, "allow.auto.create.topics": False}
     admin = AdminClient(client)
-    created = admin.create_topics([NewTopic(_NAME, 1, 1)], operation_timeout=5)[_NAME]
     try:
-        created.result(5)
+        admin.create_topics([NewTopic(_NAME, 1, 1)], operation_timeout=5)[_NAME].result(5)
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # a check before this one was interrupted
             raise
-    value = uuid.uuid4().bytes
+    return lambda: admin.delete_topics([_NAME], operation_timeout=5)[_NAME].result(5)
+
+
+def _send(client: dict[str, Any], value: bytes, patience: float) -> None:
+    from confluent_kafka import Producer
+
+    deadline = time.monotonic() + patience
+    producer = Producer({**client, "transactional.id": _NAME, "linger.ms": 0})
+    producer.init_transactions(patience)
+    producer.begin_transaction()
+    producer.produce(_NAME, value)
+    producer.commit_transaction(max(0.0, deadline - time.monotonic()))
+
+
+def _receive(client: dict[str, Any], value: bytes, patience: float) -> None:
+    from confluent_kafka import Consumer, KafkaError, KafkaException
+
+    deadline = time.monotonic() + patience
     reading = {"group.id": _NAME, "auto.offset.reset": "earliest", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
     consumer = Consumer({**client, **reading})
     try:
         consumer.subscribe([_NAME])
-        consumer.poll(0)
-        producer = Producer({**client, "transactional.id": _NAME, "linger.ms": 0})
-        producer.init_transactions(left())
-        producer.begin_transaction()
-        producer.produce(_NAME, value)
-        producer.commit_transaction(left())
-        while True:
-            message = consumer.poll(min(left(), 0.1))
+        while (left := deadline - time.monotonic()) > 0:
+            message = consumer.poll(left)
             if message is not None and message.error() is None and message.value() == value:
-                break
-            if left() == 0:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a consumer group received nothing"))
+                return
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a consumer group received nothing"))
     finally:
         consumer.close()
-    admin.delete_topics([_NAME], operation_timeout=5)[_NAME].result(5)

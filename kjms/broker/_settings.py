@@ -11,7 +11,6 @@ SHARED_SETTINGS: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "PLAINTEXT",
     # One node: nothing can be replicated.
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
@@ -47,6 +46,27 @@ SHARED_SETTINGS: Mapping[str, str] = {
 """What holds for every broker that this project starts, in Kafka's own words."""
 
 PROTOCOL_MAP = {name: name for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")} | {"CONTROLLER": "PLAINTEXT"}
+
+
+def container_environment(host: str, port: int) -> dict[str, str]:
+    """Return the environment of a container whose Kafka clients reach as *host*:*port*.
+
+    The container listens on that very port. It speaks to itself on a listener of its own, as *host* may mean nothing
+    inside.
+
+    >>> container_environment("localhost", 9092)["KAFKA_ADVERTISED_LISTENERS"]
+    'PLAINTEXT://localhost:9092,INTERNAL://localhost:29092'
+    """
+    settings = {
+        **SHARED_SETTINGS,
+        "listeners": f"PLAINTEXT://0.0.0.0:{port},INTERNAL://localhost:29092,CONTROLLER://localhost:29093",
+        "advertised.listeners": f"PLAINTEXT://{host}:{port},INTERNAL://localhost:29092",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "controller.quorum.voters": "1@localhost:29093",
+        "log.dirs": "/var/lib/kafka/data",
+    }
+    return {f"KAFKA_{key.upper().replace('.', '_')}": value for key, value in settings.items()}
 
 
 def properties_text(settings: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """The commands: arguments on one side, the JMS API on the other.
 
-Each command is a module of its own with ``add_parser(subparsers)`` and ``run(arguments) -> exit code``. Only the one that
-was asked for is loaded, so that ``kjms --help`` answers at once.
+Each command is a module of its own with ``add_parser(subparsers)`` and ``run(arguments) -> exit code``. Only the one
+that was asked for is loaded, so that ``kjms --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRONG_USE: Final = 2
 SIGNALLED: Final = 128  # what shells add the signal's number to
 
 
-class WrongUse(Exception):  # noqa: N818 - it is an answer to the user rather than a fault
+class WrongUse(Exception):
     """The arguments make no sense together; the text says why."""
 
 
@@ -66,6 +66,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         prog="kjms",
         description="JMS on plain Kafka.",
         epilog="'kjms COMMAND --help' says all about a command.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"kjms {__version__}")
@@ -111,7 +112,7 @@ def _terminate(number: int, frame: object) -> None:
 def _say(command: str, error: Exception, code: int) -> int:
     if os.environ.get("KJMS_TRACEBACK") == "1":
         traceback.print_exception(error)
-    text = " ".join(str(error).split())
+    text = str(error) if isinstance(error, WrongUse) else " ".join(str(error).split())
     if not isinstance(error, (JMSException, OSError, ValueError, WrongUse)) or not text:
         text = f"{type(error).__name__}: {text} (KJMS_TRACEBACK=1 shows where)"
     print(f"kjms {command}: {text}", file=sys.stderr)

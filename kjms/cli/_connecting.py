@@ -40,7 +40,8 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         metavar="SECONDS",
         type=seconds,
-        help=f"how long connecting, and sending a message, may take (else the file's send_timeout, else {DEFAULT_TIMEOUT:g})",
+        help=f"how long connecting, and sending a message, may take (else the file's send_timeout, else"
+        f" {DEFAULT_TIMEOUT:g})",
     )
     group.add_argument(
         "--user", metavar="NAME", help=f"the name for SASL; its password is in the environment's {PASSWORD_VARIABLE}"

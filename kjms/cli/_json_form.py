@@ -7,7 +7,8 @@
 A value whose JMS type JSON tells stands there as it is: ``true`` is a boolean, a whole number an int (a long beyond 32
 bits), one with a fraction or exponent a double, text a string. Any other stands in an object under its type's name:
 ``{"short": 10}``, ``{"double": "NaN"}``, ``{"bytes": "AAE="}`` (base64). Bodies follow the same rule: text as it is,
-``null`` for a message without body, else ``{"bytes": ...}``, ``{"map": {...}}``, ``{"stream": [...]}``, ``{"object": ...}``.
+``null`` for a message without body, else ``{"bytes": ...}``, ``{"map": {...}}``, ``{"stream": [...]}``,
+``{"object": ...}`` or, for an object of an application's own codec, ``{"codec": NAME, "bytes": ...}``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kjms.destinations import parse_destination
-from kjms.errors import JMSException, shown
+from kjms.errors import shown
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._values import RANGES, parsed, text_of
 from kjms.options import DeliveryMode
@@ -35,6 +36,9 @@ IGNORED_HEADERS: Final = frozenset(
 
 PROPERTY_KINDS: Final = frozenset({"boolean", "byte", "short", "int", "long", "float", "double", "string"})
 ENTRY_KINDS: Final = PROPERTY_KINDS | {"char", "bytes"}
+PLAIN_TAGS: Final = frozenset({"bytes", "double", "map"})
+PROVIDERS: Final = ("JMSXDeliveryCount", "JMS_kjms_")
+"""What the names of properties begin with that only a provider may set."""
 
 
 @dataclass
@@ -104,9 +108,39 @@ def _body(message: Message) -> object:
     if isinstance(message, StreamMessage):
         return {"stream": [_tagged(kind, value) for kind, value in message._body]}
     if isinstance(message, ObjectMessage):
-        codec, data = message.serialized or ("", None)
-        return {"object": _plain(message.object)} if not codec else {"object": {codec: _base64(data or b"")}}
+        codec, data = message.serialized or ("", b"")
+        return {"codec": codec, "bytes": _base64(data)} if codec else {"object": _plain(message.object)}
     return None
+
+
+def _plain(value: Any) -> object:
+    """Return a part of an object: as it is where JSON can say it and it looks like no tag, else tagged."""
+    if isinstance(value, bytes):
+        return {"bytes": _base64(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"double": text_of("double", value)}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        inner = {name: _plain(item) for name, item in value.items()}
+        return {"map": inner} if len(value) == 1 and not PLAIN_TAGS.isdisjoint(value) else inner
+    return value
+
+
+def plain_body(message: Message) -> str:
+    """Return the body as one reads it: text as it is, bytes in base64, anything else as JSON without type names."""
+    if isinstance(message, TextMessage):
+        return message.text or ""
+    if isinstance(message, BytesMessage):
+        return _base64(message.get_body(bytes) or b"")
+    if isinstance(message, MapMessage):
+        return json.dumps({name: message[name] for name in message}, ensure_ascii=False, default=_base64)
+    if isinstance(message, StreamMessage):
+        return json.dumps([value for _, value in message._body], ensure_ascii=False, default=_base64)
+    if isinstance(message, ObjectMessage):
+        codec, data = message.serialized or ("", b"")
+        return _base64(data) if codec else json.dumps(message.object, ensure_ascii=False, default=_base64)
+    return ""
 
 
 def _tagged(kind: str, value: Any) -> object:
@@ -131,3 +165,185 @@ def _is_int(value: int) -> bool:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+# ----------------------------------------------------------------------------------------------------- from JSON
+
+
+def from_json(line: str, now_ms: int) -> Draft:
+    """Return the message that *line*, a JSON object, describes.
+
+    Args:
+        line: The object; ``body``, ``properties`` and ``headers`` may each be missing.
+        now_ms: The time, in milliseconds since 1970 UTC: a JMSExpiration is kept by what is left until then.
+
+    Raises:
+        ValueError: It is no such object; the text says what of it is wrong.
+
+    >>> from_json('{"body": "hi", "headers": {"JMSPriority": 7}}', 0).how
+    {'priority': 7}
+    """
+    try:
+        form = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error.msg} at column {error.colno}") from None
+    if not isinstance(form, dict) or not form.keys() <= {"body", "properties", "headers"}:
+        raise ValueError("a message is a JSON object with body, properties and headers, and nothing else")
+    draft = Draft(_message(form.get("body")))
+    for name, value in _object(form.get("properties"), "properties").items():
+        if not name.startswith(PROVIDERS):
+            kind, kept = _untagged(value, PROPERTY_KINDS, f"property {name!r}")
+            getattr(draft.message, f"set_{kind}_property")(name, kept)
+    for name, value in _object(form.get("headers"), "headers").items():
+        if name not in IGNORED_HEADERS and value is not None:
+            _set_header(draft, name, value, now_ms)
+    return draft
+
+
+def _object(value: object, place: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(  # noqa: TRY004 - the type of a JSON value is a value
+            f"{place}: a JSON object is needed, not {shown(value)}"
+        )
+    return value
+
+
+def _set_header(draft: Draft, name: str, value: Any, now_ms: int) -> None:
+    message = draft.message
+    if name == "JMSType":
+        message.jms_type = value
+    elif name == "JMSCorrelationID" and isinstance(value, dict):
+        message.jms_correlation_id_as_bytes = _bytes(value.get("bytes"), name)
+    elif name == "JMSCorrelationID":
+        message.jms_correlation_id = value
+    elif name == "JMSReplyTo":
+        message.jms_reply_to = parse_destination(str(value))
+    elif name == "JMSPriority":
+        draft.how["priority"] = value
+    elif name == "JMSDeliveryMode":
+        if value not in DeliveryMode.__members__:
+            raise ValueError(f"{name} is PERSISTENT or NON_PERSISTENT, not {shown(value)}")
+        draft.how["delivery_mode"] = DeliveryMode[value]
+    elif name == "JMSExpiration":
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{name} is a number of milliseconds since 1970, not {shown(value)}")
+        draft.how["time_to_live"] = max(1, value - now_ms)  # 0 would be: never
+    else:
+        raise ValueError(f"there is no header {name!r} that could be sent")
+
+
+def _message(body: object) -> Message:
+    if body is None:
+        return Message()
+    if isinstance(body, str):
+        return TextMessage(body)
+    if isinstance(body, dict):
+        if body.keys() == {"codec", "bytes"}:
+            message = ObjectMessage()
+            message.serialized = (body["codec"], _bytes(body["bytes"], "body"))
+            return message
+        if len(body) == 1:
+            kind, value = next(iter(body.items()))
+            if kind in _BODIES:
+                return _BODIES[kind](value)
+    raise ValueError(
+        "a body is text, null, or an object with one of the names bytes, map, stream, object (docs/commands.md)"
+    )
+
+
+def _text_message(value: Any) -> Message:
+    return TextMessage(value)
+
+
+def _bytes_message(value: Any) -> Message:
+    message = BytesMessage()
+    message.write_bytes(_bytes(value, "body"))
+    return message
+
+
+def _map_message(value: Any) -> Message:
+    message = MapMessage()
+    for name, item in _object(value, "body").items():
+        kind, kept = _untagged(item, ENTRY_KINDS, f"map entry {name!r}")
+        getattr(message, f"set_{kind}")(name, kept)
+    return message
+
+
+def _stream_message(value: Any) -> Message:
+    message = StreamMessage()
+    if not isinstance(value, list):
+        raise ValueError(f"body: a stream is a JSON array, not a {type(value).__name__}")  # noqa: TRY004 - as above
+    for number, item in enumerate(value, 1):
+        kind, kept = _untagged(item, ENTRY_KINDS, f"stream value {number}")
+        getattr(message, f"write_{kind}")(kept)
+    return message
+
+
+def _object_message(value: Any) -> Message:
+    return ObjectMessage(_from_plain(value))
+
+
+_BODIES: Final[Mapping[str, Callable[[Any], Message]]] = {
+    "text": _text_message,
+    "bytes": _bytes_message,
+    "map": _map_message,
+    "stream": _stream_message,
+    "object": _object_message,
+}
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_from_plain(item) for item in value]
+    if isinstance(value, dict):
+        if len(value) == 1:
+            kind, inner = next(iter(value.items()))
+            if kind == "bytes":
+                return _bytes(inner, "body")
+            if kind == "double":
+                return parsed("double", str(inner))
+            if kind == "map":
+                value = _object(inner, "body")
+        return {name: _from_plain(item) for name, item in value.items()}
+    return value
+
+
+def _untagged(value: Any, kinds: frozenset[str], place: str) -> tuple[str, Any]:
+    """Return the JMS type and the value of what `_tagged` wrote.
+
+    Raises:
+        ValueError: It is nothing of that form.
+    """
+    if isinstance(value, dict) and len(value) == 1:
+        kind, inner = next(iter(value.items()))
+        if kind in kinds:
+            if kind == "bytes":
+                return kind, _bytes(inner, place)
+            if kind in {"float", "double"} and isinstance(inner, str):
+                return kind, _number(inner, kind, place)
+            return kind, inner
+    if value is None or isinstance(value, str):
+        return "string", value
+    if isinstance(value, bool):
+        return "boolean", value
+    if isinstance(value, int):
+        return ("int" if _is_int(value) else "long"), value
+    if isinstance(value, float):
+        return "double", value
+    raise ValueError(f'{place}: neither a JSON value of one JMS type nor an object like {{"short": 5}}')
+
+
+def _number(text: str, kind: str, place: str) -> float:
+    try:
+        return parsed(kind, text)
+    except ValueError:
+        raise ValueError(f"{place}: {shown(text)} is no {kind}") from None
+
+
+def _bytes(value: object, place: str) -> bytes:
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except binascii.Error:
+        raise ValueError(f"{place}: bytes are written in base64") from None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect, destination
+from kjms.cli._json_form import Draft, from_json
 from kjms.errors import JMSException
-
-if TYPE_CHECKING:
-    from kjms import Message
+from kjms.message import BytesMessage, Message, TextMessage
+from kjms.message._values import parsed
+from kjms.options import DeliveryMode
 
 DESCRIPTION: Final = """\
 Send messages to a queue or topic: each TEXT is a message, and without any, each line of the standard input is.
@@ -42,10 +42,12 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("destination", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME")
-    parser.add_argument("text", metavar="TEXT", nargs="*", help="a message (without any: the lines of the standard input)")
+    parser.add_argument(
+        "destination", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
+    )
+    parser.add_argument("text", metavar="TEXT", nargs="*", help="a message (without any: the lines of the input)")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="each message is a JSON object, as 'receive --json' writes them")
+    form.add_argument("--json", action="store_true", help="each message is a JSON object as of 'receive --json'")
     form.add_argument("--bytes", action="store_true", help="the standard input as a whole is one BytesMessage")
     message = parser.add_argument_group("what every message gets")
     message.add_argument(
@@ -64,6 +66,163 @@ def add_parser(subparsers: Any) -> None:
     message.add_argument("--ttl", metavar="MS", type=int, help="milliseconds after which it expires (else never)")
     message.add_argument("--non-persistent", action="store_true", help="JMSDeliveryMode NON_PERSISTENT")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="print the id of each message that was sent, and at the end a summary"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print the id of each message when it is sent, and a summary",
     )
     add_connection_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send the messages that *arguments* name.
+
+    Raises:
+        WrongUse: Both TEXT and --bytes are there.
+        JMSException: A message was not sent; the text says how many were.
+        ValueError: The input holds what is no message; the text says in which line, and how many were sent.
+    """
+    if arguments.bytes and arguments.text:
+        raise WrongUse("--bytes sends the standard input, so there can be no TEXT")
+    how = _how(arguments)
+    tally = Tally(announce=arguments.verbose)
+    with connect(arguments) as connection:
+        try:
+            with connection.create_session() as session:  # closing it waits for every send
+                producer = session.create_producer(arguments.destination)
+                for draft in _drafts(arguments):
+                    _dress(draft.message, arguments)
+                    producer.send(draft.message, completion_listener=tally, **{**draft.how, **how})
+                    if tally.failure is not None:
+                        break
+        except (JMSException, ValueError) as error:
+            tally.failure = tally.failure or error
+        if isinstance(tally.failure, OSError):  # nobody reads the ids
+            raise tally.failure
+        if tally.failure is not None:
+            raise JMSException(f"{tally.failure}; {_messages(tally.sent)} sent") from tally.failure
+    if arguments.verbose:
+        print(f"kjms send: {_messages(tally.sent)} sent to {arguments.destination}", file=sys.stderr)
+    return 0
+
+
+def _messages(count: int) -> str:
+    return "1 message was" if count == 1 else f"{count} messages were"
+
+
+def _how(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of ``MessageProducer.send`` that the options decide for all messages."""
+    how: dict[str, Any] = {}
+    if arguments.priority is not None:
+        how["priority"] = arguments.priority
+    if arguments.ttl is not None:
+        how["time_to_live"] = arguments.ttl
+    if arguments.non_persistent:
+        how["delivery_mode"] = DeliveryMode.NON_PERSISTENT
+    return how
+
+
+def _dress(message: Message, arguments: argparse.Namespace) -> None:
+    """Set on *message* what the options say of every message."""
+    for setting in arguments.property:
+        setting.apply(message)
+    if arguments.group is not None:
+        message.set_string_property("JMSXGroupID", arguments.group)
+    if arguments.type is not None:
+        message.jms_type = arguments.type
+    if arguments.correlation_id is not None:
+        message.jms_correlation_id = arguments.correlation_id
+    if arguments.reply_to is not None:
+        message.jms_reply_to = arguments.reply_to
+
+
+def _drafts(arguments: argparse.Namespace) -> Iterator[Draft]:
+    """Return the messages one by one; lines are read as they come."""
+    if arguments.bytes:
+        message = BytesMessage()
+        message.write_bytes(sys.stdin.buffer.read())
+        yield Draft(message)
+        return
+    lines = arguments.text or _lines()
+    for number, line in enumerate(lines, 1):
+        if not arguments.json:
+            yield Draft(TextMessage(line))
+            continue
+        try:
+            draft = from_json(line, time.time_ns() // 1_000_000)
+        except ValueError as error:
+            raise ValueError(f"message {number}: {error}") from error
+        yield draft
+
+
+def _lines() -> Iterator[str]:
+    """Return the lines of the standard input, which is UTF-8 whatever the locale says, without their line ends."""
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.removesuffix(b"\n").decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"line {number} of the input is no UTF-8 (at byte {error.start + 1}); --bytes sends the input as it is"
+            ) from None
+
+
+@dataclass(frozen=True)
+class PropertySetting:
+    """A property as the command line gives it."""
+
+    name: str
+    kind: str
+    value: Any
+
+    def apply(self, message: Message) -> None:
+        """Set it on *message*."""
+        getattr(message, f"set_{self.kind}_property")(self.name, self.value)
+
+
+def property_setting(text: str) -> PropertySetting:
+    """Return what ``NAME:TYPE=VALUE`` says, as argparse wants it."""
+    left, separator, value_text = text.partition("=")
+    name, _, kind = left.partition(":")
+    kind = kind or "string"
+    if not separator or kind not in PROPERTY_TYPES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE or NAME:TYPE=VALUE ({', '.join(PROPERTY_TYPES)})")
+    value: Any = value_text
+    try:
+        if kind == "boolean":
+            value = {"true": True, "false": False}[value_text.lower()]
+        elif kind != "string":
+            value = parsed(kind, value_text)
+    except (KeyError, ValueError):
+        raise argparse.ArgumentTypeError(f"property {name!r}: {value_text!r} is no {kind}") from None
+    setting = PropertySetting(name, kind, value)
+    try:
+        setting.apply(Message())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return setting
+
+
+class Tally:
+    """Hears what became of the messages: Kafka's answers come in a thread of their own.
+
+    Args:
+        announce: Whether to print the id of each message that was sent.
+    """
+
+    def __init__(self, *, announce: bool) -> None:
+        self.sent = 0
+        self.failure: Exception | None = None
+        self._announce = announce
+
+    def on_completion(self, message: Message) -> None:
+        """Count *message* as sent."""
+        self.sent += 1
+        if self._announce:
+            try:
+                print(message.jms_message_id, flush=True)
+            except OSError as error:
+                self.failure = self.failure or error
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        """Keep the first failure: what follows has the same cause, most likely."""
+        self.failure = self.failure or exception

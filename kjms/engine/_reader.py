@@ -26,7 +26,8 @@ __all__ = ["Delivery", "Feed", "Reader"]
 
 _log = logging.getLogger("kjms.reader")
 
-POLL_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait for its commit
+TICK_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait for its commit
+SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in hands
 BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs more than waiting
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
@@ -172,8 +173,10 @@ class Reader:
         self._prefetch = prefetch
         self._on_error = on_error
         self._lock = threading.RLock()
-        self._space = threading.Condition(self._lock)
-        self._commit_lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `_lock`.
+        self._client = threading.Lock()
+        self._committing = 0  # threads that wait for it to commit
         self._consumer: Consumer | None = None
         self._thread: threading.Thread | None = None
         self._partitions: dict[int, Partition] = {}
@@ -276,11 +279,12 @@ class Reader:
                     other = self._take_from_others(lane) if len(self._lanes) > 1 else None
                     if other is None:
                         lane.hungry[feed] = None
+                        self._news.notify()
                         return None
                     delivery = other
                 self._held -= 1
                 if self._held == self._prefetch >> 1:
-                    self._space.notify()
+                    self._news.notify()
             delivery.feed = feed
             self._in_hands += 1
             return delivery
@@ -358,21 +362,32 @@ class Reader:
         Raises:
             JMSException: Kafka did not take it.
         """
-        if self._starts is not None:
+        if self._starts is not None or not self._is_dirty():
             return
         deadline = 0.0
         while True:
-            with self._commit_lock:
+            with self._lock:
+                self._committing += 1
+            with self._client:
                 error = self._commit()
+            with self._lock:
+                self._committing -= 1
+                if not self._committing:
+                    self._news.notify()
             if error is None:
                 return
             now = time.monotonic()
             deadline = deadline or now + COMMIT_SECONDS
             if kafka_error(error).code() not in _REBALANCING or now > deadline:
                 raise jms_error(error, f"acknowledge messages of {self.name}") from error
-            time.sleep(0.02)  # without the lock: the rebalance callback commits, too
+            time.sleep(0.02)  # without the client: the rebalance itself happens in a poll
+
+    def _is_dirty(self) -> bool:
+        with self._lock:
+            return any(partition.settlement.is_dirty for partition in self._partitions.values())
 
     def _commit(self) -> KafkaException | None:
+        """Commit every base that moved; the caller holds the client."""
         with self._lock:
             dirty = [
                 (partition.settlement, partition.settlement.base, partition.number)
@@ -392,7 +407,8 @@ class Reader:
             settlement.committed = base
         return None
 
-    # The thread.
+    # The thread. It blocks in a poll only while a consumer waits for messages; else it waits for news here, and whoever
+    # has something to commit finds the client free.
 
     def _begin(self) -> None:
         self._consumer = Consumer(self._config)
@@ -403,13 +419,18 @@ class Reader:
         consumer = self._consumer
         assert consumer is not None
         try:
-            self._join(consumer)
+            with self._client:
+                self._join(consumer)
+            committed = time.monotonic()
             while not self._may_end():
-                if self._held >= self._prefetch or len(self._unwanted) >= MAX_UNWANTED:
+                if self._is_full():
                     self._wait_for_space(consumer)
                 else:
                     self._read(consumer)
-                self._flush_quietly()
+                    self._wait_for_news()
+                if time.monotonic() - committed >= TICK_SECONDS:
+                    self._flush_quietly()
+                    committed = time.monotonic()
         except Exception as error:  # the thread's last words must be heard
             _log.exception("reader of %s failed", self.name)
             self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
@@ -427,15 +448,34 @@ class Reader:
         consumer.assign([TopicPartition(self.topic, number, start) for number, start in self._starts.items()])
 
     def _read(self, consumer: Consumer) -> None:
-        first = consumer.poll(POLL_SECONDS)
-        if first is None:
-            return
-        records = [first]
-        room = min(BATCH, self._prefetch - self._held) - 1
-        if room > 0:
-            records += consumer.consume(room, 0)
+        """Take what Kafka has; wait for it only while a consumer here waits, too."""
+        room = min(BATCH, self._prefetch - self._held)
+        with self._client:
+            first = consumer.poll(self._patience())
+            if first is None:
+                return
+            records = [first]
+            if room > 1:
+                records += consumer.consume(room - 1, 0)
         with self._lock:
             self._arrived(records)
+
+    def _patience(self) -> float:
+        if not self._is_hungry():
+            return 0
+        return SHORT_POLL_SECONDS if self._in_hands else TICK_SECONDS
+
+    def _is_hungry(self) -> bool:
+        with self._lock:
+            return any(lane.hungry for lane in self._lanes.values())
+
+    def _wait_for_news(self) -> None:
+        """Wait until a consumer is hungry, half of what was ready is taken, or it is time to look after the group."""
+        with self._news:
+            if self._committing:  # let them, before the next poll holds the client
+                self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
+            if self._held > self._prefetch >> 1 or not any(lane.hungry for lane in self._lanes.values()):
+                self._news.wait(TICK_SECONDS)
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
         partitions = self._partitions
@@ -469,32 +509,32 @@ class Reader:
         if not error.retriable():
             self._on_error(failure)
 
-    def _wait_for_space(self, consumer: Consumer) -> None:
-        """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
-        until = time.monotonic() + PAUSE_SECONDS
-        while not self._has_space() and not self._may_end():
-            with self._space:
-                self._space.wait_for(self._has_space, POLL_SECONDS)
-            self._flush_quietly()
-            if time.monotonic() > until:
-                break
-        else:
-            return
-        paused = consumer.assignment()
-        consumer.pause(paused)
-        while not self._has_space() and not self._may_end():
-            with self._space:
-                self._space.wait_for(self._has_space, POLL_SECONDS)
-            self._flush_quietly()
-            record = consumer.poll(0)  # paused partitions give nothing; callbacks run, a new partition may give one
-            if record is not None:
-                with self._lock:
-                    self._arrived([record])
-        held = {partition.partition for partition in consumer.assignment()}
-        consumer.resume([partition for partition in paused if partition.partition in held])
+    def _is_full(self) -> bool:
+        return self._held >= self._prefetch or len(self._unwanted) >= MAX_UNWANTED
 
     def _has_space(self) -> bool:
         return self._closing or (self._held <= self._prefetch >> 1 and len(self._unwanted) < MAX_UNWANTED)
+
+    def _wait_for_space(self, consumer: Consumer) -> None:
+        """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
+        with self._news:
+            if self._news.wait_for(self._has_space, PAUSE_SECONDS):
+                return
+        with self._client:
+            paused = consumer.assignment()
+            consumer.pause(paused)
+        while not self._has_space() and not self._may_end():
+            with self._news:
+                self._news.wait_for(self._has_space, TICK_SECONDS)
+            self._flush_quietly()
+            with self._client:
+                record = consumer.poll(0)  # paused partitions give nothing; callbacks run, a new partition may give one
+            if record is not None:
+                with self._lock:
+                    self._arrived([record])
+        with self._client:
+            held = {partition.partition for partition in consumer.assignment()}
+            consumer.resume([partition for partition in paused if partition.partition in held])
 
     def _may_end(self) -> bool:
         if self._closing:
@@ -515,7 +555,8 @@ class Reader:
 
     def _leave(self, consumer: Consumer) -> None:
         self._flush_quietly()
-        consumer.close()
+        with self._client:
+            consumer.close()
         with self._lock:
             for number in list(self._partitions):
                 self._drop(number)
@@ -532,8 +573,7 @@ class Reader:
         consumer.incremental_assign(partitions)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        with self._commit_lock:
-            error = self._commit()
+        error = self._commit()  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
         self._on_lost(consumer, partitions)
@@ -561,7 +601,7 @@ class Reader:
         """Leave the group and end the thread; messages in hands go back to whoever reads the topic next."""
         with self._lock:
             self._closing = True
-            self._space.notify_all()
+            self._news.notify_all()
             thread = self._thread
         if thread is not None:
             thread.join()

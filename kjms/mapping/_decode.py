@@ -17,6 +17,7 @@ from kjms.mapping._encode import LAYOUT_VERSION
 from kjms.mapping._record import SourceRecord
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import read_map, read_plain, read_stream
+from kjms.message._base import UNREAD
 from kjms.message._values import RANGES, Value, parsed
 
 __all__ = ["decode"]
@@ -59,6 +60,16 @@ def decode(record: SourceRecord, destination: Destination, delivery_count: int =
     message._delivery_count = delivery_count
     message._redelivered = None
     message._receipt = None
+    message._content = UNREAD
+    message._message_id = UNREAD
+    message._timestamp = UNREAD
+    message._correlation_id = UNREAD
+    message._reply_to = UNREAD
+    message._type = UNREAD
+    message._delivery_mode = UNREAD
+    message._priority = UNREAD
+    message._expiration = UNREAD
+    message._delivery_time = UNREAD
     message._destination = destination
     if "JMSDestination" in properties:
         message._destination = layout.read_field(message, "JMSDestination") or destination
@@ -112,7 +123,7 @@ class Layout:
 
     def default(self, message: Message, field: str) -> Any:
         """Return what a header field means that is not there."""
-        return message._timestamp if field == "JMSDeliveryTime" else _DEFAULTS.get(field)
+        return message.jms_timestamp if field == "JMSDeliveryTime" else _DEFAULTS.get(field)
 
     def read_property(self, message: Message, name: str, data: bytes) -> Value:
         """Return the value of the property *name*; one that is not of its type is the string that stands there."""
@@ -197,10 +208,12 @@ class ForeignLayout(Layout):
 
 def _layout(data: bytes | None) -> Layout | None:
     """Return the layout that the header *data* describes, or None if it describes none."""
+    if data is None:
+        return None
     try:
         version, body_type, *more = data.decode().split(";")
         number = int(version)
-    except (AttributeError, ValueError):
+    except ValueError:
         return None
     damage = []
     if number != LAYOUT_VERSION:
@@ -215,7 +228,7 @@ def _layout(data: bytes | None) -> Layout | None:
     layout = Layout(body_type, types, tuple(damage))
     if len(_layouts) >= _LAYOUTS_KEPT:
         _layouts.clear()
-    _layouts[data] = layout  # type: ignore[index]
+    _layouts[data] = layout
     return layout
 
 
@@ -241,6 +254,8 @@ def _note(message: Message, note: str) -> None:
 
 
 def _long(data: bytes) -> int:
+    if data.isdigit() and len(data) < 19:
+        return int(data)
     return int(parsed("long", data.decode()))
 
 

@@ -1,14 +1,14 @@
 """The root of all messages: header fields, properties, and what a received message has not yet read of itself.
 
 A message that was received keeps its Kafka headers as they came, in the same dictionary that holds its properties: a
-value that is ``bytes`` there has not been looked at (no property is of that type). Header fields and body are slots
-that stay empty until somebody asks; `Message.__getattr__` then has the message's reader fill them.
+value that is ``bytes`` there has not been looked at (no property is of that type). Header fields and body are `UNREAD`
+until somebody asks; then the message has its reader fill them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from kjms._names import is_identifier
 from kjms.destinations import Destination
@@ -38,6 +38,9 @@ DELIVERY_COUNT: Final = "JMSXDeliveryCount"
 
 CLIENT_PROPERTIES: Final = {"JMSXGroupID": "string", "JMSXGroupSeq": "int"}
 """The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
+
+UNREAD: Final[Any] = object()
+"""Stands in the slot of a header field, or of the body, that nobody has looked at yet."""
 
 OWN_VALUE: Final = object()
 """Stands for the value of a message whose body is not one that was received."""
@@ -78,11 +81,6 @@ class Reader(Protocol):
         """Return what of the message could not be read as it should, one sentence each."""
 
 
-_AT_THE_START: Final = {
-    "_position": 0,
-    "_taken": None,
-}  # where the reading of a received stream of bytes or values begins
-_SLOT_FIELDS: Final = {slot: field for field, slot in FIELDS.items()}
 _good_names: set[str] = set()  # names of properties that were looked at and found good, to look once
 
 
@@ -122,8 +120,8 @@ class Message:
     """
 
     __slots__ = (
-        "_body",
         "_body_read_only",
+        "_content",
         "_correlation_id",
         "_delivery_count",
         "_delivery_mode",
@@ -161,7 +159,7 @@ class Message:
     _types: dict[str, str]  # of the properties that are not strings; of a received message shared, so never changed
     _mixed: bool  # whether _properties still holds header fields as well
     _value: Any  # the record's value as it came, or OWN_VALUE
-    _body: Any
+    _content: Any  # the body, as each class keeps it
     _reader: Reader | None
     _notes: tuple[str, ...]  # damage found so far
     _receipt: Receipt | None
@@ -183,7 +181,7 @@ class Message:
         self._types = {}
         self._properties_read_only = False
         self._mixed = False
-        self._body = None
+        self._content = None
         self._body_read_only = False
         self._value = OWN_VALUE
         self._reader = None
@@ -191,25 +189,14 @@ class Message:
         self._receipt = None
         self._delivery_count = 0
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Fill a slot of a received message at its first use."""
-            if name == "_body":
-                value = self._body = self._reader.read_body(self)
-                return value
-            if name in _AT_THE_START:
-                setattr(self, name, _AT_THE_START[name])
-                return _AT_THE_START[name]
-            field = _SLOT_FIELDS.get(name)
-            if field is None:
-                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-            value = self._reader.read_field(self, field)
-            setattr(self, name, value)
-            return value
+    def _read_field(self, field: str) -> Any:
+        """Fill the slot of a header field of a received message at its first use."""
+        value = self._reader.read_field(self, field)  # type: ignore[union-attr]
+        setattr(self, FIELDS[field], value)
+        return value
 
     def __repr__(self) -> str:
-        parts = [type(self).__name__, self._message_id or "without id"]
+        parts = [type(self).__name__, self.jms_message_id or "without id"]
         if self._destination is not None:
             parts.append(f"to {self._destination}")
         if self._reader is not None:
@@ -222,7 +209,8 @@ class Message:
     @property
     def jms_message_id(self) -> str | None:
         """The provider's name for this message, beginning with ``ID:``; None where switched off (§3.4.3)."""
-        return self._message_id
+        value = self._message_id
+        return value if value is not UNREAD else self._read_field("JMSMessageID")
 
     @jms_message_id.setter
     def jms_message_id(self, value: str | None) -> None:
@@ -231,7 +219,8 @@ class Message:
     @property
     def jms_timestamp(self) -> int:
         """When the message was handed over to be sent, in milliseconds since 1970 UTC, or 0 (§3.4.4)."""
-        return self._timestamp
+        value = self._timestamp
+        return value if value is not UNREAD else self._read_field("JMSTimestamp")
 
     @jms_timestamp.setter
     def jms_timestamp(self, value: int) -> None:
@@ -244,6 +233,8 @@ class Message:
         An id that was set as bytes reads as their UTF-8 text, with U+FFFD where they are none.
         """
         value = self._correlation_id
+        if value is UNREAD:
+            value = self._read_field("JMSCorrelationID")
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
     @jms_correlation_id.setter
@@ -254,6 +245,8 @@ class Message:
     def jms_correlation_id_as_bytes(self) -> bytes | None:
         """The correlation id as bytes (§3.4.5); one that was set as a string reads as its UTF-8 form."""
         value = self._correlation_id
+        if value is UNREAD:
+            value = self._read_field("JMSCorrelationID")
         return value.encode() if isinstance(value, str) else value
 
     @jms_correlation_id_as_bytes.setter
@@ -265,7 +258,8 @@ class Message:
     @property
     def jms_reply_to(self) -> Destination | None:
         """Where a reply should go; None where none is expected (§3.4.6)."""
-        return self._reply_to
+        value = self._reply_to
+        return value if value is not UNREAD else self._read_field("JMSReplyTo")
 
     @jms_reply_to.setter
     def jms_reply_to(self, value: Destination | None) -> None:
@@ -283,7 +277,8 @@ class Message:
     @property
     def jms_delivery_mode(self) -> int:
         """``DeliveryMode.PERSISTENT`` (2) or ``NON_PERSISTENT`` (1) (§3.4.2)."""
-        return self._delivery_mode
+        value = self._delivery_mode
+        return value if value is not UNREAD else self._read_field("JMSDeliveryMode")
 
     @jms_delivery_mode.setter
     def jms_delivery_mode(self, value: int) -> None:
@@ -306,7 +301,8 @@ class Message:
     @property
     def jms_type(self) -> str | None:
         """The application's name for what kind of message this is (§3.4.8)."""
-        return self._type
+        value = self._type
+        return value if value is not UNREAD else self._read_field("JMSType")
 
     @jms_type.setter
     def jms_type(self, value: str | None) -> None:
@@ -315,7 +311,8 @@ class Message:
     @property
     def jms_expiration(self) -> int:
         """When the message expires, in milliseconds since 1970 UTC; 0 is never (§3.4.9)."""
-        return self._expiration
+        value = self._expiration
+        return value if value is not UNREAD else self._read_field("JMSExpiration")
 
     @jms_expiration.setter
     def jms_expiration(self, value: int) -> None:
@@ -324,7 +321,8 @@ class Message:
     @property
     def jms_delivery_time(self) -> int:
         """The earliest time of delivery, in milliseconds since 1970 UTC (§3.4.13)."""
-        return self._delivery_time
+        value = self._delivery_time
+        return value if value is not UNREAD else self._read_field("JMSDeliveryTime")
 
     @jms_delivery_time.setter
     def jms_delivery_time(self, value: int) -> None:
@@ -333,7 +331,8 @@ class Message:
     @property
     def jms_priority(self) -> int:
         """From 0, the lowest, to 9; 4 is the default (§3.4.10)."""
-        return self._priority
+        value = self._priority
+        return value if value is not UNREAD else self._read_field("JMSPriority")
 
     @jms_priority.setter
     def jms_priority(self, value: int) -> None:
@@ -485,7 +484,7 @@ class Message:
             kind = "string"
         else:
             kind = self._types.get(name) or ("int" if name == DELIVERY_COUNT else "string")
-        return read_as(wanted, kind, value, "property", name)
+        return value if kind == wanted and value is not None else read_as(wanted, kind, value, "property", name)
 
     def _property_value(self, name: str) -> bool | int | float | str | None:
         if self._mixed and name in FIELDS:
@@ -547,7 +546,8 @@ class Message:
         """Read every header field into its slot, so that `_properties` holds properties alone."""
         if self._mixed:
             for field, slot in FIELDS.items():
-                getattr(self, slot)
+                if getattr(self, slot) is UNREAD:
+                    self._read_field(field)
                 self._properties.pop(field, None)
             self._mixed = False
 
@@ -555,12 +555,21 @@ class Message:
 
     def clear_body(self) -> None:
         """Empty the body, as a newly created message has it, and make it writable; properties stay (§3.11.1)."""
-        self._body = self._empty_body()
+        self._content = self._empty_body()
         self._body_read_only = False
         self._value = OWN_VALUE
 
     def _empty_body(self) -> Any:
         return None
+
+    @property
+    def _body(self) -> Any:
+        value = self._content
+        return value if value is not UNREAD else self._read_body()
+
+    def _read_body(self) -> Any:
+        self._content = self._reader.read_body(self)  # type: ignore[union-attr]
+        return self._content
 
     def get_body(self, type_: type[T]) -> T | None:
         """Return the body as an instance of *type_*; None where the message has none.
@@ -656,12 +665,12 @@ class PropertiesView(MutableMapping[str, "bool | int | float | str | None"]):
 
 _SELECTED: Final[dict[str, Any]] = {
     **dict.fromkeys(FIELDS, lambda message: None),
-    "JMSDeliveryMode": lambda message: "NON_PERSISTENT" if message._delivery_mode == 1 else "PERSISTENT",
-    "JMSPriority": lambda message: message._priority,
-    "JMSMessageID": lambda message: message._message_id,
-    "JMSTimestamp": lambda message: message._timestamp,
+    "JMSDeliveryMode": lambda message: "NON_PERSISTENT" if message.jms_delivery_mode == 1 else "PERSISTENT",
+    "JMSPriority": lambda message: message.jms_priority,
+    "JMSMessageID": lambda message: message.jms_message_id,
+    "JMSTimestamp": lambda message: message.jms_timestamp,
     "JMSCorrelationID": lambda message: message.jms_correlation_id,
-    "JMSType": lambda message: message._type,
+    "JMSType": lambda message: message.jms_type,
     DELIVERY_COUNT: lambda message: message._property_value(DELIVERY_COUNT),
 }
 

@@ -38,17 +38,20 @@ class BytesMessage(Message):
 
     __slots__ = ("_position",)
 
-    _body: Any  # bytearray while write-only, bytes while read-only
     _position: int
 
     def __init__(self, data: bytes | bytearray | memoryview = b"") -> None:
         super().__init__()
-        self._body = bytearray()
+        self._content = bytearray()  # bytes when read-only
         self._position = 0
         if data.__class__ is bytes:
-            self._body += data
+            self._content += data
         else:
             self.write_bytes(data)
+
+    def _read_body(self) -> Any:
+        self._position = 0
+        return super()._read_body()
 
     def _empty_body(self) -> bytearray:
         self._position = 0
@@ -60,7 +63,7 @@ class BytesMessage(Message):
     def reset(self) -> None:
         """Make the body read-only, and go to its first byte."""
         if not self._body_read_only:
-            self._body = bytes(self._body)
+            self._content = bytes(self._content)
             self._body_read_only = True
         self._position = 0
 
@@ -143,10 +146,11 @@ class BytesMessage(Message):
             MessageEOFException: The message ends before the string does; the position stays, too.
             MessageNotReadableException: The message is write-only.
         """
+        body = self._readable()
         start = self._position
         try:
             size = self.read_unsigned_short()
-            data = self._readable()[self._position : self._position + size]
+            data = body[self._position : self._position + size]
             if len(data) < size:
                 raise MessageEOFException(f"a string of {size} bytes begins at {start}, and {len(data)} are left")
             text = _from_modified_utf8(data)
@@ -180,7 +184,7 @@ class BytesMessage(Message):
         if value is None:
             raise MessageFormatException("a BytesMessage cannot hold None (JMS 2.0 §3.12)")
         value = checked(kind, value, "body", kind)
-        self._body += _FORMS[kind].pack(ord(value) if kind == "char" else value)
+        self._content += _FORMS[kind].pack(ord(value) if kind == "char" else value)
 
     def write_boolean(self, value: bool) -> None:
         """Write one byte, 1 or 0. Errors as for `write_int`."""
@@ -232,7 +236,7 @@ class BytesMessage(Message):
         data = _to_modified_utf8(value)
         if len(data) > _UTF_LIMIT:
             raise MessageFormatException(f"write_utf takes strings up to {_UTF_LIMIT} bytes, and this has {len(data)}")
-        self._body += len(data).to_bytes(2, "big") + data
+        self._content += len(data).to_bytes(2, "big") + data
 
     def write_bytes(self, value: bytes | bytearray | memoryview, offset: int = 0, length: int | None = None) -> None:
         """Write bytes, or *length* of them from *offset* on.
@@ -249,7 +253,7 @@ class BytesMessage(Message):
         end = len(data) if length is None else offset + length
         if not 0 <= offset <= end <= len(data):
             raise ValueError(f"offset {offset} and length {length} go beyond a value of {len(data)} bytes")
-        self._body += data[offset:end]
+        self._content += data[offset:end]
 
     def write_object(self, value: bool | int | float | str | bytes) -> None:
         """Write a value by its Python type: int as int or long, float as double, str as `write_utf`, bytes as they are.
@@ -261,7 +265,7 @@ class BytesMessage(Message):
         self._check_body_writable()
         kind, kept = typed(value, "body", "object")
         if kind == "bytes":
-            self._body += kept
+            self._content += kept
         elif kind == "string" and value is not None:
             self.write_utf(value)  # type: ignore[arg-type]
         else:

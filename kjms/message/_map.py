@@ -31,11 +31,9 @@ class MapMessage(Message):
 
     __slots__ = ()
 
-    _body: dict[str, TypedValue]
-
     def __init__(self, entries: Mapping[str, Value] | None = None) -> None:
         super().__init__()
-        self._body = {}
+        self._content = {}
         if entries is not None:
             if not isinstance(entries, Mapping):
                 raise MessageFormatException(f"a MapMessage carries a mapping, no {type(entries).__name__}")
@@ -70,7 +68,7 @@ class MapMessage(Message):
         return True
 
     def __getitem__(self, name: str) -> Value:
-        return self._body[name][1]
+        return cast("Value", self._body[name][1])
 
     def __setitem__(self, name: str, value: Value) -> None:
         self.set_object(name, value)

@@ -1,4 +1,4 @@
-"""The message whose body is one object, kept as the bytes that carry it."""
+"""The message whose body is one object, kept as the name of its codec and the bytes that the codec wrote."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ class ObjectMessage(Message):
 
     __slots__ = ()
 
-    _body: tuple[str, bytes | None]  # the codec's name, and what it wrote
-
     def __init__(self, value: Any = None) -> None:
         super().__init__()
-        self._body = self._empty_body() if value is None else to_wire(value)
+        self._content = self._empty_body() if value is None else to_wire(value)
 
     def _empty_body(self) -> tuple[str, None]:
         return "", None
@@ -52,7 +50,7 @@ class ObjectMessage(Message):
     @object.setter
     def object(self, value: Any) -> None:
         self._check_body_writable()
-        self._body = self._empty_body() if value is None else to_wire(value)
+        self._content = self._empty_body() if value is None else to_wire(value)
 
     @property
     def serialized(self) -> tuple[str, bytes] | None:
@@ -71,7 +69,7 @@ class ObjectMessage(Message):
         codec, data = value
         if not codec or not isinstance(data, bytes):
             raise MessageFormatException("serialized takes a codec's name and bytes")
-        self._body = (codec, data)
+        self._content = (codec, data)
 
     def _python_body(self) -> Any:
         return self.object

@@ -26,7 +26,6 @@ class StreamMessage(Message):
 
     __slots__ = ("_position", "_taken")
 
-    _body: list[TypedValue]
     _position: int
     _taken: (
         int | None
@@ -34,9 +33,14 @@ class StreamMessage(Message):
 
     def __init__(self) -> None:
         super().__init__()
-        self._body = []
+        self._content = []
         self._position = 0
         self._taken = None
+
+    def _read_body(self) -> Any:
+        self._position = 0
+        self._taken = None
+        return super()._read_body()
 
     def _empty_body(self) -> list[TypedValue]:
         self._position = 0
@@ -55,12 +59,16 @@ class StreamMessage(Message):
 
     # ----------------------------------------------------------------------------------------------------- read
 
-    def _next(self) -> TypedValue:
+    def _readable(self) -> list[TypedValue]:
         if not self._body_read_only:
             raise MessageNotReadableException("this StreamMessage is write-only until reset() (JMS 2.0 §3.11)")
-        if self._position >= len(self._body):
-            raise MessageEOFException(f"all {len(self._body)} values of the stream have been read (JMS 2.0 §7.3)")
-        return self._body[self._position]
+        return self._body  # type: ignore[no-any-return]
+
+    def _next(self) -> TypedValue:
+        items = self._readable()
+        if self._position >= len(items):
+            raise MessageEOFException(f"all {len(items)} values of the stream have been read (JMS 2.0 §7.3)")
+        return items[self._position]
 
     def _read(self, wanted: str) -> Any:
         kind, value = self._next()
@@ -129,9 +137,10 @@ class StreamMessage(Message):
         """
         if length is not None and length < 0:
             raise ValueError(f"length must not be negative, and is {length}")
+        items = self._readable()
         if self._taken == _THROUGH:
             self._taken = None
-            follows = self._body[self._position : self._position + 1]
+            follows = items[self._position : self._position + 1]
             if not follows or not (follows[0][0] == "bytes" or follows[0][1] is None):
                 return None
         kind, value = self._next()

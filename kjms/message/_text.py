@@ -25,7 +25,7 @@ class TextMessage(Message):
     def __init__(self, text: str | None = None) -> None:
         super().__init__()
         if text is not None:
-            self._body = text if text.__class__ is str else _checked(text)
+            self._content = text if text.__class__ is str else _checked(text)
 
     @property
     def text(self) -> str | None:
@@ -40,7 +40,7 @@ class TextMessage(Message):
     @text.setter
     def text(self, text: str | None) -> None:
         self._check_body_writable()
-        self._body = None if text is None else _checked(text)
+        self._content = None if text is None else _checked(text)
 
     def _python_body(self) -> str | None:
         return self.text

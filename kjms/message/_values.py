@@ -185,10 +185,10 @@ def parsed(kind: str, text: str) -> int | float:
     # Character.digit knows the decimal digits of every script, but sees one UTF-16 unit at a time.
     if not _INTEGER.fullmatch(text) or max(text) > "\uffff":
         raise ValueError(f"no {kind}")
-    try:
-        value = int(text)
-    except ValueError:  # Python refuses thousands of digits
-        value = 2**64 if text.strip("+-0") else 0
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    if len(digits) > 19:  # Python would refuse thousands of them
+        raise ValueError(f"no {kind}")
+    value = -int(digits) if text[0] == "-" else int(digits)
     low, high = RANGES[kind]
     if not low <= value <= high:
         raise ValueError(f"no {kind}")
@@ -256,16 +256,16 @@ def text_of(kind: str, value: Value) -> str:
     >>> text_of("double", 1e10), text_of("float", float32(0.1)), text_of("boolean", True)
     ('1.0E10', '0.1', 'true')
     """
-    if kind in {"double", "float"}:
-        return _number_text(kind, value)  # type: ignore[arg-type]
+    if value.__class__ is float:
+        if kind == "double" and (1e-3 <= value < 1e7 or -1e7 < value <= -1e-3 or value == 0):
+            return repr(value)
+        return _number_text(kind, value)
     if kind == "boolean":
         return "true" if value else "false"
     return str(value)
 
 
 def _number_text(kind: str, value: float) -> str:
-    if kind == "double" and (1e-3 <= value < 1e7 or -1e7 < value <= -1e-3 or value == 0):
-        return repr(value)
     if not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
     mantissa, _, power = _shortest(kind, value).partition("e")

@@ -15,8 +15,9 @@ from functools import cached_property, lru_cache
 from typing import Final
 
 from kjms.errors import InvalidSelectorException, shown
-from kjms.selector._compile import Answer, Question, SelectableMessage, compile_evaluate, compile_matches
+from kjms.selector._compile import Answer, Question, compile_evaluate, compile_matches
 from kjms.selector._errors import SelectorSyntaxException, syntax_error
+from kjms.selector._message import SelectableMessage
 from kjms.selector.tree import MAX_DEPTH, Condition, Identifier, walk
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "SelectableMessage", "Selector", "SelectorSyntaxException", "parse_selector"]

@@ -13,10 +13,11 @@ An identifier is fetched when it is first needed, and kept.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from kjms.selector import _numbers as numbers
 from kjms.selector._like import like_matcher
+from kjms.selector._message import SelectableMessage
 from kjms.selector.tree import (
     And,
     Arithmetic,
@@ -35,24 +36,6 @@ from kjms.selector.tree import (
     StringLiteral,
     Value,
 )
-
-
-class SelectableMessage(Protocol):
-    """What a selector asks of a message: its header fields and properties, never its body (JMS 2.0 §3.8.1)."""
-
-    def selector_value(self, name: str, /) -> bool | int | float | str | None:
-        """Return the property or header field *name* as it was set, None if there is none or it is null.
-
-        JMSDeliveryMode is 'PERSISTENT' or 'NON_PERSISTENT'.
-        """
-
-    def property_type(self, name: str, /) -> str | None:
-        """Return the JMS type of the property *name*: boolean, byte, short, int, long, float, double or string.
-
-        Only asked for the properties of arithmetic, of comparisons of two values that are no literals, and of
-        comparisons with numbers that a float cannot hold exactly.
-        """
-
 
 Question: TypeAlias = Callable[[SelectableMessage], bool]
 Answer: TypeAlias = Callable[[SelectableMessage], "bool | None"]

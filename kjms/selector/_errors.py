@@ -31,6 +31,9 @@ class SelectorSyntaxException(InvalidSelectorException):
         self.column = column
 
 
+SelectorSyntaxException.__module__ = "kjms.selector"  # where programs find it, and what tracebacks say
+
+
 def syntax_error(text: str, offset: int, expected: str, found: str = "") -> SelectorSyntaxException:
     """Return the error that says what was *expected* (and what was *found*) at *offset* in *text*."""
     before = list(_LINE_END.finditer(text, 0, offset))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
+
+from kjms.selector._message import SelectableMessage
 
 INT, LONG, FLOAT, DOUBLE = range(4)
 """The ranks: of two numbers, both are converted to the type that ranks higher."""
@@ -30,14 +32,7 @@ Operand: TypeAlias = "Number | str | bool | _NotANumber | None"
 _HEADER_TYPES: Final = {"JMSPriority": "int", "JMSTimestamp": "long"}
 
 
-class Typed(Protocol):
-    """What knows the JMS types of a message's properties."""
-
-    def property_type(self, name: str, /) -> str | None:
-        """Return the JMS type of the property *name*, such as "int"."""
-
-
-def operand(value: bool | int | float | str | None, message: Typed, name: str) -> Operand:
+def operand(value: bool | int | float | str | None, message: SelectableMessage, name: str) -> Operand:
     """Return *value* of the identifier *name* as an operand: a number together with its rank."""
     if isinstance(value, (bool, str)) or value is None:
         return value

@@ -224,8 +224,10 @@ NUMBERS = st.one_of(
 BOOLEANS = st.booleans().map(tree.BooleanLiteral)
 CALCULATIONS = st.recursive(
     IDENTIFIERS | NUMBERS,
-    lambda part: st.builds(tree.Sign, st.sampled_from("+-"), part)
-    | st.builds(tree.Arithmetic, st.sampled_from("+-*/"), part, part),
+    lambda part: (
+        st.builds(tree.Sign, st.sampled_from("+-"), part)
+        | st.builds(tree.Arithmetic, st.sampled_from("+-*/"), part, part)
+    ),
     max_leaves=5,
 )
 COMPARED = IDENTIFIERS | NUMBERS | CALCULATIONS | TEXTS.map(tree.StringLiteral) | BOOLEANS

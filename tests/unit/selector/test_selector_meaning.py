@@ -35,7 +35,7 @@ def test_the_reference_evaluator_agrees_with_the_table(text, properties, expecte
     condition=tree.Comparison("=", tree.Identifier("a"), tree.NumberLiteral(2.0**24, "float")),
     properties={"a": 2**24 + 1},
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @pytest.mark.requirement("JMS-3.8.1.1-26", "JMS-3.8.1.1-36", "JMS-3.8.1.2-1", "JMS-3.8.1.2-2", "JMS-3.8.1.2-3")
 def test_any_selector_says_what_the_reference_evaluator_says(condition, properties):
     """What a selector says of a message follows from the rules alone, however it is compiled."""
@@ -46,7 +46,7 @@ def test_any_selector_says_what_the_reference_evaluator_says(condition, properti
 
 
 @given(condition=CONDITIONS, properties=PROPERTIES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_value_is_fetched_twice_or_without_need(condition, properties):
     """A selector asks a message for each value at most once, and for none that it does not name."""
     selector = Selector("", condition)

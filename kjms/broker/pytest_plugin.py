@@ -1,0 +1,64 @@
+"""Fixtures for tests with a real Kafka. Every pytest run loads this module: it imports nothing heavy by itself."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from kjms import Connection, ConnectionFactory, Queue, Topic
+    from kjms.broker import Broker
+
+_LONGEST_NAME = 80  # Kafka allows 249, and kjms appends to names
+
+
+@pytest.fixture(scope="session")
+def kjms_broker() -> Iterator[Broker]:
+    """A Kafka for the whole test session, with ``bootstrap_servers`` and ``kind``; see `kjms.broker.find_broker`."""
+    from kjms.broker import find_broker
+
+    with find_broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def kjms_destination_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses, readable, and legal as that of a Kafka topic."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", request.node.name).strip("-")
+    return f"{readable[:_LONGEST_NAME]}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def kjms_queue(kjms_destination_name: str) -> Queue:
+    """A queue of the test's own."""
+    from kjms import Queue
+
+    return Queue(f"{kjms_destination_name}-queue")
+
+
+@pytest.fixture
+def kjms_topic(kjms_destination_name: str) -> Topic:
+    """A topic of the test's own."""
+    from kjms import Topic
+
+    return Topic(f"{kjms_destination_name}-topic")
+
+
+@pytest.fixture(scope="session")
+def kjms_factory(kjms_broker: Broker) -> ConnectionFactory:
+    """A connection factory for the session's Kafka."""
+    from kjms import ConnectionFactory
+
+    return ConnectionFactory(kjms_broker.bootstrap_servers)
+
+
+@pytest.fixture
+def kjms_connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
+    """A started connection, closed after the test."""
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        yield connection

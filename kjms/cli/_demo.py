@@ -1,0 +1,80 @@
+"""``kjms demo``: a small shop at work, each scene checked by itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kjms.cli._shop import SCENES, Shop
+from kjms.cli._stage import Stage
+
+DESCRIPTION: Final = """\
+Run a small shop on a real Kafka and watch it work: orders in a queue, workers who share it, replies, a topic with
+subscribers, selectors, and plain Kafka programs on both sides. Each scene checks what it claims.
+
+The Kafka is the one at KJMS_BOOTSTRAP or --bootstrap, where what the demo makes is deleted at its end; without either,
+one is started for the demo.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to those that argparse knows."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="watch a small shop work",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a Kafka that runs already")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play all scenes; return 0 when everything that they claim holds, else 1.
+
+    Raises:
+        JMSException: There is no Kafka, or it failed in the middle.
+    """
+    from kjms.broker import find_broker
+
+    if arguments.bootstrap:
+        os.environ["KJMS_BOOTSTRAP"] = arguments.bootstrap
+    stage = Stage()
+    if not os.environ.get("KJMS_BOOTSTRAP"):
+        stage.say("Starting a Kafka for the demo ...")
+    with find_broker() as broker:
+        begun = time.monotonic()
+        stage.say(f"A small shop, on {KINDS[broker.kind]} at {broker.bootstrap_servers}.")
+        with open_shop(broker.bootstrap_servers, is_shared=broker.kind == "external") as shop:
+            for scene in SCENES:
+                scene(shop, stage)
+        seconds = time.monotonic() - begun
+    all_holds = stage.result(
+        f"The shop handled {shop.handled} orders, each once, in {seconds:.1f} s; {stage.claims} claims checked."
+    )
+    return 0 if all_holds else 1
+
+
+KINDS: Final = {
+    "embedded": "a Kafka of its own",
+    "container": "a Kafka in a container of its own",
+    "external": "the Kafka that runs",
+}
+
+
+@contextmanager
+def open_shop(bootstrap_servers: str, *, is_shared: bool) -> Iterator[Shop]:
+    """Give a shop; on a cluster that others use, too, its names are its own and it leaves nothing behind."""
+    if not is_shared:
+        yield Shop(bootstrap_servers)
+        return
+    shop = Shop(bootstrap_servers, suffix=f"-{uuid.uuid4().hex[:6]}")
+    try:
+        yield shop
+    finally:
+        shop.remove()

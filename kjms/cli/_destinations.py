@@ -1,0 +1,309 @@
+"""``kjms destinations``: which queues and topics there are, and what waits in them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+
+from kjms.cli._connecting import add_connection_options, connect
+from kjms.destinations import Queue, Topic
+from kjms.engine._errors import jms_error, kafka_error
+from kjms.errors import InvalidDestinationException
+from kjms.mapping.names import destination_for, is_internal, queue_group
+
+if TYPE_CHECKING:
+    from kjms import Connection
+
+DESCRIPTION: Final = """\
+List the cluster's Kafka topics as JMS destinations. A topic is a queue once a consumer has received from it as one;
+before that, and for topics, the kind is not known from Kafka alone and shown as '-'.
+
+WAITING counts what a queue's consumers have not settled, KEPT what Kafka holds. Both are upper bounds: they count
+Kafka's offsets, and not every offset is a message.
+"""
+
+RETENTION: Final = "retention.ms"
+RETENTION_BYTES: Final = "retention.bytes"
+CLEANUP: Final = "cleanup.policy"
+UNLIMITED: Final = "-1"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to those that argparse knows."""
+    parser = subparsers.add_parser(
+        "destinations",
+        help="list queues and topics",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--all", action="store_true", help="the topics that kjms and Kafka keep for themselves, too")
+    parser.add_argument("--json", action="store_true", help="as a JSON array, with one object for each destination")
+    add_connection_options(parser)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a Kafka topic as a destination; offsets are upper bounds of message counts."""
+
+    name: str
+    kind: str | None
+    """``queue``, or None where nobody consumed it as one."""
+    topic: str
+    """The Kafka topic's name."""
+    partitions: int
+    waiting_up_to: int | None
+    """What a queue's consumers have not settled, at most; None where it is no queue."""
+    kept_up_to: int
+    """What Kafka holds, at most."""
+    retention_ms: int | None
+    """After how many milliseconds Kafka deletes messages; None: never."""
+    warnings: tuple[str, ...]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the destinations.
+
+    Raises:
+        JMSException: The cluster did not say what was asked.
+    """
+    with connect(arguments) as connection:
+        entries = find_entries(connection, with_internal=arguments.all)
+    if arguments.json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=2, ensure_ascii=False))
+    else:
+        print(table(entries))
+    return 0
+
+
+def find_entries(connection: Connection, *, with_internal: bool) -> list[Entry]:
+    """Return what the cluster of *connection* holds, sorted by name; topics made or deleted meanwhile are left out.
+
+    Raises:
+        JMSException: Kafka did not say what was asked.
+    """
+    options = connection._options
+    cluster = Cluster(connection)
+    topics = {
+        topic: partitions
+        for topic, partitions in cluster.topics().items()
+        if with_internal or not (is_internal(topic) or topic.startswith("__"))
+    }
+    spans = cluster.spans(topics)
+    settings = cluster.settings(topics)
+    groups = cluster.groups()
+    settled = cluster.settled([topic for topic in topics if queue_group(topic) in groups])
+    entries = []
+    for topic in spans.keys() & settings.keys():
+        is_queue = topic in settled
+        name = _name(topic, is_queue, options.queue_prefix, options.topic_prefix)
+        entries.append(
+            Entry(
+                name=name,
+                kind="queue" if is_queue else None,
+                topic=topic,
+                partitions=len(spans[topic]),
+                waiting_up_to=waiting(spans[topic], settled[topic]) if is_queue else None,
+                kept_up_to=sum(end - begin for begin, end in spans[topic]),
+                retention_ms=_retention(settings[topic]),
+                warnings=retention_warnings(name, settings[topic]) if is_queue else (),
+            )
+        )
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _name(topic: str, is_queue: bool, queue_prefix: str, topic_prefix: str) -> str:
+    try:
+        return str(destination_for(topic, Queue if is_queue else Topic, queue_prefix, topic_prefix)).partition("://")[2]
+    except InvalidDestinationException:  # without the prefix that ours have: it belongs to somebody else
+        return topic
+
+
+def waiting(spans: Sequence[tuple[int, int]], settled: Mapping[int, int]) -> int:
+    """Return how many offsets lie between what is settled and the end, over all partitions.
+
+    Args:
+        spans: The first offset and the one after the last, by partition.
+        settled: The offsets that the queue's group has committed; a partition may be missing.
+
+    >>> waiting([(0, 10), (5, 8)], {0: 4})
+    9
+    """
+    return sum(end - max(begin, min(end, settled.get(number, begin))) for number, (begin, end) in enumerate(spans))
+
+
+def _retention(settings: Mapping[str, str]) -> int | None:
+    """Return after how many milliseconds Kafka deletes messages of a topic with these settings; None is never."""
+    value = settings.get(RETENTION, UNLIMITED)
+    return None if value == UNLIMITED or "delete" not in settings.get(CLEANUP, "delete") else int(value)
+
+
+def retention_warnings(queue: str, settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Return, a sentence each, how Kafka may delete messages of *queue* that nobody has received yet.
+
+    >>> retention_warnings("orders", {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"})
+    ()
+    """
+    found = []
+    policy = settings.get(CLEANUP, "delete")
+    age = _retention(settings)
+    if age is not None:
+        found.append(
+            f"after {duration(age)}, received or not: {RETENTION}={age}, and {RETENTION}={UNLIMITED} keeps them"
+        )
+    size = settings.get(RETENTION_BYTES, UNLIMITED)
+    if size != UNLIMITED and "delete" in policy:
+        found.append(
+            f"beyond {int(size):,} bytes in a partition, received or not: {RETENTION_BYTES}={size}, and"
+            f" {RETENTION_BYTES}={UNLIMITED} keeps them"
+        )
+    if "compact" in policy:
+        found.append(f"of the same group (record key) but the last, received or not: {CLEANUP}={policy}")
+    return tuple(f"Kafka deletes messages of queue {queue} {how}" for how in found)
+
+
+def duration(milliseconds: int) -> str:
+    """Return *milliseconds* in the largest unit that gives a whole number.
+
+    >>> duration(604_800_000), duration(90_000)
+    ('7 days', '90 seconds')
+    """
+    for unit, size in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)):
+        if milliseconds >= size and milliseconds % size == 0:
+            count = milliseconds // size
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"{milliseconds} ms"
+
+
+def table(entries: Sequence[Entry]) -> str:
+    """Return *entries* in aligned columns, warnings below."""
+    if not entries:
+        return "There are no destinations yet."
+    rows = [("DESTINATION", "KIND", "PARTITIONS", "WAITING UP TO", "KEPT UP TO")]
+    rows += [
+        (entry.name, entry.kind or "-", str(entry.partitions), _number(entry.waiting_up_to), _number(entry.kept_up_to))
+        for entry in entries
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for name, kind, *numbers in rows:
+        right = (number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True))
+        lines.append("  ".join([name.ljust(widths[0]), kind.ljust(widths[1]), *right]))
+    warnings = [warning for entry in entries for warning in entry.warnings]
+    if warnings:
+        lines += ["", *(f"! {warning}" for warning in warnings)]
+    return "\n".join(lines)
+
+
+def _number(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
+
+
+class Cluster:
+    """Asks Kafka; a connection's own clients do it, so that its credentials hold.
+
+    Args:
+        connection: The connection; its factory's send timeout is the time for each answer.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._topics = connection._engine.topics
+        self._admin = self._topics.admin
+        self._seconds = connection._options.send_timeout / 1000
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of partitions of every topic."""
+        return self._topics.all()
+
+    def groups(self) -> frozenset[str]:
+        """Return the consumer groups."""
+        found = _answer(self._admin.list_consumer_groups(request_timeout=self._seconds), "list the consumer groups")
+        return frozenset(group.group_id for group in found.valid)
+
+    def spans(self, topics: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
+        """Return the first offset of each partition and the one after its last committed record.
+
+        Args:
+            topics: The number of partitions of each topic to ask for.
+        """
+        begins = self._offsets(topics, OffsetSpec.earliest())
+        ends = self._offsets(topics, OffsetSpec.latest())
+        return {
+            topic: list(zip(begins[topic], ends[topic], strict=True))
+            for topic in topics
+            if begins[topic] and ends[topic]
+        }
+
+    def _offsets(self, topics: Mapping[str, int], which: OffsetSpec) -> dict[str, list[int]]:
+        """Return an offset for each partition; nothing for a topic of which Kafka does not know all partitions now."""
+        asked = {TopicPartition(topic, number): which for topic, count in topics.items() for number in range(count)}
+        if not asked:
+            return {}
+        answers = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
+        )
+        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+        for position, answer in answers.items():
+            result = _answer(answer, f"find the offsets of {position.topic!r}", none_if=_IN_CHANGE)
+            if result is not None:
+                found[position.topic][position.partition] = result.offset
+        return {
+            topic: [found[topic][number] for number in range(count)] if len(found[topic]) == count else []
+            for topic, count in topics.items()
+        }
+
+    def settled(self, queues: Sequence[str]) -> dict[str, dict[int, int]]:
+        """Return what the group of each of the topics *queues* has committed, by partition."""
+        asked = {  # all at once: Kafka's protocol has one group per request
+            topic: self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(queue_group(topic))], request_timeout=self._seconds
+            )[queue_group(topic)]
+            for topic in queues
+        }
+        return {
+            topic: {
+                position.partition: position.offset
+                for position in _answer(answer, f"find what is settled of {topic!r}").topic_partitions
+                if position.topic == topic and position.offset >= 0
+            }
+            for topic, answer in asked.items()
+        }
+
+    def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return those settings of each topic that decide how long it keeps messages."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not asked:
+            return {}
+        found = {}
+        for resource, answer in self._admin.describe_configs(asked, request_timeout=self._seconds).items():
+            own = _answer(answer, f"read the settings of {resource.name!r}", none_if=_IN_CHANGE)
+            if own is not None:
+                found[resource.name] = {name: own[name].value for name in (RETENTION, RETENTION_BYTES, CLEANUP)}
+        return found
+
+
+_IN_CHANGE: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+)
+"""What Kafka answers of a topic that is being made or deleted."""
+
+
+def _answer(future: Future[Any], doing: str, none_if: frozenset[int] = frozenset()) -> Any:
+    """Return what Kafka answered; None where it is one of the error codes *none_if*.
+
+    Raises:
+        JMSException: It is another error, which came while *doing* this.
+    """
+    try:
+        return future.result()
+    except KafkaException as error:
+        if kafka_error(error).code() in none_if:
+            return None
+        raise jms_error(error, doing) from error

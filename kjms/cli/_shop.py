@@ -1,0 +1,328 @@
+"""The scenes of the demo: a small shop, each function a program that shows one thing and can be copied."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from typing import Final, NamedTuple, TypeVar
+
+import confluent_kafka
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kjms import ConnectionFactory, Message, Queue, Session, Topic
+from kjms.cli._stage import Stage
+from kjms.mapping.names import queue_group
+
+__all__ = ["SCENES", "Shop"]
+
+T = TypeVar("T")
+
+PATIENCE: Final = 10.0  # seconds; whatever has not come by then is missing
+
+
+class Order(NamedTuple):
+    """What a customer wants."""
+
+    number: int
+    customer: str
+    amount: int
+    item: str
+    price: float
+    express: bool
+
+    @property
+    def text(self) -> str:
+        """The order as its message says it."""
+        return f"{self.amount} {self.item}"
+
+
+ORDERS: Final = (
+    Order(1, "Ada", 10, "pencils", 4.50, False),
+    Order(2, "Björn", 1, "globe", 89.00, True),
+    Order(3, "Chiara", 3, "notebooks", 11.70, False),
+    Order(4, "Dmitri", 2, "compasses", 17.80, False),
+    Order(5, "Elif", 500, "paper clips", 5.25, True),
+    Order(6, "Fatou", 1, "desk lamp", 45.90, False),
+    Order(7, "Goro", 12, "envelopes", 2.40, False),
+    Order(8, "Hana", 4, "erasers", 3.20, True),
+    Order(9, "Ivo", 1, "atlas", 59.00, False),
+    Order(10, "Jin", 6, "brushes", 21.60, False),
+    Order(11, "Kofi", 2, "rulers", 2.98, True),
+    Order(12, "Lena", 25, "stickers", 7.50, False),
+)
+
+
+class Shop:
+    """What the scenes share: the cluster and the destinations.
+
+    Args:
+        bootstrap_servers: Kafka's addresses.
+        suffix: What the destinations' names end with, so that they are the shop's own on a cluster that others use.
+    """
+
+    def __init__(self, bootstrap_servers: str, suffix: str = "") -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.factory = ConnectionFactory(bootstrap_servers)
+        self.orders = Queue(f"shop.orders{suffix}")
+        self.confirmations = Queue(f"shop.confirmations{suffix}")
+        self.parcels = Queue(f"shop.parcels{suffix}")
+        self.shipped = Topic(f"shop.shipped{suffix}")
+        self.sent: dict[str | None, Order] = {}
+        """The orders from the shop front, by message id."""
+        self.handled = 0
+        """Orders that were packed."""
+
+    def remove(self) -> None:
+        """Delete the Kafka topics and groups behind the destinations."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 4})
+        queues = [queue.queue_name for queue in (self.orders, self.confirmations, self.parcels)]
+        existing = admin.list_topics(timeout=PATIENCE).topics
+        topics = [name for name in (*queues, self.shipped.topic_name) if name in existing]
+        groups = [queue_group(name) for name in queues if name in existing]
+        for answer in admin.delete_consumer_groups(groups).values() if groups else ():
+            answer.exception()  # waits; a queue that nobody received from has no group
+        for answer in admin.delete_topics(topics).values() if topics else ():
+            answer.result()
+
+
+# Scene 1
+
+
+def share_a_queue(shop: Shop, stage: Stage) -> None:
+    """Send orders to a queue that two workers share, each order to be packed by one of them."""
+    stage.scene(
+        "A queue: each order goes to one worker",
+        f"The shop front sends {len(ORDERS)} orders to the queue {shop.orders.queue_name}.",
+        "Rosa and Tom both work on it, and send a confirmation where an order asks for one.",
+    )
+    packed: SimpleQueue[tuple[int, str]] = SimpleQueue()
+    with shop.factory.create_connection() as connection:
+        for name in ("Rosa", "Tom"):
+            hire_worker(connection.create_session(Session.AUTO_ACKNOWLEDGE), shop, name, packed)
+        connection.start()
+        with shop.factory.create_connection() as front, front.create_session() as session:
+            send_orders(session, shop)
+        done = collect(packed, len(ORDERS))
+    done += collect(packed, 1, patience=0)  # closing the connection waited for the workers: nothing comes any more
+
+    workers = dict(done)
+    stage.table(
+        ("order", "customer", "text", "total", "packed by"),
+        [(o.number, o.customer, o.text, o.price, workers.get(o.number, "nobody")) for o in ORDERS],
+    )
+    each_once = Counter(number for number, _ in done) == Counter(order.number for order in ORDERS)
+    shares = Counter(worker for _, worker in done)
+    stage.check(each_once, f"{len(ORDERS)} orders were sent, and each was packed once")
+    stage.check(
+        len(shares) == 2, "both workers had their share: " + ", ".join(f"{w} {n}" for w, n in sorted(shares.items()))
+    )
+    shop.handled += len(done)
+
+
+def send_orders(session: Session, shop: Shop) -> None:
+    """Send all orders, as text with typed properties, and note their message ids."""
+    producer = session.create_producer(shop.orders)
+    for order in ORDERS:
+        message = session.create_text_message(order.text)
+        message.jms_type = "order"
+        message.jms_reply_to = shop.confirmations
+        message.set_int_property("number", order.number)
+        message.set_string_property("customer", order.customer)
+        message.set_double_property("total", order.price)
+        producer.send(message)
+        shop.sent[message.jms_message_id] = order
+
+
+def hire_worker(session: Session, shop: Shop, name: str, packed: SimpleQueue[tuple[int, str]]) -> None:
+    """Have *name* pack orders from now on: the session calls it for each, and acknowledges when it returns."""
+    replies = session.create_producer(None)
+
+    def pack(order: Message) -> None:
+        time.sleep(0.02)  # packing takes a while, so that the other one gets some, too
+        if order.jms_reply_to is not None:
+            confirmation = session.create_text_message(f"packed by {name}")
+            confirmation.jms_correlation_id = order.jms_message_id
+            replies.send(confirmation, destination=order.jms_reply_to)
+        packed.put((order.get_int_property("number"), name))
+
+    session.create_consumer(shop.orders).message_listener = pack
+
+
+# Scene 2
+
+
+def match_replies(shop: Shop, stage: Stage) -> None:
+    """Read the workers' confirmations, and tell by the correlation id which order each of them is about."""
+    stage.scene(
+        "Request and reply: each order is confirmed",
+        f"The orders named the queue {shop.confirmations.queue_name} in JMSReplyTo, so the workers",
+        "replied there, each time with the order's message id as JMSCorrelationID.",
+    )
+    confirmed: list[tuple[str | None, str | None]] = []
+    with shop.factory.create_connection() as connection, connection.create_session() as session:
+        connection.start()
+        consumer = session.create_consumer(shop.confirmations)
+        while len(confirmed) < len(shop.sent):
+            reply = consumer.receive(timedelta(seconds=PATIENCE))
+            if reply is None:
+                break
+            confirmed.append((reply.jms_correlation_id, reply.get_body(str)))
+
+    stage.table(
+        ("reply", "to the order of", "whose message id is"),
+        [(text, shop.sent[order_id].customer, order_id) for order_id, text in confirmed[:3] if order_id in shop.sent],
+    )
+    stage.check(
+        Counter(order_id for order_id, _ in confirmed) == Counter(shop.sent.keys()),
+        f"all {len(shop.sent)} orders are confirmed",
+    )
+
+
+# Scene 3
+
+
+def publish_and_subscribe(shop: Shop, stage: Stage) -> None:
+    """Publish what was shipped to a topic with two subscribers."""
+    stage.scene(
+        "A topic: each subscriber gets everything",
+        f"What leaves the shop is published to the topic {shop.shipped.topic_name}.",
+        "Accounting and the customer service both subscribe to it.",
+    )
+    heard: dict[str, list[str | None]] = {}
+    with shop.factory.create_connection() as connection, connection.create_session() as session:
+        subscribers = {name: session.create_consumer(shop.shipped) for name in ("accounting", "customer service")}
+        connection.start()
+        publisher = session.create_producer(shop.shipped)
+        for order in ORDERS:
+            publisher.send(session.create_text_message(order.text))
+        for name, subscriber in subscribers.items():
+            messages = [subscriber.receive(timedelta(seconds=PATIENCE)) for _ in ORDERS]
+            heard[name] = [message.get_body(str) for message in messages if message is not None]
+
+    stage.table(
+        ("subscriber", "messages", "first", "last"),
+        [(name, len(texts), texts[0], texts[-1]) for name, texts in heard.items() if texts],
+    )
+    published = [order.text for order in ORDERS]
+    stage.check(
+        all(texts == published for texts in heard.values()),
+        f"both subscribers got all {len(ORDERS)} messages, in the order of sending",
+    )
+
+
+# Scene 4
+
+
+def select_messages(shop: Shop, stage: Stage) -> None:
+    """Share a queue by what stands on the messages instead of by who is free."""
+    wanted = {"courier": "express = TRUE", "post office": "express = FALSE"}
+    stage.scene(
+        "Selectors: consumers take what they want",
+        f"Parcels wait in the queue {shop.parcels.queue_name}.",
+        f"The courier takes those where {wanted['courier']}, the post office those where {wanted['post office']}.",
+    )
+    taken: dict[str, list[int]] = {}
+    with shop.factory.create_connection() as connection, connection.create_session() as session:
+        connection.start()
+        producer = session.create_producer(shop.parcels)
+        for order in ORDERS:
+            parcel = session.create_text_message(f"parcel for {order.customer}")
+            parcel.set_int_property("number", order.number)
+            parcel.set_boolean_property("express", order.express)
+            producer.send(parcel)
+        consumers = {name: session.create_consumer(shop.parcels, selector) for name, selector in wanted.items()}
+        for name, consumer in consumers.items():
+            expected = [order.number for order in ORDERS if order.express == (name == "courier")]
+            messages = [consumer.receive(timedelta(seconds=PATIENCE)) for _ in expected]
+            taken[name] = [message.get_int_property("number") for message in messages if message is not None]
+
+    stage.table(
+        ("consumer", "selector", "parcels"),
+        [(name, wanted[name], ", ".join(map(str, numbers))) for name, numbers in taken.items()],
+    )
+    by_express = {name: [o.number for o in ORDERS if o.express == (name == "courier")] for name in wanted}
+    stage.check(taken == by_express, "each consumer got exactly the parcels that its selector names")
+
+
+# Scene 5
+
+
+def read_with_plain_kafka(shop: Shop, stage: Stage) -> None:
+    """Read the orders with a Kafka client that has never heard of JMS."""
+    stage.scene(
+        "Plain Kafka reads it: a queue is a Kafka topic",
+        f"A program without kjms reads the Kafka topic {shop.orders.queue_name}. The value is the text of",
+        "the message, each property a header of its own name. The queue loses nothing by it.",
+    )
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": shop.bootstrap_servers, "group.id": "plain-kafka-program"}
+    )
+    consumer.assign([TopicPartition(shop.orders.queue_name, 0, OFFSET_BEGINNING)])
+    records = consumer.consume(len(ORDERS), timeout=PATIENCE)
+    consumer.close()
+
+    read = [
+        (record.value().decode(), {name: data.decode() for name, data in record.headers() if data is not None})
+        for record in records
+        if record.error() is None
+    ]
+    stage.table(
+        ("value", "header customer", "header total", "header JMSType"),
+        [(value, headers["customer"], headers["total"], headers["JMSType"]) for value, headers in read[:3]],
+    )
+    stage.check(
+        [(value, headers["customer"]) for value, headers in read] == [(order.text, order.customer) for order in ORDERS],
+        f"the plain program read all {len(ORDERS)} orders, texts and customers",
+    )
+
+
+# Scene 6
+
+
+def write_with_plain_kafka(shop: Shop, stage: Stage) -> None:
+    """Send an order with a Kafka client that has never heard of JMS; a JMS consumer receives it."""
+    stage.scene(
+        "Plain Kafka writes it: a worker packs it",
+        "A program without kjms produces an order to the same Kafka topic: text and headers.",
+        "Rosa gets it as a TextMessage with properties.",
+    )
+    producer = confluent_kafka.Producer({"bootstrap.servers": shop.bootstrap_servers})
+    producer.produce(shop.orders.queue_name, "7 plain pens", headers={"number": "13", "customer": "Maria"})
+    producer.flush(PATIENCE)
+
+    packed: SimpleQueue[tuple[int, str]] = SimpleQueue()
+    with shop.factory.create_connection() as connection:
+        hire_worker(connection.create_session(Session.AUTO_ACKNOWLEDGE), shop, "Rosa", packed)
+        connection.start()
+        done = collect(packed, 1)
+    done += collect(packed, 1, patience=0)
+    stage.check(
+        done == [(13, "Rosa")], "the order from the plain program was packed once, by Rosa, and nothing else was left"
+    )
+    shop.handled += len(done)
+
+
+def collect(source: SimpleQueue[T], count: int, patience: float = PATIENCE) -> list[T]:
+    """Return the next *count* things from *source*, or fewer when they do not come within *patience* seconds."""
+    found: list[T] = []
+    deadline = time.monotonic() + patience
+    while len(found) < count:
+        try:
+            found.append(source.get(timeout=max(0.0, deadline - time.monotonic())))
+        except Empty:
+            break
+    return found
+
+
+SCENES: Final[Sequence[Callable[[Shop, Stage], None]]] = (
+    share_a_queue,
+    match_replies,
+    publish_and_subscribe,
+    select_messages,
+    read_with_plain_kafka,
+    write_with_plain_kafka,
+)

@@ -1,0 +1,90 @@
+"""Nothing outlives the program that started the broker, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kjms.broker import LocalBroker
+
+PROGRAM = """
+import json, os, sys, time
+from kjms.broker import LocalBroker
+broker = LocalBroker().start()
+child = 0
+if sys.argv[1] == "forking":  # a forked child holds every pipe of its parent open, and outlives it
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+print(json.dumps({"pids": [broker.pid, broker._process.guard_pid], "directory": str(broker.data_dir), "child": child}))
+sys.stdout.flush()
+if sys.argv[1] == "leaving":
+    sys.exit(0)
+time.sleep(600)
+"""
+
+Within = Callable[[float, Callable[[], object]], None]
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A running program with a broker, and what it said about it."""
+    run = subprocess.Popen([sys.executable, "-c", PROGRAM, request.param], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    with run:
+        said = json.loads(run.stdout.readline())
+        yield run, said
+        run.kill()
+    if said["child"]:
+        os.kill(said["child"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("program", ["plain", "forking", "leaving"], indirect=True)
+def test_nothing_is_left_of_a_program_that_was_killed(
+    program: tuple[subprocess.Popen[str], dict[str, Any]], within: Within
+) -> None:
+    """Five seconds after kill -9, or an end without stop(), no process and no temporary directory is left."""
+    run, said = program
+    run.kill()
+    within(5, lambda: not any(map(psutil.pid_exists, said["pids"])))
+    within(1, lambda: not Path(said["directory"]).exists())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can tie a process to its parent's life")
+def test_kafka_does_not_outlive_its_guard(within: Within) -> None:
+    """When the guard itself is killed, Kafka ends with it; the broker can be started again, and then leaves nothing."""
+    broker = LocalBroker().start()
+    try:
+        pid = broker.pid
+        assert broker._process is not None
+        assert pid is not None
+        os.kill(broker._process.guard_pid, signal.SIGKILL)
+        within(5, lambda: not psutil.pid_exists(pid))
+        assert not broker.is_running()
+        directory = broker.data_dir
+        broker.start()
+        assert broker.data_dir == directory
+    finally:
+        broker.close()
+    assert not directory.exists()
+
+
+def test_a_forked_child_cannot_end_its_parents_broker(within: Within) -> None:
+    """A copy of the broker object in a forked process ends nothing."""
+    with LocalBroker() as broker:
+        child = os.fork()
+        if child == 0:
+            broker.kill()
+            broker.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert broker.is_running()
