@@ -1,7 +1,7 @@
 """A work queue: two workers share the orders, and acknowledge each when its work is done.
 
-What a worker has received and not acknowledged when its session closes, or when the whole program dies, is delivered again
-to another one. That is why the work comes first and the acknowledgement after it.
+What a worker has received and not acknowledged when its session closes, or when the whole program dies, is delivered
+again to another one. That is why the work comes first and the acknowledgement after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def work(name: str, connection: Connection) -> None:
         consumer = session.create_consumer(ORDERS)
         while (order := consumer.receive(1_000)) is not None:
             time.sleep(0.05)  # the work
-            print(f"{name} has packed {order.text}")
+            print(f"{name} has packed {order.text}\n", end="")  # in one piece: the other worker prints, too
             order.acknowledge()
 
 

@@ -83,8 +83,9 @@ class MessageConsumer:
 
         Spec: JMS 2.0 §4.5.1.
         """
-        limit = milliseconds(timeout, "timeout") if timeout is not None else 0
-        return self._receive(limit / 1000 if limit else None)
+        if timeout is None or timeout == 0:
+            return self._receive(None)
+        return self._receive(milliseconds(timeout, "timeout") / 1000 or None)
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""

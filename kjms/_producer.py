@@ -192,14 +192,15 @@ class MessageProducer:
         lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")
         if delivery_delay is not None:
             _delivery_delay(delivery_delay)
-        message.jms_destination = destination
-        message.jms_delivery_mode = self._delivery_mode if delivery_mode is None else _delivery_mode(delivery_mode)
-        message.jms_priority = self._priority if priority is None else _priority(priority)
-        message.jms_expiration = now + lives if lives else 0
-        message.jms_delivery_time = now
-        message.jms_timestamp = 0 if self._disable_message_timestamp else now
-        message.jms_message_id = None if self._disable_message_id else self._session._next_message_id()
-        message.jms_redelivered = False
+        message._stamp(
+            None if self._disable_message_id else self._session._next_message_id(),
+            0 if self._disable_message_timestamp else now,
+            destination,
+            self._delivery_mode if delivery_mode is None else _delivery_mode(delivery_mode),
+            self._priority if priority is None else _priority(priority),
+            now + lives if lives else 0,
+            now,
+        )
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
@@ -232,29 +233,40 @@ class Route:
 
 
 class Outbox:
-    """The sends of a session that nobody waits for, in order, so that closing can wait for all of them."""
+    """The sends of a session that nobody waits for, so that closing, and a send that waits, can let them arrive first.
+
+    Begun by the one thread that uses the session, ended by the publisher's one thread: each counts on its own.
+    """
 
     def __init__(self) -> None:
-        self._pending = 0
-        self._changed = threading.Condition()
+        self._begun = 0
+        self._ended = 0
+        self._waiter: threading.Event | None = None
 
     def begin(self) -> None:
         """Count a send."""
-        with self._changed:
-            self._pending += 1
+        self._begun += 1
+
+    def cancel(self) -> None:
+        """Take the last one back: it never left."""
+        self._begun -= 1
 
     def end(self) -> None:
-        """Count it off again, delivered or not."""
-        with self._changed:
-            self._pending -= 1
-            if not self._pending:
-                self._changed.notify_all()
+        """Count one off that was delivered, or failed."""
+        self._ended += 1
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.set()
 
     def wait(self) -> None:
         """Return when nothing is under way; each send ends by itself within the send timeout."""
-        if self._pending:
-            with self._changed:
-                self._changed.wait_for(lambda: not self._pending)
+        if self._begun == self._ended:
+            return
+        self._waiter = waiter = threading.Event()
+        while self._begun != self._ended:
+            waiter.wait()
+            waiter.clear()
+        self._waiter = None
 
 
 def _copy_headers(source: Message, target: Message) -> None:

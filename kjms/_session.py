@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual
 from kjms._consumer import MessageConsumer
 from kjms._dead_letters import dead_letter
-from kjms._producer import CompletionListener, MessageProducer, Outbox, Route, report_completion
+from kjms._producer import ANY_PARTITION, CompletionListener, MessageProducer, Outbox, Route, report_completion
 from kjms._turn import Turn
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine._engine import destination_name
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms._connection import Connection
+    from kjms.engine._publisher import Publisher
     from kjms.engine._reader import Delivery
 
 __all__ = ["Session"]
@@ -68,6 +69,7 @@ class Session:
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
         self._outbox = Outbox()
+        self._bulk: Publisher | None = None
         self._routes: dict[Destination, Route] = {}
         self._consumers: list[MessageConsumer] = []
         self._producers: list[MessageProducer] = []
@@ -174,26 +176,34 @@ class Session:
         listener: CompletionListener | None,
         original: Message,
     ) -> None:
-        with self._turn.taken_to("send"):
+        turn = self._turn
+        outer = turn.take("send")
+        try:
             record = encode(message)
-            partition = route.partition if record.key is None else -1
-            if listener is None and message.jms_delivery_mode == DeliveryMode.PERSISTENT:
+            partition = route.partition if record.key is None else ANY_PARTITION
+            if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
                 self._outbox.wait()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
+            outbox = self._outbox
+            bulk = self._bulk
+            if bulk is None:
+                bulk = self._bulk = self._engine.bulk
 
             def reported(failure: JMSException | None) -> None:
                 try:
                     report_completion(listener, original, failure, route.topic)
                 finally:
-                    self._outbox.end()
+                    outbox.end()
 
-            self._outbox.begin()
+            outbox.begin()
             try:
-                self._engine.bulk.send(route.topic, partition, record, reported)
+                bulk.send(route.topic, partition, record, reported)
             except BaseException:
-                self._outbox.end()
+                outbox.cancel()
                 raise
+        finally:
+            turn.give_back(outer)
 
     def _close_producer(self, producer: MessageProducer) -> None:
         self._outbox.wait()
@@ -231,42 +241,65 @@ class Session:
         return consumer
 
     def _receive(self, consumer: MessageConsumer, seconds: float | None) -> Message | None:
-        with self._turn.taken_to("receive"):
-            self._acknowledgement.before_next()
-            deadline = None if seconds is None else time.monotonic() + seconds
-            feed, wakeup = consumer._feed, self._wakeup
+        turn = self._turn
+        outer = turn.take("receive")
+        try:
+            acknowledgement = self._acknowledgement
+            acknowledgement.before_next()
+            feed = consumer._feed
+            take = feed.reader.take
+            delivery = take(feed)
+            deadline = None
             while True:
-                wakeup.clear()
-                delivery = feed.poll()
-                if delivery is not None:
-                    message = self._acceptable(delivery, consumer)
-                    if message is not None:
-                        self._acknowledgement.received(delivery, message)
-                        return message
-                    continue
-                if consumer._is_closed or not feed.is_open:
-                    return None
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    feed.rest()
-                    return None
-                wakeup.wait(left)
+                if delivery is None:
+                    if deadline is None and seconds is not None:
+                        deadline = time.monotonic() + seconds
+                    delivery = self._wait(consumer, deadline)
+                    if delivery is None:
+                        return None
+                message = self._acceptable(delivery, consumer)
+                if message is not None:
+                    acknowledgement.received(delivery, message)
+                    return message
+                delivery = take(feed)
+        finally:
+            turn.give_back(outer)
+
+    def _wait(self, consumer: MessageConsumer, deadline: float | None) -> Delivery | None:
+        """Return the consumer's next delivery; None when *deadline* is over, or the consumer was closed meanwhile."""
+        feed, wakeup = consumer._feed, self._wakeup
+        while True:
+            wakeup.clear()
+            delivery = feed.poll()
+            if delivery is not None or consumer._is_closed or not feed.is_open:
+                return delivery
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                feed.rest()
+                return None
+            wakeup.wait(left)
 
     def _acceptable(self, delivery: Delivery, consumer: MessageConsumer) -> Message | None:
         """Return the message of *delivery*; None when it has expired or was delivered too often, and is dealt with."""
         message = delivery.message(consumer._destination)
-        expires = message.jms_expiration
-        if expires and expires < time.time_ns() // 1_000_000:
-            consumer._feed.reader.settle(delivery)
-            return None
-        destination = consumer._destination
-        policy = self._options.destination(destination_name(destination)).redelivery
-        if delivery.count > 1 and policy is not None and delivery.count > policy.max_deliveries:
-            dead_letter(self._engine, self._options, destination, delivery, policy)
-            consumer._feed.reader.settle(delivery)
-            consumer._feed.reader.flush()
+        if "JMSExpiration" in message._properties:  # where header fields wait until they are read
+            expires = message.jms_expiration
+            if expires and expires < time.time_ns() // 1_000_000:
+                consumer._feed.reader.settle(delivery)
+                return None
+        if delivery.count > 1 and self._is_dead(delivery, consumer):
             return None
         return message
+
+    def _is_dead(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
+        destination = consumer._destination
+        policy = self._options.destination(destination_name(destination)).redelivery
+        if policy is None or delivery.count <= policy.max_deliveries:
+            return False
+        dead_letter(self._engine, self._options, destination, delivery, policy)
+        consumer._feed.reader.settle(delivery)
+        consumer._feed.reader.flush()
+        return True
 
     def _listeners_changed(self) -> None:
         with self._lock:

@@ -23,9 +23,8 @@ class Turn:
         self._holder: threading.Thread | None = None
         self._lock = threading.RLock()  # re-entrant: a listener may use its own session
 
-    @contextmanager
-    def taken_to(self, action: str) -> Iterator[None]:
-        """Hold the turn for *action*, such as "receive".
+    def take(self, action: str) -> threading.Thread | None:
+        """Take the turn for *action*, such as "receive", and return what `give_back` wants.
 
         Raises:
             IllegalStateException: Another thread holds it.
@@ -37,18 +36,28 @@ class Turn:
                 f" {holder.name if holder else '?'!r} was using it (JMS 2.0 §4.4.6)"
             )
         outer, self._holder = self._holder, threading.current_thread()
+        return outer
+
+    def give_back(self, outer: threading.Thread | None) -> None:
+        """Give the turn back to *outer*, or to nobody."""
+        self._holder = outer
+        self._lock.release()
+
+    @contextmanager
+    def taken_to(self, action: str) -> Iterator[None]:
+        """Hold the turn for *action*; the hot paths of sending and receiving call `take` and `give_back` themselves."""
+        outer = self.take(action)
         try:
             yield
         finally:
-            self._holder = outer
-            self._lock.release()
+            self.give_back(outer)
 
     @contextmanager
     def waited_for(self) -> Iterator[None]:
         """Hold the turn as soon as whoever has it is through: for the session's own thread, and for closing."""
-        with self._lock:
-            outer, self._holder = self._holder, threading.current_thread()
-            try:
-                yield
-            finally:
-                self._holder = outer
+        self._lock.acquire()
+        outer, self._holder = self._holder, threading.current_thread()
+        try:
+            yield
+        finally:
+            self.give_back(outer)

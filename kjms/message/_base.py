@@ -7,6 +7,7 @@ until somebody asks; then the message has its reader fill them.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -39,10 +40,16 @@ DELIVERY_COUNT: Final = "JMSXDeliveryCount"
 CLIENT_PROPERTIES: Final = {"JMSXGroupID": "string", "JMSXGroupSeq": "int"}
 """The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
 
-UNREAD: Final[Any] = object()
+
+class _Mark(enum.Enum):  # members stay themselves when a message is copied
+    UNREAD = 1
+    OWN_VALUE = 2
+
+
+UNREAD: Final[Any] = _Mark.UNREAD
 """Stands in the slot of a header field, or of the body, that nobody has looked at yet."""
 
-OWN_VALUE: Final = object()
+OWN_VALUE: Final = _Mark.OWN_VALUE
 """Stands for the value of a message whose body is not one that was received."""
 
 
