@@ -6,6 +6,7 @@ Names are loaded when they are first used, so that ``import kjms.selector`` brin
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING
 
 from kjms._version import __version__
@@ -26,6 +27,9 @@ from kjms.errors import (
     TransactionInProgressException,
     TransactionRolledBackException,
 )
+
+# A library says nothing unless the program has set up logging.
+logging.getLogger("kjms").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from kjms._connection import Connection, ConnectionFactory, ConnectionMetaData

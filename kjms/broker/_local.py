@@ -263,6 +263,9 @@ class LocalBroker:
         begun = time.monotonic()
         if begun > deadline - self._startup_timeout / 2:  # the jars took long: their time is not Kafka's
             deadline = begun + self._startup_timeout
+        if self._process is not None and not self._process.has_guard():
+            self._process.close(0)
+            self._process = None
         if self._process is None:
             self._process = self._new_process()
         for attempt in range(_PORT_ATTEMPTS):
@@ -278,7 +281,7 @@ class LocalBroker:
 
     def _new_process(self) -> GuardedProcess:
         if self._named_dir is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="kjms-broker-"))
+            self._directory = self._directory or Path(tempfile.mkdtemp(prefix="kjms-broker-"))
         else:
             self._directory = self._named_dir
             try:
@@ -513,8 +516,6 @@ def _quoted(said: str, log: Path) -> str:
 def _relevant(said: str) -> str:
     """Return the last lines that tell what is wrong, in one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    bad = [
-        line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception:", "Error:", "Error "))
-    ]
+    bad = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception:", "Error:"))]
     unique = list(dict.fromkeys(bad or lines))
     return " | ".join(unique[-4:]) or "nothing"

@@ -48,6 +48,10 @@ class GuardedProcess:
         """The guard's process id."""
         return self._guard.pid
 
+    def has_guard(self) -> bool:
+        """Tell whether the guard is there, ready to start a process."""
+        return self._guard.poll() is None
+
     def start(self, command: Sequence[str], log: Path, archive: tuple[Path, Path] | None) -> None:
         """Start *command* with its output appended to *log*.
 

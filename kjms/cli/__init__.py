@@ -87,7 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run the command, and say in one line what went wrong."""
     # Commands report through exit code and stderr themselves; the library's log would say it a second time.
     logging.getLogger("kjms").addHandler(logging.NullHandler())
-    signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         code = int(_module(arguments.command).run(arguments))
         sys.stdout.flush()
@@ -102,6 +102,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return SIGNALLED + signal.SIGTERM
     except Exception as error:
         return _say(arguments.command, error, FAILED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return code
 
 

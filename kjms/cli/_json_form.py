@@ -221,9 +221,10 @@ def _set_header(draft: Draft, name: str, value: Any, now_ms: int) -> None:
     elif name == "JMSReplyTo":
         message.jms_reply_to = parse_destination(str(value))
     elif name == "JMSPriority":
+        message.jms_priority = value  # checks it; the send decides
         draft.how["priority"] = value
     elif name == "JMSDeliveryMode":
-        if value not in DeliveryMode.__members__:
+        if not isinstance(value, str) or value not in DeliveryMode.__members__:
             raise ValueError(f"{name} is PERSISTENT or NON_PERSISTENT, not {shown(value)}")
         draft.how["delivery_mode"] = DeliveryMode[value]
     elif name == "JMSExpiration":
@@ -242,7 +243,7 @@ def _message(body: object) -> Message:
     if isinstance(body, dict):
         if body.keys() == {"codec", "bytes"}:
             message = ObjectMessage()
-            message.serialized = (body["codec"], _bytes(body["bytes"], "body"))
+            message.serialized = (str(body["codec"]), _bytes(body["bytes"], "body"))
             return message
         if len(body) == 1:
             kind, value = next(iter(body.items()))

@@ -10,7 +10,7 @@ import sys
 import time
 from datetime import datetime, timezone
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from kjms.cli import SIGNALLED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect, destination, seconds
@@ -182,9 +182,7 @@ class Output:
         self._file = sys.stdout.buffer
         self._form = _json_line if arguments.json else _readable if arguments.headers else _line
         self._raw = arguments.raw
-        self._poll = select.poll() if hasattr(select, "poll") else None
-        if self._poll is not None:
-            self._poll.register(self._file.fileno(), 0)  # errors alone are reported then
+        self._poll = _errors_of(self._file)
 
     def write(self, message: Message) -> None:
         """Write *message*; `settle` makes sure that it left this process.
@@ -217,6 +215,18 @@ class Output:
         """
         if self._poll is not None and any(events & select.POLLERR for _, events in self._poll.poll(0)):
             raise BrokenPipeError
+
+
+def _errors_of(file: IO[bytes]) -> select.poll | None:
+    """Return what tells that *file* is broken; None where the system cannot, or it is no real file."""
+    if not hasattr(select, "poll"):
+        return None
+    try:
+        poll = select.poll()
+        poll.register(file.fileno(), 0)  # nothing is asked for, and errors are reported anyway
+    except OSError:
+        return None
+    return poll
 
 
 def _line(message: Message) -> bytes:

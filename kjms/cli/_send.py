@@ -63,7 +63,9 @@ def add_parser(subparsers: Any) -> None:
     message.add_argument("--correlation-id", metavar="TEXT", help="JMSCorrelationID")
     message.add_argument("--reply-to", metavar="DESTINATION", type=destination, help="JMSReplyTo")
     message.add_argument("--priority", metavar="0-9", type=int, choices=range(10), help="JMSPriority (else 4)")
-    message.add_argument("--ttl", metavar="MS", type=int, help="milliseconds after which it expires (else never)")
+    message.add_argument(
+        "--ttl", metavar="MS", type=_milliseconds, help="milliseconds after which it expires (else never)"
+    )
     message.add_argument("--non-persistent", action="store_true", help="JMSDeliveryMode NON_PERSISTENT")
     parser.add_argument(
         "-v",
@@ -164,6 +166,12 @@ def _lines() -> Iterator[str]:
             raise ValueError(
                 f"line {number} of the input is no UTF-8 (at byte {error.start + 1}); --bytes sends the input as it is"
             ) from None
+
+
+def _milliseconds(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of milliseconds")
+    return int(text)
 
 
 @dataclass(frozen=True)

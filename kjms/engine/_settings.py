@@ -10,7 +10,28 @@ from confluent_kafka import KafkaError
 
 __all__ = ["common_settings", "consumer_settings", "producer_settings"]
 
+REPEAT_SECONDS: Final = 30.0  # librdkafka reports each of its attempts to reconnect, dozens in a second
+
+
+class _NoRepeats(logging.Filter):
+    """Lets a message pass once in a while: an outage is news, its every second is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = record.created
+        message = record.getMessage()
+        if now - self._last.get(message, 0.0) < REPEAT_SECONDS:
+            return False
+        self._last = {text: when for text, when in self._last.items() if now - when < REPEAT_SECONDS}
+        self._last[message] = now
+        return True
+
+
 _log = logging.getLogger("kjms.kafka")
+_log.addFilter(_NoRepeats())
 
 # What kjms must decide itself, with the reason a user gets to read.
 _OWNED: Final = {

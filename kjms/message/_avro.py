@@ -178,7 +178,10 @@ class _Input:
         return self.take(self.read_long()).decode()
 
     def read_boolean(self) -> bool:
-        return self.take(1) != b"\0"
+        byte = self.take(1)
+        if byte not in {b"\0", b"\1"}:
+            raise ValueError(f"there is no boolean at byte {self.position - 1}")
+        return byte == b"\1"
 
     def read_float(self) -> float:
         return float(_FLOAT.unpack(self.take(4))[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from confluent_kafka.admin import ConfigResource
 
 from kjms import IllegalStateException, JMSException
 from kjms.broker import LocalBroker
+from kjms.broker._jars import cache_directory, locked_jars
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,8 @@ def test_it_listens_on_the_loopback_address_only(broker: LocalBroker) -> None:
 def test_config_wins_over_the_defaults(broker: LocalBroker, plain_kafka: Any) -> None:
     """An entry of config is what Kafka runs with."""
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
-    described = plain_kafka(broker.bootstrap_servers).admin.describe_configs([resource])[resource].result(10)
+    plain = plain_kafka(broker.bootstrap_servers)
+    described = plain.admin.describe_configs([resource])[resource].result(10)
     assert described["message.max.bytes"].value == "1234567"
     assert described["auto.create.topics.enable"].value == "false"
 
@@ -68,9 +71,25 @@ def test_starting_a_running_broker_changes_nothing(broker: LocalBroker) -> None:
 
 
 def test_two_brokers_run_beside_each_other(broker: LocalBroker, plain_kafka: Any) -> None:
-    """Each has ports, data and a cluster id of its own; a temporary one leaves no process and no directory."""
-    with LocalBroker() as second:
-        assert plain_kafka(broker.bootstrap_servers).cluster_id != plain_kafka(second.bootstrap_servers).cluster_id
+    """Each has ports, data and a cluster id of its own; a temporary one leaves no process and no directory.
+
+    The second one has a listener with security: it comes first, and gets a free port for 0.
+    """
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pa55word";'
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
+    }
+    credentials = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}
+    with LocalBroker(config=config) as second:
+        assert list(second.listeners) == ["SASL_PLAINTEXT", "PLAINTEXT"]
+        plain = plain_kafka(second.bootstrap_servers, **credentials, **{"sasl.password": "pa55word"})
+        plain.write("guarded", b"value")
+        assert plain.read("guarded") == b"value"
+        assert plain.cluster_id != plain_kafka(broker.bootstrap_servers).cluster_id
+        assert "pa55word" not in repr(second)
+        assert "pa55word" not in second.log_file.read_text("utf-8")
         pid, directory = second.pid, second.data_dir
         assert alive(pid)
         assert directory.is_dir()
@@ -81,8 +100,19 @@ def test_two_brokers_run_beside_each_other(broker: LocalBroker, plain_kafka: Any
     assert "stopped" in repr(second)
 
 
+def test_a_forked_child_cannot_end_its_parents_broker(broker: LocalBroker) -> None:
+    """A copy of the broker object in a forked process ends nothing."""
+    child = os.fork()
+    if child == 0:
+        broker.kill()
+        broker.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert broker.is_running()
+
+
 def test_data_survive_kill_and_stop(plain_kafka: Any) -> None:
-    """After kill() and after stop(), start() has the same port, cluster id and records, also in a temporary directory."""
+    """After kill() and after stop(), start() has the same port, cluster id and records, even of a temporary broker."""
     with LocalBroker() as broker:
         plain = plain_kafka(broker.bootstrap_servers)
         plain.write("kept", b"value")
@@ -99,6 +129,15 @@ def test_data_survive_kill_and_stop(plain_kafka: Any) -> None:
             assert again.read("kept") == b"value"
 
 
+@pytest.fixture
+def _cache_with_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = cache_directory(locked_jars())
+    (tmp_path / "my cache").mkdir()
+    (tmp_path / "my cache" / here.name).symlink_to(here)
+    monkeypatch.setenv("KJMS_CACHE_DIR", str(tmp_path / "my cache"))
+
+
+@pytest.mark.usefixtures("_cache_with_blanks")
 def test_a_named_directory_is_started_again(tmp_path: Path, plain_kafka: Any) -> None:
     """Another LocalBroker on the same directory, blanks and all, has the cluster id and the records; it stays."""
     directory = tmp_path / "my höme" / "kafka data"
@@ -117,36 +156,6 @@ def test_a_named_directory_is_started_again(tmp_path: Path, plain_kafka: Any) ->
     finally:
         broker.stop()
     assert broker.log_file.is_file()
-
-
-def test_a_cache_with_blanks_in_its_path(broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jars and settings are found wherever they are; a security listener is reached beside the broker's own."""
-    from kjms.broker._jars import cache_directory, locked_jars
-
-    here = cache_directory(locked_jars())
-    (tmp_path / "my cache").mkdir()
-    (tmp_path / "my cache" / here.name).symlink_to(here)
-    monkeypatch.setenv("KJMS_CACHE_DIR", str(tmp_path / "my cache"))
-    with LocalBroker() as second:
-        assert second.is_running()
-
-
-def test_listeners_with_security_come_first(plain_kafka: Any) -> None:
-    """A listener named in config gets a free port for 0, and is what bootstrap_servers names."""
-    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="secret";'
-    config = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
-    }
-    with LocalBroker(config=config) as broker:
-        assert list(broker.listeners) == ["SASL_PLAINTEXT", "PLAINTEXT"]
-        credentials = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}
-        plain = plain_kafka(broker.bootstrap_servers, **credentials, **{"sasl.password": "secret"})
-        plain.write("guarded", b"value")
-        assert plain.read("guarded") == b"value"
-        assert "secret" not in repr(broker)
-        assert "secret" not in broker.log_file.read_text("utf-8")
 
 
 def test_a_port_in_use_is_named() -> None:

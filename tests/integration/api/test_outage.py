@@ -1,0 +1,101 @@
+"""A broker that dies and comes back, and a program that is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, Session, TextMessage
+from kjms.broker import LocalBroker
+
+SECONDS = 30_000
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+@pytest.mark.requirement("JMS-4.3.8-1")
+def test_a_connection_outlives_its_broker(eventually: Eventually) -> None:
+    """When the broker dies the exception listener hears of it, once; when it is back, everything goes on."""
+    queue = Queue("outage")
+    told: list[JMSException] = []
+    heard: list[str | None] = []
+
+    def listener(message: Message) -> None:
+        assert isinstance(message, TextMessage)
+        heard.append(message.text)
+
+    with LocalBroker() as broker:
+        factory = ConnectionFactory(broker.bootstrap_servers, send_timeout=3_000)
+        with factory.create_connection() as connection:
+            connection.exception_listener = told.append
+            connection.start()
+            connection.create_session().create_consumer(queue).message_listener = listener
+            session = connection.create_session()
+            producer = session.create_producer(queue)
+            producer.send(session.create_text_message("before"))
+            eventually(lambda: heard == ["before"])
+            broker.kill()
+            eventually(lambda: told)
+            with pytest.raises(JMSException, match=r"outage.*3000 ms"):
+                producer.send(session.create_text_message("lost, and told so"))
+            broker.start()
+            producer.send(session.create_text_message("after"))
+            eventually(lambda: heard[-1] == "after")
+        assert len(told) == 1
+        assert told[0].error_code == "_ALL_BROKERS_DOWN"
+        assert broker.bootstrap_servers in str(told[0])
+
+
+def test_what_a_killed_program_did_not_acknowledge_is_delivered_again(
+    connection: Connection, queue: Queue, kjms_broker: object
+) -> None:
+    """A program that is killed with -9 loses nothing: its messages come to the next consumer."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    for number in range(10):
+        producer.send(session.create_text_message(str(number)))
+    program = f"""
+import sys
+from kjms import ConnectionFactory, Queue, Session
+connection = ConnectionFactory({kjms_broker.bootstrap_servers!r}).create_connection()  # type: ignore
+connection.start()
+consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(Queue({queue.queue_name!r}))
+for number in range(5):
+    message = consumer.receive()
+    if number == 2:
+        message.acknowledge()
+print("holding", flush=True)
+sys.stdin.read()
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "holding\n"
+    finally:
+        child.kill()
+        child.communicate()
+    consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+    received = [consumer.receive(SECONDS) for _ in range(7)]
+    assert [message.text for message in received if isinstance(message, TextMessage)] == [str(n) for n in range(3, 10)]
+
+
+def test_a_stopped_connection_starves_nobody(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """While one program's connection is stopped, another program gets the messages."""
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        consumer = session.create_consumer(queue)
+        session.create_producer(queue).send(session.create_text_message("mine"))
+        assert consumer.receive(SECONDS) is not None
+        connection.stop()
+        session.create_producer(queue).send(session.create_text_message("yours"))
+        # A factory with other settings has an engine of its own, as another process has.
+        servers = kjms_factory._options.bootstrap_servers
+        with ConnectionFactory(servers, kafka={"client.id": "another"}).create_connection() as other:
+            other.start()
+            message = other.create_session().create_consumer(queue).receive(SECONDS)
+            assert isinstance(message, TextMessage)
+            assert message.text == "yours"

@@ -1,0 +1,64 @@
+"""The pytest plugin, as users of kjms have it: the example in the documentation, run by pytest."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kjms.broker import Broker
+
+pytest_plugins = ["pytester"]
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "broker.md"
+
+
+@pytest.fixture(autouse=True)
+def _same_kafka(kjms_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KJMS_BOOTSTRAP", kjms_broker.bootstrap_servers)
+
+
+def test_the_documented_example_passes(pytester: pytest.Pytester) -> None:
+    """The example of docs/broker.md is a test file that passes as it stands."""
+    examples = re.findall(r"<!-- tested: pytest -->\n```python\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    assert len(examples) == 1
+    pytester.makepyfile(examples[0])
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
+
+
+def test_names_are_legal_readable_and_of_the_tests_own(pytester: pytest.Pytester) -> None:
+    """Destinations are named after the test, in characters that Kafka allows, and differ between tests and kinds."""
+    pytester.makepyfile(
+        """
+        import re
+        import pytest
+        from kjms import Queue, Topic
+        seen = set()
+
+        @pytest.mark.parametrize("value", ["a/b c", "ä", "x" * 300])
+        def test_naming(kjms_destination_name, kjms_queue, kjms_topic, value):
+            names = {kjms_destination_name, kjms_queue.queue_name, kjms_topic.topic_name}
+            assert all(re.fullmatch("test_naming-[A-Za-z0-9_-]{8,120}", name) for name in names)
+            assert (type(kjms_queue), type(kjms_topic)) == (Queue, Topic)
+            assert len(names) == 3 and not names & seen
+            seen.update(names)
+        """
+    )
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=3)
+
+
+def test_the_fixtures_are_listed_with_what_they_are(pytester: pytest.Pytester) -> None:
+    """``pytest --fixtures`` tells what there is."""
+    result = pytester.runpytest_subprocess("--fixtures")
+    for name in ("kjms_broker", "kjms_factory", "kjms_connection", "kjms_queue", "kjms_topic", "kjms_destination_name"):
+        result.stdout.fnmatch_lines([f"{name}*"])
+
+
+def test_a_run_that_asks_for_nothing_loads_no_client() -> None:
+    """The plugin is part of every pytest run here: it loads neither Kafka's client nor jgo."""
+    code = "import sys, kjms.broker.pytest_plugin; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"confluent_kafka", "jgo", "requests", "testcontainers", "platformdirs"} & set(run.stdout.split())

@@ -1,0 +1,54 @@
+"""Many messages from one process to another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from kjms import ConnectionFactory, Queue
+from kjms.broker import Broker
+from kjms.mapping.names import queue_group, topic_for
+
+MESSAGES = 100_000
+PROGRAM = Path(__file__).with_name("bulk_process.py")
+LIMIT_SECONDS = 100
+
+
+def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
+    try:
+        return process.wait(LIMIT_SECONDS), process.communicate()[1]
+    finally:
+        process.kill()
+
+
+@pytest.mark.requirement("JMS-4.4.10.1-2", "JMS-4.6.2.3-2", "NEV-225")
+def test_a_hundred_thousand_messages_go_from_one_process_to_another_in_order(
+    kjms_broker: Broker, kjms_factory: ConnectionFactory, queue: Queue
+) -> None:
+    """What one session sends is received by another process completely, once, and in the order of sending."""
+    with kjms_factory.create_connection() as connection, connection.create_session() as session:
+        session.create_producer(queue).close()  # the queue is there before either process begins
+
+    arguments = (kjms_broker.bootstrap_servers, queue.queue_name, str(MESSAGES))
+    receiver, sender = (
+        subprocess.Popen([sys.executable, PROGRAM, role, *arguments], stderr=subprocess.PIPE, text=True)
+        for role in ("receive", "send")
+    )
+    sent, received = end_of(sender), end_of(receiver)
+
+    assert (sent, received) == ((0, ""), (0, ""))
+    assert committed(kjms_broker, queue) == MESSAGES
+
+
+def committed(broker: Broker, queue: Queue) -> int:
+    """Return up to where Kafka holds the queue's messages as settled."""
+    topic = topic_for(queue, "", "")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": queue_group(topic)})
+    try:
+        return consumer.committed([TopicPartition(topic, 0)], timeout=10)[0].offset
+    finally:
+        consumer.close()

@@ -1,0 +1,232 @@
+"""The JSON form of messages, back and forth."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kjms.cli._json_form import from_json, plain_body, to_json
+from kjms.destinations import Queue, Topic
+from kjms.mapping import encode
+from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.options import DeliveryMode
+
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+names = st.from_regex(r"[a-z_][a-zA-Z0-9_]{0,8}", fullmatch=True).filter(
+    lambda name: (
+        name.upper() not in {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"}
+    )
+)
+PROPERTIES: dict[str, st.SearchStrategy[Any]] = {
+    "boolean": st.booleans(),
+    "byte": st.integers(-(2**7), 2**7 - 1),
+    "short": st.integers(-(2**15), 2**15 - 1),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "float": st.floats(width=32),
+    "double": st.floats(),
+    "string": st.none() | texts,
+}
+ENTRIES = {**PROPERTIES, "char": st.characters(max_codepoint=0xFFFF), "bytes": st.binary(max_size=20)}
+plain_objects = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts | st.binary(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(texts | st.sampled_from(["bytes", "map", "double"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def typed_values(draw: st.DrawFn, kinds: dict[str, st.SearchStrategy[Any]]) -> tuple[str, Any]:
+    kind = draw(st.sampled_from(sorted(kinds)))
+    return kind, draw(kinds[kind])
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Message:
+    message = draw(
+        st.one_of(
+            st.builds(Message),
+            st.builds(TextMessage, st.none() | texts),
+            bytes_messages(),
+            map_messages(),
+            stream_messages(),
+            st.builds(ObjectMessage, plain_objects),
+        )
+    )
+    for name, (kind, value) in draw(st.dictionaries(names, typed_values(PROPERTIES), max_size=4)).items():
+        getattr(message, f"set_{kind}_property")(name, value)
+    message.jms_type = draw(st.none() | texts)
+    if draw(st.booleans()):
+        message.jms_correlation_id = draw(st.none() | texts)
+    else:
+        message.jms_correlation_id_as_bytes = b"\xff" + draw(st.binary(max_size=8))
+    message.jms_reply_to = draw(st.sampled_from([None, Queue("answers"), Topic("news")]))
+    return message
+
+
+@st.composite
+def bytes_messages(draw: st.DrawFn) -> Message:
+    message = BytesMessage()
+    message.write_bytes(draw(st.binary(max_size=30)))
+    return message
+
+
+@st.composite
+def map_messages(draw: st.DrawFn) -> Message:
+    message = MapMessage()
+    for name, (kind, value) in draw(st.dictionaries(texts.filter(bool), typed_values(ENTRIES), max_size=4)).items():
+        getattr(message, f"set_{kind}")(name, value)
+    return message
+
+
+@st.composite
+def stream_messages(draw: st.DrawFn) -> Message:
+    message = StreamMessage()
+    for kind, value in draw(st.lists(typed_values(ENTRIES), max_size=4)):
+        getattr(message, f"write_{kind}")(value)
+    return message
+
+
+@given(messages())
+@settings(max_examples=300, deadline=None)
+def test_what_is_written_is_read_again(message: Message) -> None:
+    """A message comes out of its JSON form as the very record that it went in as, types included."""
+    if isinstance(message, BytesMessage | StreamMessage):
+        message.reset()
+    line = json.dumps(to_json(message))
+    again = from_json(line, 0).message
+    before, after = encode(message), encode(again)
+    assert (after.key, after.value) == (before.key, before.value)
+    assert sorted(after.headers[1:]) == sorted(before.headers[1:])
+    assert types_of(after.headers[0]) == types_of(before.headers[0])
+
+
+def types_of(header: tuple[str, bytes | None]) -> tuple[bytes, set[bytes]]:
+    """Return the body type and the set of typed properties that the header ``kjms`` names."""
+    assert header[0] == "kjms"
+    body, _, types = (header[1] or b"").removeprefix(b"1;").partition(b";")
+    return body, set(types.split(b","))
+
+
+def test_json_has_plain_values_where_they_tell_the_type() -> None:
+    """What JSON can say stands there as it is, so that other programs read it without knowing more."""
+    message = TextMessage("hi")
+    message.set_int_property("small", 1)
+    message.set_long_property("big", 2**40)
+    message.set_double_property("ratio", 0.5)
+    message.set_boolean_property("urgent", True)
+    message.set_string_property("region", "EU")
+    message.set_short_property("short", 5)
+    message.set_long_property("long", 5)
+    message.set_double_property("none", float("nan"))
+    assert to_json(message)["properties"] == {
+        "big": 2**40,
+        "long": {"long": 5},
+        "none": {"double": "NaN"},
+        "ratio": 0.5,
+        "region": "EU",
+        "short": {"short": 5},
+        "small": 1,
+        "urgent": True,
+    }
+
+
+def test_headers_that_a_send_decides_become_its_arguments() -> None:
+    """Priority, delivery mode and what is left of the life are the send's to set; those that it makes are left out."""
+    headers = {
+        "JMSPriority": 7,
+        "JMSDeliveryMode": "NON_PERSISTENT",
+        "JMSExpiration": 5_000,
+        "JMSMessageID": "ID:old",
+        "JMSTimestamp": 17,
+        "JMSRedelivered": True,
+        "JMSDestination": "queue://old",
+    }
+    draft = from_json(
+        json.dumps({"headers": headers, "properties": {"JMSXDeliveryCount": 3, "JMS_kjms_Cause": "x"}}), 2_000
+    )
+    assert draft.how == {"priority": 7, "delivery_mode": DeliveryMode.NON_PERSISTENT, "time_to_live": 3_000}
+    assert draft.message.jms_message_id is None
+    assert draft.message.property_names() == []
+
+
+def test_what_has_expired_stays_expired() -> None:
+    """A message whose time is over is not sent with an endless life: 0 would mean that."""
+    assert from_json('{"headers": {"JMSExpiration": 5}}', 1_000).how == {"time_to_live": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "no JSON"),
+        ("[]", "a message is a JSON object"),
+        ('{"text": "hi"}', "body, properties and headers"),
+        ('{"body": 5}', "a body is text, null"),
+        ('{"body": {"word": "hi"}}', "a body is text, null"),
+        ('{"body": {"bytes": "?"}}', "base64"),
+        ('{"body": {"stream": {}}}', "JSON array"),
+        ('{"body": {"map": {"": 1}}}', "map entry"),
+        ('{"properties": []}', "properties: a JSON object"),
+        ('{"properties": {"a": [1]}}', "property 'a'"),
+        ('{"properties": {"a": {"byte": 128}}}', "property 'a'"),
+        ('{"properties": {"a": {"float": "heavy"}}}', "'heavy' (str) is no float"),
+        ('{"properties": {"a": {"bytes": "AA=="}}}', "property 'a'"),
+        ('{"properties": {"a": 9223372036854775808}}', "property 'a'"),
+        ('{"properties": {"two words": 1}}', "'two words'"),
+        ('{"headers": {"JMSFlavour": "x"}}', "'JMSFlavour'"),
+        ('{"headers": {"JMSPriority": 11}}', "11"),
+        ('{"headers": {"JMSDeliveryMode": 2}}', "PERSISTENT"),
+        ('{"headers": {"JMSReplyTo": "answers"}}', "queue://NAME"),
+        ('{"headers": {"JMSType": 5}}', "jms_type"),
+        ('{"headers": {"JMSExpiration": "soon"}}', "JMSExpiration"),
+    ],
+)
+def test_what_is_no_message_is_refused(line: str, said: str) -> None:
+    """An object that means nothing is refused with what is wrong; nothing is guessed and nothing ignored."""
+    with pytest.raises(ValueError) as caught:
+        from_json(line, 0)
+    assert said in str(caught.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["bytes", "map", "stream", "object", "short", "codec", "JMSType", "a"]), inner
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("body", "properties", "headers"), json_values)))
+@settings(max_examples=300, deadline=None)
+def test_any_json_is_a_message_or_a_value_error(form: dict[str, Any]) -> None:
+    """Whatever JSON there is, it is a message or refused with a ValueError; nothing else happens."""
+    try:
+        from_json(json.dumps(form), 0)
+    except ValueError:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (TextMessage("grün"), "grün"),
+        (TextMessage(), ""),
+        (Message(), ""),
+        (MapMessage({"n": 1, "data": b"\x00"}), '{"n": 1, "data": "AA=="}'),
+        (ObjectMessage(["ä", 1]), '["ä", 1]'),
+    ],
+)
+def test_a_body_as_one_reads_it(message: Message, line: str) -> None:
+    """A plain body is the text, or JSON without types."""
+    assert plain_body(message) == line

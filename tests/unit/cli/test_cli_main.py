@@ -1,0 +1,131 @@
+"""The command line as a whole: what it accepts, and how it says that something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kjms import __version__
+from kjms.cli import COMMANDS, main
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An empty working directory, and no environment that says where Kafka is."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("KJMS_BOOTSTRAP", "KJMS_PASSWORD", "KJMS_TRACEBACK"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """``kjms --version`` prints the version and is no failure."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"kjms {__version__}\n"
+
+
+def test_help_names_every_command_and_loads_none() -> None:
+    """``kjms --help`` lists the commands, and does so without Kafka, so that it answers at once."""
+    code = "import sys; from kjms.cli import main; main(['--help']); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *text, modules = run.stdout.splitlines()
+    assert all(any(line.split()[:1] == [command] for line in text) for command in COMMANDS)
+    assert not {"confluent_kafka", "kjms._session", "kjms.message", "lark"} & set(modules.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--help`` of each command is there, and no failure."""
+    assert main([command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: kjms {command}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "COMMAND"),
+        (["sned", "orders"], "'sned'"),
+        (["send"], "DESTINATION"),
+        (["send", "mail://orders", "x"], "mail://orders"),
+        (["send", "orders", "x", "--property", "amount"], "'amount' is not NAME=VALUE"),
+        (["send", "orders", "x", "--property", "amount:number=5"], "boolean, byte, short"),
+        (["send", "orders", "x", "--property", "amount:byte=128"], "'128' is no byte"),
+        (["send", "orders", "x", "--property", "urgent:boolean=maybe"], "'maybe' is no boolean"),
+        (["send", "orders", "x", "--property", "two words=1"], "no identifier"),
+        (["send", "orders", "x", "--property", "JMSXDeliveryCount:int=1"], "reserved"),
+        (["send", "orders", "x", "--priority", "10"], "--priority"),
+        (["send", "orders", "x", "--ttl", "-1"], "--ttl"),
+        (["send", "orders", "--json", "--bytes"], "not allowed with"),
+        (["send", "orders", "text", "--bytes"], "there can be no TEXT"),
+        (["send", "orders", "x", "--user", "ada"], "KJMS_PASSWORD"),
+        (["send", "orders", "x", "--timeout", "0"], "'0' is no number of seconds"),
+        (["receive", "orders", "--count", "0"], "'0' is no whole number"),
+        (["receive", "orders", "--wait", "1", "--no-wait"], "not allowed with"),
+        (["receive", "orders", "--json", "--raw"], "not allowed with"),
+        (["receive", "orders", "--selector", "amount > > 3"], "column 10"),
+        (["destinations", "orders"], "orders"),
+    ],
+)
+def test_wrong_use(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Wrong use is exit code 2, says what is wrong on stderr, and happens before anything is connected."""
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert not captured.out
+
+
+def test_a_password_is_never_taken_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no option for a password: other users of the machine could read it."""
+    assert main(["send", "orders", "x", "--user", "ada", "--password", "secret"]) == 2
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", [["send", "orders", "x"], ["receive", "orders"], ["destinations"]])
+def test_a_missing_configuration_file_is_one_line(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What fails is exit code 1 and one line that names the thing."""
+    assert main([*command, "--config", "absent.toml"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"kjms {command[0]}: ")
+    assert "absent.toml" in captured.err
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+
+
+def test_the_configuration_file_in_the_working_directory_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """``kjms.toml`` is read where it is there; a setting that there is not is named."""
+    Path("kjms.toml").write_text("bootstrap_server = 'localhost:9092'\n", encoding="utf-8")
+    assert main(["destinations"]) == 1
+    error = capsys.readouterr().err
+    assert "kjms.toml" in error
+    assert "'bootstrap_server'" in error
+
+
+def test_a_traceback_comes_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``KJMS_TRACEBACK=1`` adds the traceback; the line is still the last one."""
+    monkeypatch.setenv("KJMS_TRACEBACK", "1")
+    assert main(["destinations", "--config", "absent.toml"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert lines[-1].startswith("kjms destinations: ")
+
+
+@pytest.mark.parametrize(
+    ("source", "address"),
+    [("option", "127.0.0.1:9"), ("environment", "127.0.0.1:10"), ("file", "127.0.0.1:11")],
+)
+def test_where_the_address_comes_from(
+    source: str, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The option wins over the environment, that over the file; a dead address is named in one line."""
+    Path("kjms.toml").write_text("bootstrap_servers = '127.0.0.1:11'\n", encoding="utf-8")
+    if source != "file":
+        monkeypatch.setenv("KJMS_BOOTSTRAP", "127.0.0.1:10")
+    option = ["--bootstrap", address] if source == "option" else []
+    assert main(["send", "orders", "x", "--timeout", "0.2", *option]) == 1
+    error = capsys.readouterr().err
+    assert f" {address}," in error
+    assert error.count("\n") == 1
