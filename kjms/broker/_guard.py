@@ -47,6 +47,7 @@ class Guard:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     close_fds=False,  # the lock of the data directory goes along: held as long as a Kafka lives
+                    start_new_session=True,  # a process group of its own, see kill()
                     preexec_fn=_ending_with(os.getpid()),  # noqa: PLW1509 - this process has one thread
                 )
         except OSError as error:
@@ -54,10 +55,15 @@ class Guard:
         else:
             say(f"started {self.kafka.pid}")
 
-    def send(self, number: int) -> None:
-        """Send a signal to Kafka, if it runs."""
+    def terminate(self) -> None:
+        """Ask Kafka to end, if it runs."""
         if self.kafka is not None:
-            self.kafka.send_signal(number)
+            self.kafka.terminate()
+
+    def kill(self) -> None:
+        """Kill Kafka, if it runs, and the second Java that may be writing the archive for it."""
+        if self.kafka is not None and self.kafka.poll() is None:
+            os.killpg(self.kafka.pid, signal.SIGKILL)
 
     def look(self) -> None:
         """Report the end of Kafka, if it came."""
@@ -73,7 +79,7 @@ class Guard:
             try:
                 self.kafka.wait(GRACE_SECONDS)
             except subprocess.TimeoutExpired:
-                self.kafka.kill()
+                self.kill()
                 self.kafka.wait()
             self.look()
 
@@ -138,9 +144,9 @@ def obey(guard: Guard, order: dict[str, Any]) -> None:
     if order["do"] == "start":
         guard.start(order["command"], order["log"], order["archive"])
     elif order["do"] == "stop":
-        guard.send(signal.SIGTERM)
+        guard.terminate()
     else:
-        guard.send(signal.SIGKILL)
+        guard.kill()
 
 
 def main() -> None:

@@ -24,7 +24,9 @@ class Java:
     """A Java that can run the broker."""
 
     executable: Path
-    version: str
+    major: int
+    """The version's first number, such as 17."""
+    build: str
     """What ``java -version`` printed: tells one build from another."""
 
 
@@ -71,10 +73,10 @@ def _checked(executable: Path) -> Java:
         raise _UnfitError("does not exist") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise _UnfitError(f"does not run ({error})") from error
-    version = run.stderr + run.stdout
-    number = _VERSION.search(version)
+    build = run.stderr + run.stdout
+    number = _VERSION.search(build)
     if run.returncode != 0 or number is None:
         raise _UnfitError("does not tell its version")
     if int(number[1]) < MINIMUM_VERSION:
         raise _UnfitError(f"is Java {number[1]}")
-    return Java(executable, version)
+    return Java(executable, int(number[1]), build)

@@ -89,13 +89,12 @@ def run(arguments: argparse.Namespace) -> int:
     _check_selector(arguments.selector)
     output = Output(arguments)
     stop = Stop()
-    with connect(arguments) as connection, connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
+    with connect(arguments) as connection, connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session, stop:
         consumer = session.create_consumer(arguments.destination, arguments.selector)
         connection.start()
         if arguments.verbose:
             print(f"kjms receive: waiting for messages of {arguments.destination}", file=sys.stderr)
-        with stop:
-            _receive(consumer, arguments, output, stop)
+        _receive(consumer, arguments, output, stop)
     if arguments.verbose:
         print(f"kjms receive: {output.written} received", file=sys.stderr)
     return SIGNALLED + stop.number if stop.number else 0

@@ -190,7 +190,8 @@ class ForeignLayout(Layout):
     def __init__(self, record: SourceRecord, layout_header: bytes | None, properties: dict[str, Any]) -> None:
         value, key = record.value(), record.key()
         damage = () if layout_header is None else (f"header 'kjms' cannot be read: {shown(layout_header)}",)
-        super().__init__("text" if value is None or _is_text(value) else "bytes", {}, damage)
+        types = {"JMSXGroupSeq": "int"} if "JMSXGroupSeq" in properties else {}
+        super().__init__("text" if value is None or _is_text(value) else "bytes", types, damage)
         self.message_id = f"ID:kafka-{record.topic()}-{record.partition()}-{record.offset()}"
         self.timestamp = max(record.timestamp()[1], 0)
         if key is not None and "JMSXGroupID" not in properties:

@@ -15,7 +15,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedToken
 from lark.lexer import Lexer
 
-from kjms._names import RESERVED_WORDS
+from kjms._names import IDENTIFIER_PART, IDENTIFIER_START, RESERVED_WORDS
 from kjms.errors import shown
 from kjms.selector import tree
 from kjms.selector._errors import syntax_error
@@ -68,10 +68,6 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 
-# The categories of Character.isJavaIdentifierStart, and what isJavaIdentifierPart adds.
-_START: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
-_PART: Final = _START | {"Nd", "Mn", "Mc", "Cf"}
-
 # The words whose place in the tree says enough are left out of it, as lark does with what begins with "_".
 _KEPT: Final = {"NOT", "TRUE", "FALSE"}
 _WORDS: Final = {word: word if word in _KEPT else f"_{word}" for word in RESERVED_WORDS}
@@ -123,7 +119,7 @@ class _Lexer(Lexer):
 def _check_name(word: str, at: int) -> None:
     for i, character in enumerate(word):
         if not character.isascii() and not "\x80" <= character <= "\x9f":
-            allowed = _PART if i else _START
+            allowed = IDENTIFIER_PART if i else IDENTIFIER_START
             if unicodedata.category(character) not in allowed:
                 raise _WrongPlaceError(at + i, "a character that names can have", _named(character))
 

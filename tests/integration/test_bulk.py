@@ -18,13 +18,6 @@ PROGRAM = Path(__file__).with_name("bulk_process.py")
 LIMIT_SECONDS = 100
 
 
-def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
-    try:
-        return process.wait(LIMIT_SECONDS), process.communicate()[1]
-    finally:
-        process.kill()
-
-
 @pytest.mark.requirement("JMS-4.4.10.1-2", "JMS-4.6.2.3-2", "NEV-225")
 def test_a_hundred_thousand_messages_go_from_one_process_to_another_in_order(
     kjms_broker: Broker, kjms_factory: ConnectionFactory, queue: Queue
@@ -34,13 +27,18 @@ def test_a_hundred_thousand_messages_go_from_one_process_to_another_in_order(
         session.create_producer(queue).close()  # the queue is there before either process begins
 
     arguments = (kjms_broker.bootstrap_servers, queue.queue_name, str(MESSAGES))
-    receiver, sender = (
+    ends = [
         subprocess.Popen([sys.executable, PROGRAM, role, *arguments], stderr=subprocess.PIPE, text=True)
         for role in ("receive", "send")
-    )
-    sent, received = end_of(sender), end_of(receiver)
+    ]
+    try:
+        said = [end.communicate(timeout=LIMIT_SECONDS)[1] for end in ends]
+    finally:
+        for end in ends:
+            end.kill()
 
-    assert (sent, received) == ((0, ""), (0, ""))
+    assert said == ["", ""]
+    assert [end.returncode for end in ends] == [0, 0]
     assert committed(kjms_broker, queue) == MESSAGES
 
 

@@ -95,7 +95,7 @@ def stream_messages(draw: st.DrawFn) -> Message:
 
 
 @given(messages())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_what_is_written_is_read_again(message: Message) -> None:
     """A message comes out of its JSON form as the very record that it went in as, types included."""
     if isinstance(message, BytesMessage | StreamMessage):
@@ -208,7 +208,7 @@ json_values = st.recursive(
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(("body", "properties", "headers"), json_values)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_json_is_a_message_or_a_value_error(form: dict[str, Any]) -> None:
     """Whatever JSON there is, it is a message or refused with a ValueError; nothing else happens."""
     try:

@@ -1,0 +1,95 @@
+"""The demo, the examples and the page on the commands: what is shown to people works as it is shown."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kjms.broker import Broker
+
+ROOT = Path(__file__).parents[3]
+Run = subprocess.CompletedProcess[bytes]
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Run], kjms_broker: Broker) -> None:
+    """The demo plays on the cluster that it is given: each claim holds, and its topics are gone."""
+    admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
+    run = kjms("demo")
+    assert run.stderr == b""
+    lines = run.stdout.decode().splitlines()
+    assert re.fullmatch(r"✓ The shop handled 13 orders, each once, in [0-9.]+ s; (\d+) claims checked\.", lines[-1])
+    assert sum(line.startswith("   ✓ ") for line in lines) == int(lines[-1].split("; ")[1].split()[0])
+    assert "\033" not in run.stdout.decode()
+    assert not [name for name in admin.list_topics(timeout=10).topics if name.startswith("shop.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("hello", {"Hello, Kafka!"}),
+        ("work_queue", {*(f"order {number}" for number in range(1, 11))}),
+        (
+            "publish_subscribe",
+            {
+                "everything: AAPL costs 231.5",
+                "everything: ASML costs 640.0",
+                "everything: SAP costs 243.1",
+                "everything: AMZN costs 198.2",
+                "bargains: AAPL costs 231.5",
+                "bargains: AMZN costs 198.2",
+            },
+        ),
+        (
+            "plain_kafka",
+            {
+                "plain Kafka read '42.50 EUR', customer Ada",
+                "kjms received '42.50 EUR', customer Ada, due in 30 days",
+                "kjms received '9.99 EUR', customer Björn, due in 14 days",
+            },
+        ),
+    ],
+)
+def test_an_example_runs(name: str, expected: set[str], environment: dict[str, str]) -> None:
+    """Each example ends by itself and prints what it says."""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / "examples" / f"{name}.py"],
+        capture_output=True,
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, b"")
+    lines = run.stdout.decode().splitlines()
+    assert len(lines) == len(expected)
+    assert {re.sub(r"^\w+ has packed ", "", line) for line in lines} == expected
+
+
+def test_every_example_is_run() -> None:
+    """No example is left out above."""
+    (parameters,) = [mark for mark in test_an_example_runs.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {name for name, _ in parameters.args[1]}
+
+
+def test_the_page_on_the_commands_is_true(shell: Callable[[str], Run], tmp_path: Path) -> None:
+    """What docs/commands.md shows is what the commands do, line by line; ``...`` stands for anything."""
+    # The page's destinations are its own, also on a Kafka where it was tested before.
+    (tmp_path / "kjms.toml").write_text(f"queue_prefix = 'page-{uuid.uuid4().hex[:8]}.'\n", encoding="utf-8")
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    commands = [found for block in CONSOLE.findall(page) for found in COMMAND.findall(block)]
+    assert len(commands) > 15
+    checker = doctest.OutputChecker()
+    for command, wanted in commands:
+        run = shell(f"{command} 2>&1")
+        got = run.stdout.decode()
+        same = checker.check_output(wanted, got, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+        assert same, f"$ {command}\nshould print\n{wanted}\nand prints\n{got}"

@@ -1,0 +1,183 @@
+"""The benchmarks' arithmetic, order of rounds, table and JSON, on made-up figures."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks import _workload
+from benchmarks._machine import machine, versions
+from benchmarks._report import BEGIN_MARK, END_MARK, Report, insert_between_markers
+from benchmarks._run import run_workload
+from benchmarks._stage import Stage
+from benchmarks._statistics import Result, SideResult
+from benchmarks._workload import Clock, Unit, Workload, load_workloads, per_call, workload
+
+FAST = SideResult("raw, consume", [100.0, 200.0, 120.0])
+SLOW = SideResult("raw, poll", [90.0, 100.0, 110.0])
+OTHER_SETTINGS = SideResult("raw, defaults", [900.0, 900.0, 900.0], is_baseline=False)
+
+
+def result(unit: Unit = Unit.MESSAGES_PER_SECOND) -> Result:
+    own = SideResult("kjms", [60.0, 50.0, 90.0])
+    return Result("receive", "receive messages", unit, 7, [own, SLOW, FAST, OTHER_SETTINGS])
+
+
+@pytest.fixture
+def no_workloads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A registry of this test's own."""
+    monkeypatch.setattr(_workload, "_registry", {})
+    return
+
+
+def test_a_ratio_is_the_quotient_of_medians_and_its_spread_that_of_single_rounds() -> None:
+    """Rounds are compared one by one, since the machine's noise falls on both sides of a round."""
+    comparison = result().comparisons()[1]
+
+    assert comparison.other == "raw, consume"
+    assert comparison.ratio == 60 / 120
+    assert (comparison.lowest, comparison.highest) == (50 / 200, 90 / 120)
+
+
+@pytest.mark.parametrize(
+    ("unit", "baseline"), [(Unit.MESSAGES_PER_SECOND, "raw, consume"), (Unit.MILLISECONDS, "raw, poll")]
+)
+def test_the_baseline_is_the_best_of_those_with_the_same_settings(unit: Unit, baseline: str) -> None:
+    """The best is the largest throughput, or the smallest latency; a side with other settings never is the baseline."""
+    assert [comparison.other for comparison in result(unit).comparisons() if comparison.is_baseline] == [baseline]
+
+
+def test_a_workload_with_one_side_is_compared_with_nothing() -> None:
+    """What has nothing beside it, such as a memory figure, needs no baseline."""
+    alone = Result("memory", "memory", Unit.MEGABYTES, 1, [SideResult("kjms", [3.0])])
+
+    assert alone.baseline is None
+    assert alone.comparisons() == []
+
+
+def test_sides_take_turns_in_changing_order_after_a_warm_up_that_does_not_count() -> None:
+    """Each round runs every side once, the next one in reverse; the first round's figures are thrown away."""
+    ran: list[str] = []
+    made = Workload("hello", "say hello", Unit.MILLISECONDS, share=0.5, needs_broker=False)
+    counts = []
+
+    @made.side("kjms")
+    def _(stage: Stage) -> float:
+        ran.append("kjms")
+        counts.append(stage.count)
+        return float(len(ran))
+
+    @made.side("raw")
+    def _(stage: Stage) -> float:
+        ran.append("raw")
+        return float(len(ran))
+
+    found = run_workload(made, Stage(), rounds=3, messages=10, progress=lambda text: None)
+
+    assert ran == ["raw", "kjms", "kjms", "raw", "raw", "kjms", "kjms", "raw"]
+    assert [side.figures for side in found.sides] == [[3.0, 6.0, 7.0], [4.0, 5.0, 8.0]]
+    assert counts == [5, 5, 5, 5]
+    assert found.messages == 5
+
+
+def report() -> Report:
+    described = {"cores": 2, "memory_mb": 4096, "system": "Linux x86_64", "java": None}
+    return Report("2025-01-31", described, {"python": "CPython 3.11", "kjms": "1.0"}, 3, [result()])
+
+
+def test_json_holds_every_figure_and_what_was_made_of_them() -> None:
+    """Whoever reads the file can do the arithmetic again."""
+    read = json.loads(report().to_json())
+
+    assert read["format"] == 1
+    assert read["machine"]["cores"] == 2
+    assert read["versions"] == {"python": "CPython 3.11", "kjms": "1.0"}
+    (found,) = read["results"]
+    assert (found["name"], found["unit"], found["more_is_better"], found["messages"]) == (
+        "receive",
+        "messages/s",
+        True,
+        7,
+    )
+    assert found["sides"][0] == {"name": "kjms", "median": 60.0, "rounds": [60.0, 50.0, 90.0]}
+    assert found["comparisons"][1] == {
+        "other": "raw, consume",
+        "ratio": 0.5,
+        "lowest": 0.25,
+        "highest": 0.75,
+        "is_baseline": True,
+    }
+
+
+def test_tables_show_each_side_with_its_ratio_and_mark_the_baseline() -> None:
+    """Terminal and Markdown tables have the same cells; one line is the baseline's."""
+    text, markdown = report().to_text(), report().to_markdown()
+
+    for table in (text, markdown):
+        (line,) = [line for line in table.splitlines() if "raw, consume" in line]
+        assert re.search(r"120\b.*0\.50 \*.*0\.25 – 0\.75", line)
+        assert "receive messages" in table
+        assert "2 cores, 4 GB, Linux x86_64; python CPython 3.11, kjms 1.0." in table
+    assert {line.count("|") for line in markdown.splitlines() if line.startswith("|")} == {7}
+
+
+def test_a_page_keeps_what_is_around_the_marks(tmp_path: Path) -> None:
+    """Writing the table twice leaves one table, and the rest of the page as it was."""
+    page = tmp_path / "performance.md"
+    page.write_text(f"# Above\n{BEGIN_MARK}\nold\n{END_MARK}\nbelow\n", encoding="utf-8")
+
+    insert_between_markers(page, "first")
+    insert_between_markers(page, "second")
+
+    assert page.read_text(encoding="utf-8") == f"# Above\n{BEGIN_MARK}\n\nsecond\n\n{END_MARK}\nbelow\n"
+
+
+def test_a_page_without_marks_is_left_alone_and_named(tmp_path: Path) -> None:
+    """Text is never put where nobody asked for it."""
+    page = tmp_path / "performance.md"
+    page.write_text("# Above\n", encoding="utf-8")
+
+    with pytest.raises(ValueError, match=re.escape(str(page))):
+        insert_between_markers(page, "table")
+    assert page.read_text(encoding="utf-8") == "# Above\n"
+
+
+@pytest.mark.usefixtures("no_workloads")
+def test_two_workloads_of_one_name_are_refused() -> None:
+    """A name on the command line means one workload."""
+    workload("hello", "say hello", Unit.MICROSECONDS)
+
+    with pytest.raises(ValueError, match="'hello'"):
+        workload("hello", "say hello again", Unit.MICROSECONDS)
+
+
+def test_every_workload_measures_kjms_first() -> None:
+    """The first side is what the others are compared with."""
+    found = load_workloads()
+
+    assert {"send-sync", "send-async", "receive-dups-ok", "receive-auto", "first-receive"} <= found.keys()
+    assert {item.sides[0].name for item in found.values()} == {"kjms"}
+
+
+def test_a_clock_measures_its_block_and_calls_are_divided() -> None:
+    """A longer block takes longer; per_call calls as often as it is told."""
+    calls: list[int] = []
+    with Clock() as short:
+        pass
+    with Clock() as long:
+        per_call(lambda: calls.append(1), 10_000)
+
+    assert len(calls) == 10_000
+    assert 0 < short.seconds < long.seconds
+
+
+def test_what_is_said_of_the_machine_names_no_machine() -> None:
+    """Figures can be published as they are: only sizes and versions are in them."""
+    assert machine()["cores"] >= 1
+    assert platform.node() not in str(machine()).split()
+    assert set(versions()) == {"python", "kjms", "confluent-kafka", "librdkafka"}
