@@ -94,7 +94,7 @@ _TEXT_COLUMNS: Final = 2
 def _rows(result: Result) -> list[tuple[str, ...]]:
     better = "↑" if result.unit.is_more_better else "↓"
     first, *others = result.sides
-    rows = [(result.title, first.name, _figure(first), f"{result.unit.text} {better}", "", "")]
+    rows: list[tuple[str, ...]] = [(result.title, first.name, _figure(first), f"{result.unit.text} {better}", "", "")]
     for side, comparison in zip(others, result.comparisons(), strict=True):
         mark = " *" if comparison.is_baseline else "  "
         spread = f"{comparison.lowest:.2f} – {comparison.highest:.2f}"

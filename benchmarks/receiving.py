@@ -7,6 +7,7 @@ the consumer group is not in the figure (`benchmarks.starting` measures it).
 from __future__ import annotations
 
 from threading import Event
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
@@ -35,14 +36,14 @@ def _receive(stage: Stage, mode: int, acknowledge_every: int = 0) -> float:
         consumer.receive()
         with Clock() as clock:
             for number in range(1, stage.count + 1):
-                message = consumer.receive()
+                message: Any = consumer.receive()
                 _read_message(message)
                 if acknowledge_every and number % acknowledge_every == 0:
                     message.acknowledge()
         return stage.count / clock.seconds
 
 
-def _read_message(message: Message) -> None:
+def _read_message(message: Any) -> None:
     _check(message.text, message.get_string_property("region"), message.get_int_property("amount"))
 
 

@@ -129,6 +129,11 @@ def _(stage: Stage) -> float:
     return _raw_throughput(stage, stage.producer_settings(linger_ms=BULK_LINGER_MS))
 
 
+@send_async.side("raw, delivery callback, polled at times")
+def _(stage: Stage) -> float:
+    return _raw_throughput(stage, stage.producer_settings(linger_ms=BULK_LINGER_MS), poll_every=100)
+
+
 @send_async.side("raw, with librdkafka's defaults", is_baseline=False)
 def _(stage: Stage) -> float:
     return _raw_throughput(stage, {"bootstrap.servers": stage.bootstrap_servers})
@@ -141,15 +146,18 @@ def _warm_up(producer: MessageProducer) -> None:
     first.done.wait()
 
 
-def _raw_throughput(stage: Stage, settings: dict[str, Any], mode: DeliveryMode = DeliveryMode.PERSISTENT) -> float:
+def _raw_throughput(
+    stage: Stage, settings: dict[str, Any], mode: DeliveryMode = DeliveryMode.PERSISTENT, poll_every: int = 1
+) -> float:
     topic = stage.topic()
     producer = _warm_producer(stage, topic, settings)
     value, headers = stage.sample(mode)
     delivered = Delivered(stage.count)
     with Clock() as clock:
-        for _ in range(stage.count):
+        for number in range(stage.count):
             producer.produce(topic, value, headers=headers, on_delivery=delivered)
-            producer.poll(0)
+            if number % poll_every == 0:
+                producer.poll(0)
         producer.flush()
     delivered.check()
     return stage.count / clock.seconds

@@ -55,7 +55,8 @@ def _raw_receive(stage: Stage, settings: Callable[[str], dict[str, Any]]) -> flo
         record = consumer.poll(10.0)
         if record is None or record.error():
             raise RuntimeError("the waiting message did not come")
-        return consumer.close
+        end: Callable[[], object] = consumer.close
+        return end
 
     return _median_milliseconds(begin, [stage.topic(filled=1) for _ in range(BEGINNINGS)])
 
@@ -91,7 +92,8 @@ def _raw_send(stage: Stage, settings: dict[str, Any]) -> float:
         producer.produce(topic, value, headers=headers)
         if producer.flush(10.0):
             raise RuntimeError("the message was not sent")
-        return producer.flush
+        end: Callable[[], object] = producer.flush
+        return end
 
     return _median_milliseconds(begin, [stage.topic() for _ in range(BEGINNINGS)])
 

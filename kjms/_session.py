@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms._connection import Connection
-    from kjms.engine._publisher import Publisher
     from kjms.engine._reader import Delivery
 
 __all__ = ["Session"]
@@ -69,7 +68,6 @@ class Session:
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
         self._outbox = Outbox()
-        self._bulk: Publisher | None = None
         self._routes: dict[Destination, Route] = {}
         self._consumers: list[MessageConsumer] = []
         self._producers: list[MessageProducer] = []
@@ -186,9 +184,6 @@ class Session:
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
             outbox = self._outbox
-            bulk = self._bulk
-            if bulk is None:
-                bulk = self._bulk = self._engine.bulk
 
             def reported(failure: JMSException | None) -> None:
                 try:
@@ -198,7 +193,7 @@ class Session:
 
             outbox.begin()
             try:
-                bulk.send(route.topic, partition, record, reported)
+                self._engine.bulk.send(route.topic, partition, record, reported)
             except BaseException:
                 outbox.cancel()
                 raise

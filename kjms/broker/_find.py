@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Literal
 
-from kjms.broker._local import LocalBroker, free_port
+from kjms.broker._local import LocalBroker
+from kjms.broker._ports import free_port
 from kjms.broker._ready import prove_ready
 from kjms.broker._settings import CONTAINER_IMAGE, container_environment
 from kjms.errors import JMSException, shown

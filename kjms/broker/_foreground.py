@@ -13,7 +13,7 @@ from kjms.broker._local import LocalBroker
 from kjms.broker._settings import KAFKA_VERSION
 from kjms.errors import JMSException
 
-_LOOK_SECONDS = 3600.0  # the wait ends at once when Kafka does, or a signal comes
+_LOOK_SECONDS = 3600.0
 
 
 class _Signalled(BaseException):

@@ -87,11 +87,12 @@ class Guard:
         if self._archive is None or self.kafka is None:
             return
         made, name = self._archive
-        with contextlib.suppress(OSError):
-            if self.kafka.returncode in (0, 128 + signal.SIGTERM):
+        if self.kafka.returncode in (0, 128 + signal.SIGTERM):
+            with contextlib.suppress(OSError):
                 os.replace(made, name)
-            else:
-                os.unlink(made)
+        for unfinished in (made, f"{made}.config"):
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
 
 
 def _ending_with(guard: int) -> Any:

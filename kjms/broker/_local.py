@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import errno
 import os
-import random
 import shutil
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 
-from kjms.broker._jars import cache_directory, kafka_jars, locked_jars
+from kjms.broker._jars import kafka_jars
 from kjms.broker._java import Java, find_java
+from kjms.broker._log import log_configuration, quoted, tail
+from kjms.broker._ports import HOST, check_free, free_port, parse_listeners
 from kjms.broker._process import GuardedProcess
 from kjms.broker._ready import prove_ready
 from kjms.broker._settings import KAFKA_VERSION, PROTOCOL_MAP, SHARED_SETTINGS, properties_text
+from kjms.broker._storage import class_archive, format_storage, locked
 from kjms.errors import IllegalStateException, JMSException, shown
 
-HOST = "127.0.0.1"
 DEFAULT_HEAP = "512m"  # enough for the benchmarks here; the whole process stays below 500 MB
 STARTUP_TIMEOUT_SECONDS = 60.0  # a start takes two seconds, and more than ten on a machine with other things to do
 _STOP_SECONDS = 60.0  # Kafka ends in half a second; the first time, Java then writes the archive of classes
-_AOT_CACHE_SINCE = 25  # the Java whose archives hold more than classes, and need no archive that Java may come without
 _STARTED = "Kafka Server started"
 _LOG_KEPT_BYTES = 10_000_000
+_LEAST_FREE_BYTES = 10_000_000  # a started broker takes 300 kB
+_WAIT_SECONDS = 0.1
 _PORT_ATTEMPTS = 3
 _OWN_SETTINGS = frozenset(
     {
@@ -65,9 +60,13 @@ class LocalBroker:
         config: Entries of ``server.properties`` in Kafka's words, which win over the defaults here. ``listeners`` names
             further listeners (port 0: a free one); the broker keeps one without security for itself.
         heap: Java's maximum heap size, as in ``-Xmx``.
-        startup_timeout: How long `start` may take, in seconds.
+        startup_timeout: How long Kafka may take to start, in seconds.
 
-    The first start fetches Kafka's jars (44 MB) into the user's cache, see ``docs/broker.md``.
+    The first start fetches Kafka's jars (44 MB) into the user's cache, see ``docs/broker.md``; that may take longer.
+
+    Raises:
+        TypeError: An entry of *config* is not text.
+        ValueError: *config* has an entry that is the broker's own, or *data_dir* a comma.
 
     >>> with LocalBroker() as broker:  # doctest: +SKIP
     ...     factory = ConnectionFactory(broker.bootstrap_servers)
@@ -150,9 +149,11 @@ class LocalBroker:
 
     @property
     def pid(self) -> int | None:
-        """The process id of Kafka while it runs, else None."""
+        """The process id of Kafka while it runs, else None; always None in a forked child."""
         with self._lock:
-            return self._process.pid if self._process is not None and self._process.is_running() else None
+            if self._process is None or self._is_forked():
+                return None
+            return self._process.pid if self._process.is_running() else None
 
     def is_running(self) -> bool:
         """Tell whether Kafka runs."""
@@ -160,8 +161,13 @@ class LocalBroker:
 
     def wait(self, timeout: float) -> bool:
         """Wait at most *timeout* seconds for Kafka to end by itself; tell whether it has."""
-        process = self._process
-        return process is None or process.wait(timeout)
+        deadline = time.monotonic() + timeout
+        while self.is_running():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, _WAIT_SECONDS))
+        return True
 
     def how_it_ended(self) -> str:
         """Return what is known about the end of a Kafka that was not stopped, in one line."""
@@ -169,7 +175,7 @@ class LocalBroker:
         how = (
             "is not running" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         )
-        return f"Kafka {how}; {_quoted(_tail(self.log_file), self.log_file)}"
+        return f"Kafka {how}; {quoted(tail(self.log_file), self.log_file)}"
 
     def __repr__(self) -> str:
         where = f" at {self.bootstrap_servers}" if self._listeners else ""
@@ -187,13 +193,10 @@ class LocalBroker:
         """
         with self._lock:
             if not self.is_running():
-                deadline = time.monotonic() + self._startup_timeout
                 try:
-                    self._start(deadline)
+                    self._start()
                 except BaseException:
-                    self._halt(at_once=True)
-                    if self._named_dir is not None:
-                        self.close()
+                    self._end(at_once=True)
                     raise
         return self
 
@@ -210,7 +213,7 @@ class LocalBroker:
 
     def close(self) -> None:
         """End Kafka in order and remove its data if it is temporary; idempotent."""
-        if self._owner != os.getpid():
+        if self._is_forked():
             return
         with self._lock:
             self._halt(at_once=False)
@@ -235,8 +238,12 @@ class LocalBroker:
 
     # How it is done
 
+    def _is_forked(self) -> bool:
+        """Tell whether this is a forked child, which has a copy of this object, but not of the broker."""
+        return self._owner != os.getpid()
+
     def _end(self, *, at_once: bool) -> None:
-        if self._owner != os.getpid():  # a forked child has a copy of this object, but not of the broker
+        if self._is_forked():
             return
         with self._lock:
             self._halt(at_once=at_once)
@@ -254,16 +261,14 @@ class LocalBroker:
         process.kill()
         process.wait(_STOP_SECONDS)
 
-    def _start(self, deadline: float) -> None:
+    def _start(self) -> None:
         if sys.platform == "win32":
             raise JMSException("LocalBroker runs on Linux and macOS; on Windows, use a container or set KJMS_BOOTSTRAP")
         with ThreadPoolExecutor(1) as pool:
             searching = pool.submit(find_java)
             jars = kafka_jars()
             java = searching.result()
-        begun = time.monotonic()
-        if begun > deadline - self._startup_timeout / 2:  # the jars took long: their time is not Kafka's
-            deadline = begun + self._startup_timeout
+        deadline = time.monotonic() + self._startup_timeout
         if self._process is not None and not self._process.has_guard():
             self._process.close(0)
             self._process = None
@@ -289,21 +294,26 @@ class LocalBroker:
                 self._directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise JMSException(f"data directory {self._directory} cannot be made: {error.strerror}") from error
-        with _locked(self._directory) as lock:
+        free = shutil.disk_usage(self._directory).free
+        if free < _LEAST_FREE_BYTES:  # Kafka itself would not say so: its log is on that disk
+            raise JMSException(f"data directory {self._directory} is on a full disk: {free:,} bytes are free")
+        with locked(self._directory) as lock:
             return GuardedProcess(self._directory if self._named_dir is None else None, [lock])
 
     def _choose_ports(self) -> bool:
         """Fill in the listeners' ports and tell whether all were ours to choose."""
         if self._listeners:
+            for host, port in self._listeners.values():
+                check_free(host, port)
             return False
-        named = _parse_listeners(self._config.get("listeners", ""))
+        named = parse_listeners(self._config.get("listeners", ""))
         wanted = {**named}
         wanted.setdefault("PLAINTEXT", (HOST, self._wanted_port or 0))
         wanted["CONTROLLER"] = (HOST, 0)
         taken = {port for _, port in wanted.values()}
         for name, (host, port) in wanted.items():
             if port:
-                _check_free(host, port)
+                check_free(host, port)
             else:
                 free = free_port(taken)
                 taken.add(free)
@@ -341,13 +351,13 @@ class LocalBroker:
             properties = self._directory / "server.properties"
             properties.touch(0o600)  # it may hold passwords
             properties.write_text(properties_text(self._settings()), "ascii")
-            _format(self._directory / "kafka", java, jars, properties)
+            format_storage(self._directory / "kafka", java, jars, properties)
             seen = log.stat().st_size if log.exists() else 0
         except OSError as error:
             raise JMSException(f"data directory {self._directory} cannot be used: {error.strerror}") from error
-        archive, flags = _archive(java)
+        archive, flags = class_archive(java)
         command = [str(java.executable), f"-Xmx{self._heap}", *flags, "-Djava.awt.headless=true"]
-        command += [f"-Dlog4j2.configurationFile={_log_configuration()}"]
+        command += [f"-Dlog4j2.configurationFile={log_configuration()}"]
         command += ["-cp", os.pathsep.join(map(str, jars)), "kafka.Kafka", str(properties)]
         self._process.start(command, log, archive)
         self._await_started(log, seen, deadline)
@@ -368,15 +378,15 @@ class LocalBroker:
                     raise self._failure(said.decode("utf-8", "replace"))
                 if time.monotonic() > deadline:
                     late = f"Kafka did not start within {self._startup_timeout:g} s"
-                    raise JMSException(f"{late}; {_quoted(said.decode('utf-8', 'replace'), log)}")
+                    raise JMSException(f"{late}; {quoted(said.decode('utf-8', 'replace'), log)}")
                 self._process.wait(0.01)
 
     def _failure(self, said: str) -> Exception:
         taken = next((line for line in said.splitlines() if "Address already in use" in line), None)
-        quoted = _quoted(said, self.log_file)
+        words = quoted(said, self.log_file)
         if taken is not None:
-            return _PortTakenError(f"Kafka did not start, a port is in use: {quoted}")
-        return JMSException(f"Kafka did not start; {quoted}")
+            return _PortTakenError(f"Kafka did not start, a port is in use: {words}")
+        return JMSException(f"Kafka did not start; {words}")
 
 
 class _PortTakenError(Exception):
@@ -390,143 +400,3 @@ def _checked(config: Mapping[str, str]) -> dict[str, str]:
         if key in _OWN_SETTINGS:
             raise ValueError(f"config entry {key!r} is LocalBroker's own; see data_dir and port")
     return dict(config)
-
-
-def _parse_listeners(text: str) -> dict[str, tuple[str, int]]:
-    listeners = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        name, separator, address = entry.partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not colon or not port.isdigit():
-            raise ValueError(f"listener {shown(entry)} is not of the form NAME://HOST:PORT")
-        if name == "CONTROLLER":
-            raise ValueError("the listener CONTROLLER is LocalBroker's own")
-        listeners[name] = (host, int(port))
-    return listeners
-
-
-def _check_free(host: str, port: int) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            why = (
-                "is in use by another program"
-                if error.errno == errno.EADDRINUSE
-                else f"cannot be used: {error.strerror}"
-            )
-            raise JMSException(f"port {port} on {host or 'any address'} {why}") from error
-
-
-def free_port(taken: Collection[int] = ()) -> int:
-    """Return a free port below those that the system gives to outgoing connections: it is still free at a restart."""
-    for port in random.sample(range(15_000, 32_000), 500):
-        if port not in taken:
-            with contextlib.suppress(JMSException):
-                _check_free(HOST, port)
-                return port
-    raise JMSException("no free port between 15000 and 32000 on 127.0.0.1")
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[int]:
-    """Yield a descriptor that holds the directory's lock until all its heirs have closed it."""
-    import fcntl
-
-    descriptor = os.open(directory / "kjms.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield descriptor
-    except BlockingIOError:
-        raise JMSException(f"data directory {directory} is in use by another broker") from None
-    finally:
-        os.close(descriptor)
-
-
-def _format(directory: Path, java: Java, jars: list[Path], properties: Path) -> None:
-    """Make *directory* a Kafka storage directory, unless it is one.
-
-    What StorageTool writes differs from one directory to the next by two ids only. So it runs once, and its other file
-    stays beside the jars: that saves a start of Java.
-    """
-    if (directory / "meta.properties").exists():
-        return
-    checkpoint = cache_directory(locked_jars()) / "bootstrap.checkpoint"
-    if not checkpoint.exists():
-        with tempfile.TemporaryDirectory(dir=checkpoint.parent, prefix=".format-") as workshop:
-            _run_storage_tool(Path(workshop), java, jars, properties)
-            (Path(workshop) / "kafka" / checkpoint.name).replace(checkpoint)
-    directory.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(checkpoint, directory / checkpoint.name)
-    meta = {"version": "1", "cluster.id": _random_id(), "node.id": "1", "directory.id": _random_id()}
-    unfinished = directory / "meta.properties.new"
-    unfinished.write_text(properties_text(meta), "ascii")
-    unfinished.replace(directory / "meta.properties")
-
-
-def _run_storage_tool(workshop: Path, java: Java, jars: list[Path], properties: Path) -> None:
-    copy = workshop / "server.properties"
-    copy.write_text(properties.read_text("ascii") + properties_text({"log.dirs": str(workshop / "kafka")}), "ascii")
-    command = [str(java.executable), f"-Dlog4j2.configurationFile={_log_configuration()}", "-cp"]
-    command += [
-        os.pathsep.join(map(str, jars)),
-        "kafka.tools.StorageTool",
-        "format",
-        "-t",
-        _random_id(),
-        "-c",
-        str(copy),
-    ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if run.returncode != 0:
-        raise JMSException(f"Kafka's storage directory cannot be formatted: {_relevant(run.stdout + run.stderr)}")
-
-
-def _random_id() -> str:
-    """Return an id as Kafka makes them; one that begins with a dash looks like an option."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
-
-
-def _archive(java: Java) -> tuple[tuple[Path, Path] | None, list[str]]:
-    """Return what makes a start take half the time: an archive of loaded classes beside the jars, for this very Java.
-
-    Returns:
-        Where Java writes the archive when it ends, and the archive's name, or None if it is there; Java's options.
-    """
-    mark = sha256(f"{java.executable.resolve()}\n{java.build}".encode()).hexdigest()[:8]
-    archive = cache_directory(locked_jars()) / f"classes-{mark}.jsa"
-    made = archive.with_name(f".{archive.name}.{uuid.uuid4().hex[:8]}")
-    if java.major >= _AOT_CACHE_SINCE:
-        quiet, use, make = "-Xlog:aot*=off", "-XX:AOTCache", "-XX:AOTCacheOutput"
-    else:
-        quiet, use, make = "-Xlog:cds*=off", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit"
-    if archive.exists():
-        return None, [f"{use}={archive}", quiet]
-    return (made, archive), [f"{make}={made}", quiet]
-
-
-def _log_configuration() -> str:
-    return Path(__file__).with_name("log4j2.xml").as_uri()
-
-
-def _tail(log: Path) -> str:
-    try:
-        return log.read_bytes()[-20_000:].decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _quoted(said: str, log: Path) -> str:
-    return f"{log} says: {_relevant(said)}"
-
-
-def _relevant(said: str) -> str:
-    """Return the last lines that tell what is wrong, in one."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    bad = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception:", "Error:"))]
-    unique = list(dict.fromkeys(bad or lines))
-    return " | ".join(unique[-4:]) or "nothing"

@@ -10,7 +10,9 @@ from typing import Any
 from kjms.errors import JMSException
 
 _NAME = "kjms.ready"  # of the topic, the group and the transactional id; the topic is deleted in the end
-_FIRST_PATIENCE_SECONDS = 0.25
+# A step takes half of this on an idle machine. Sending is what makes Kafka create its topic, and fails the first time.
+_SEND_SECONDS = 0.25
+_RECEIVE_SECONDS = 0.5
 
 
 def prove_ready(bootstrap_servers: str, timeout: float) -> None:
@@ -32,19 +34,18 @@ def prove_ready(bootstrap_servers: str, timeout: float) -> None:
         delete_topic = _create_topic(client)
         asking = Consumer({**client, "group.id": _NAME})  # Kafka makes the groups' topic while transactions are tried
         asking.poll(0)
-        _retried(lambda patience: _send(client, value, patience), deadline)
+        _retried(lambda patience: _send(client, value, patience), _SEND_SECONDS, deadline)
         asking.close()
-        _retried(lambda patience: _receive(client, value, patience), deadline)
+        _retried(lambda patience: _receive(client, value, patience), _RECEIVE_SECONDS, deadline)
         delete_topic()
     except KafkaException as error:
         raise JMSException(f"Kafka at {bootstrap_servers} runs but does not work: {error.args[0].str()}") from error
 
 
-def _retried(step: Callable[[float], None], deadline: float) -> None:
+def _retried(step: Callable[[float], None], patience: float, deadline: float) -> None:
     """Try *step* with a new client each time: the one that asked too early waits half a second before it asks again."""
     from confluent_kafka import KafkaException
 
-    patience = _FIRST_PATIENCE_SECONDS
     while True:
         try:
             return step(patience)

@@ -70,13 +70,31 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"kjms {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", required=True, parser_class=_CommandParser
+    )
     for name, summary in COMMANDS.items():
         if name == command:
             _module(name).add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=summary)
     return parser
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """Takes options before, between and after the other arguments: ``send orders --priority 7 "ten pens"``."""
+
+    _is_inside = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as ``parse_known_intermixed_args`` does; that calls this one again, for its parts."""
+        if self._is_inside:
+            return super().parse_known_args(args, namespace)
+        self._is_inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_inside = False
 
 
 def _module(command: str) -> Any:

@@ -45,7 +45,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "destination", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
     )
-    parser.add_argument("text", metavar="TEXT", nargs="*", help="a message (without any: the lines of the input)")
+    parser.add_argument(
+        "text", metavar="TEXT", nargs="*", default=[], help="a message (without any: the lines of the input)"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="each message is a JSON object as of 'receive --json'")
     form.add_argument("--bytes", action="store_true", help="the standard input as a whole is one BytesMessage")

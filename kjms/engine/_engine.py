@@ -14,7 +14,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from kjms.destinations import Destination, Queue
-from kjms.engine._errors import jms_error
+from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._publisher import Publisher
 from kjms.engine._reader import Feed, Reader
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
@@ -33,6 +33,15 @@ _engines_lock = threading.Lock()
 _numbers = itertools.count(1)
 
 BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
+# What brokers say of a partition while it is being made, or moved.
+NOT_READY: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
 OUTAGE_SECONDS: Final = 10.0  # reports of an outage closer together than this are of the same one
 OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's own codes are spelt so
 
@@ -55,9 +64,9 @@ class Engine:
         self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
         self.topics = Topics(admin_settings(self._settings), options.send_timeout)
         self.topics.connect(options.send_timeout / 1000, self._last_error)
-        # The idempotent producer asks for its id in the background: it is ready by the time of the first send.
-        self.prompt = self._publisher("prompt", 0)
-        self._bulk: Publisher | None = None
+        # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
+        self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
+        self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
 
     def __repr__(self) -> str:
         return f"<Engine {self.number} at {self.options.bootstrap_servers}: {self._users} connections>"
@@ -109,18 +118,9 @@ class Engine:
         for reader in list(self._readers.values()):
             reader.close()
         self.prompt.close()
-        if self._bulk is not None:
-            self._bulk.close()
+        self.bulk.close()
 
     # Sending.
-
-    @property
-    def bulk(self) -> Publisher:
-        """The publisher for sends that nobody waits for: it gathers records into batches."""
-        with self._lock:
-            if self._bulk is None:
-                self._bulk = self._publisher("bulk", BULK_LINGER_MS)
-            return self._bulk
 
     def _publisher(self, name: str, linger_ms: int) -> Publisher:
         settings = producer_settings(self._settings, linger_ms=linger_ms)
@@ -162,13 +162,15 @@ class Engine:
         name = destination_name(destination)
         prefetch = options.destination(name).prefetch or 1
         if not isinstance(destination, Queue):
-            reader = self._new_reader(name, topic, None, self._ends(topic, partitions), prefetch)
-            return reader.add_feed(destination, selector, wakeup)
+            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), prefetch)
+            return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
             if queue_reader is None:
-                queue_reader = self._readers[topic] = self._new_reader(name, topic, queue_group(topic), None, prefetch)
-            return queue_reader.add_feed(destination, selector, wakeup)
+                queue_reader = self._readers[topic] = self._new_reader(
+                    destination, topic, queue_group(topic), None, prefetch
+                )
+            return queue_reader.add_feed(selector, wakeup)
 
     def close_feed(self, feed: Feed) -> None:
         """Close *feed*, and its reader where it served nobody else."""
@@ -177,10 +179,11 @@ class Engine:
             feed.reader.close()
 
     def _new_reader(
-        self, name: str, topic: str, group: str | None, starts: Mapping[int, int] | None, prefetch: int
+        self, destination: Destination, topic: str, group: str | None, starts: Mapping[int, int] | None, prefetch: int
     ) -> Reader:
         return Reader(
-            name,
+            destination,
+            destination_name(destination),
             consumer_settings(self._settings, group),
             topic,
             starts=starts,
@@ -191,16 +194,20 @@ class Engine:
 
     def _ends(self, topic: str, partitions: int) -> dict[int, int]:
         """Return where each partition ends for read-committed readers, now: an open transaction's records come later."""
-        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-        try:
-            answers = self.topics.admin.list_offsets(
-                asked,
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=self.options.send_timeout / 1000,
-            )
-            return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
-        except KafkaException as error:
-            raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
+        deadline = time.monotonic() + self.options.send_timeout / 1000
+        while True:
+            asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+            try:
+                answers = self.topics.admin.list_offsets(
+                    asked,
+                    isolation_level=IsolationLevel.READ_COMMITTED,
+                    request_timeout=self.options.send_timeout / 1000,
+                )
+                return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
+            except KafkaException as error:
+                if kafka_error(error).code() not in NOT_READY or time.monotonic() > deadline:
+                    raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
+                time.sleep(0.02)  # a topic that was just made
 
     # Trouble.
 

@@ -101,16 +101,12 @@ class Feed:
 
     Args:
         reader: Where the messages come from.
-        destination: What the messages say that they were sent to.
         selector: Which of them the consumer wants; None is all.
         wakeup: Set when there may be something to poll, or when the feed closes.
     """
 
-    def __init__(
-        self, reader: Reader, destination: Destination, selector: Selector | None, wakeup: threading.Event
-    ) -> None:
+    def __init__(self, reader: Reader, selector: Selector | None, wakeup: threading.Event) -> None:
         self.reader = reader
-        self.destination = destination
         self.selector = selector
         self.wakeup = wakeup
         self.is_started = False
@@ -145,7 +141,8 @@ class Reader:
     settles messages commits them, one at a time; what others settled meanwhile goes along.
 
     Args:
-        name: What it reads, for thread names and logs.
+        destination: What it reads; its messages say that they were sent to it.
+        name: The destination's name, for thread names and logs.
         config: librdkafka's settings of the consumer.
         topic: The Kafka topic.
         starts: Without a group: the offset from which each partition is read. None: the group knows.
@@ -156,6 +153,7 @@ class Reader:
 
     def __init__(
         self,
+        destination: Destination,
         name: str,
         config: Mapping[str, Any],
         topic: str,
@@ -165,6 +163,7 @@ class Reader:
         prefetch: int,
         on_error: Callable[[JMSException], None],
     ) -> None:
+        self.destination = destination
         self.name = name
         self.topic = topic
         self._config = dict(config)
@@ -196,9 +195,9 @@ class Reader:
 
     # Consumers come and go.
 
-    def add_feed(self, destination: Destination, selector: Selector | None, wakeup: threading.Event) -> Feed:
+    def add_feed(self, selector: Selector | None, wakeup: threading.Event) -> Feed:
         """Return a new consumer's feed; it is not started."""
-        feed = Feed(self, destination, selector, wakeup)
+        feed = Feed(self, selector, wakeup)
         with self._lock:
             lane = self._lanes.get(selector)
             if lane is None:
@@ -348,9 +347,8 @@ class Reader:
         else:
             delivery.partition.settlement.settle(delivery.offset)
 
-    @staticmethod
-    def _wants(lane: Lane, delivery: Delivery) -> bool:
-        return lane.selector is None or lane.selector.matches(delivery.message(_NOWHERE))
+    def _wants(self, lane: Lane, delivery: Delivery) -> bool:
+        return lane.selector is None or lane.selector.matches(delivery.message(self.destination))
 
     # What is settled is told to Kafka.
 
@@ -606,5 +604,3 @@ class Reader:
         if thread is not None:
             thread.join()
 
-
-_NOWHERE: Final = Destination("?")  # a selector never looks at the destination

@@ -46,6 +46,7 @@ class Topics:
             inner = kafka_error(error)
             if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:  # noqa: SLF001
                 raise jms_error(error, f"connect to {self._servers}") from error
+            self.admin.poll(0)  # hears what the client library has to say
             why = f" ({last_error[-1]})" if last_error else ""
             raise JMSException(
                 f"no Kafka broker answers at {self._servers}, tried for {round(timeout * 1000)} ms{why}",

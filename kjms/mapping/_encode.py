@@ -29,6 +29,7 @@ _BODIES: Final[dict[type[Message], tuple[str, Callable[[Any], bytes | None]]]] =
 # By the body type, or by it and the names and types of the properties that are not strings: most messages repeat them.
 _layout_headers: dict[str | tuple[str, ...], bytes] = {}
 _LAYOUT_HEADERS_KEPT: Final = 1024
+_DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
 _new: Final = tuple.__new__  # what KafkaRecord(...) does, one call less
 
 
@@ -57,8 +58,11 @@ def encode(message: Message) -> KafkaRecord:
                 value = value.encode()
         else:
             value, body_type = _body(message)
-        if correlation_id.__class__ is bytes:
-            types = {"JMSCorrelationID": "bytes", **types}
+        if correlation_id is not None:
+            if isinstance(correlation_id, str):
+                correlation_id = correlation_id.encode()
+            else:
+                types = {"JMSCorrelationID": "bytes", **types}
         layout = (body_type, *types, *types.values()) if types else body_type
         headers: list[tuple[str, bytes | None]] = [("kjms", _layout_headers.get(layout) or _layout_header(layout))]
         if (text := message._message_id) is not None:
@@ -66,9 +70,7 @@ def encode(message: Message) -> KafkaRecord:
         if timestamp:
             headers.append(("JMSTimestamp", b"%d" % timestamp))
         if correlation_id is not None:
-            headers.append(
-                ("JMSCorrelationID", correlation_id.encode() if isinstance(correlation_id, str) else correlation_id)
-            )
+            headers.append(("JMSCorrelationID", correlation_id))
         if (reply_to := message._reply_to) is not None:
             headers.append(("JMSReplyTo", f"{reply_to.scheme}://{reply_to._name}".encode()))
         if (text := message._type) is not None:
@@ -76,7 +78,7 @@ def encode(message: Message) -> KafkaRecord:
         if message._delivery_mode != 2:
             headers.append(("JMSDeliveryMode", b"1"))
         if (number := message._priority) != 4:
-            headers.append(("JMSPriority", b"%d" % number))
+            headers.append(("JMSPriority", _DIGITS[number]))
         if number := message._expiration:
             headers.append(("JMSExpiration", b"%d" % number))
         if (number := message._delivery_time) != timestamp and number:

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from kjms._names import is_identifier
 from kjms.destinations import Destination
 from kjms.errors import InvalidDestinationException, MessageFormatException, MessageNotWriteableException, shown
+from kjms.message._jmsx import JMSX
 from kjms.message._values import RANGES, Value, checked, read_as, typed
 
 __all__ = ["FIELDS", "Message", "PropertiesView", "Reader", "Receipt"]
@@ -35,9 +36,9 @@ FIELDS: Final = {
 }
 """The header fields of JMS 2.0 §3.4 and the slots that hold them."""
 
-DELIVERY_COUNT: Final = "JMSXDeliveryCount"
+DELIVERY_COUNT: Final = JMSX.DELIVERY_COUNT
 
-CLIENT_PROPERTIES: Final = {"JMSXGroupID": "string", "JMSXGroupSeq": "int"}
+CLIENT_PROPERTIES: Final = {JMSX.GROUP_ID: "string", JMSX.GROUP_SEQ: "int"}
 """The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
 
 
@@ -151,6 +152,11 @@ class Message:
         "_value",
     )
 
+    DEFAULT_DELIVERY_MODE: Final = 2
+    DEFAULT_PRIORITY: Final = 4
+    DEFAULT_TIME_TO_LIVE: Final = 0
+    DEFAULT_DELIVERY_DELAY: Final = 0
+
     _message_id: str | None
     _timestamp: int
     _correlation_id: str | bytes | None
@@ -178,12 +184,12 @@ class Message:
         self._correlation_id = None
         self._reply_to = None
         self._destination = None
-        self._delivery_mode = 2
+        self._delivery_mode = self.DEFAULT_DELIVERY_MODE
         self._redelivered = None
         self._type = None
         self._expiration = 0
         self._delivery_time = 0
-        self._priority = 4
+        self._priority = self.DEFAULT_PRIORITY
         self._properties = {}
         self._types = {}
         self._properties_read_only = False

@@ -286,6 +286,7 @@ def _shortest(kind: str, value: float) -> str:
     read = float if kind == "double" else _parsed_float
     for digits in range(1, 17):
         text = f"{value:.{digits}e}"
-        if read(text) == value:
+        # For floats a look at the double first: reading the text exactly costs more, and is due only where it may fit.
+        if (kind == "double" or float32(float(text)) == value) and read(text) == value:
             break
     return text

@@ -29,7 +29,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            process_group=0 if sys.version_info >= (3, 11) else None,
+            start_new_session=True,
         )
         running.append(process)
         return process
@@ -53,7 +53,7 @@ def test_ctrl_c_ends_it_cleanly(start: Callable[..., subprocess.Popen[str]], pla
     said = ready(process)
     assert said["temporary"] is True
     assert "__consumer_offsets" in plain_kafka(said["bootstrap_servers"]).topics()
-    os.kill(process.pid, signal.SIGINT) if sys.version_info < (3, 11) else os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=30)
     assert (process.returncode, output, errors) == (0, "", "")
     assert not psutil.pid_exists(said["pid"])

@@ -36,7 +36,7 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Ru
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("hello", {"Hello, Kafka!"}),
+        ("hello", {"Ada wants two pounds of coffee"}),
         ("work_queue", {*(f"order {number}" for number in range(1, 11))}),
         (
             "publish_subscribe",

@@ -78,7 +78,7 @@ def as_object(value: Any) -> Any:
     return {"value": value}
 
 
-@pytest.mark.requirement("NET-153", "JMS-3.11.4-1")
+@pytest.mark.requirement("NET-153")
 @given(st.dictionaries(texts.filter(bool), typed, max_size=5))
 def test_an_avro_library_agrees_on_maps(entries: dict[str, tuple[str, Any]]) -> None:
     """What is written reads there, and what is written there reads here, with the types."""

@@ -69,7 +69,8 @@ def test_camel(prefix: str, read) -> None:
     """Header fields with or without the connectors' prefix, numbers as bytes or as text."""
     headers = [
         ("JMSMessageID", b"ID:1"), ("JMSTimestamp", struct.pack(">q", 5)), ("JMSPriority", struct.pack(">i", 9)),
-        ("JMSExpiration", b"77"), ("JMSDestination", b"queue://theirs"), ("JMSReplyTo", b"topic://replies"), ("a", b"x"),
+        ("JMSExpiration", b"77"), ("JMSDestination", b"queue://theirs"), ("JMSReplyTo", b"topic://replies"),
+        ("a", b"x"),
     ]  # fmt: skip
     message = read("camel", [(prefix + name, data) for name, data in headers])
     assert (message.jms_message_id, message.jms_timestamp, message.jms_priority) == ("ID:1", 5, 9)
@@ -157,8 +158,16 @@ class TestConfluent:
         return message
 
     @pytest.mark.parametrize("schema_id", [None, 7])
-    @pytest.mark.parametrize("make", [lambda: TextMessage("grün"), TextMessage, lambda: BytesMessage(b"\0\xff"), Message,
-                                      lambda: MapMessage({"raw": b"\xff", "none": None})])  # fmt: skip
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: TextMessage("grün"),
+            TextMessage,
+            lambda: BytesMessage(b"\0\xff"),
+            Message,
+            lambda: MapMessage({"raw": b"\xff", "none": None}),
+        ],
+    )
     def test_what_is_written_is_read(self, make, schema_id: int | None, read) -> None:
         """Header fields, typed properties and body, through Avro and through JSON."""
         message = self.filled(make())

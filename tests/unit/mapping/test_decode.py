@@ -15,7 +15,7 @@ NOW = 1_750_000_000_000
 class TestForeignRecords:
     """Records without a kjms header."""
 
-    @pytest.mark.requirement("JMS-3.11.4-3", "JMS-3.11.4-4", "NET-152", "NEV-18")
+    @pytest.mark.requirement("JMS-3.11.4-3", "JMS-3.11.4-4", "NET-152", "NEV-18", "NEV-135", "NEV-136")
     @pytest.mark.parametrize(
         ("value", "kind", "body"),
         [
@@ -66,6 +66,13 @@ class TestForeignRecords:
         assert message.jms_reply_to == Topic("replies")
         assert message.jms_timestamp == 5
         assert message.property_names() == ["JMSXDeliveryCount"]
+
+    @pytest.mark.requirement("NET-210")
+    def test_jmsx_properties_of_later_versions_can_be_read(self, read) -> None:
+        """A name that JMS has not defined yet is read like any other."""
+        message = read(b"x", [("JMSXNew", b"1"), ("JMSXGroupSeq", b"3")])
+        assert message.get_string_property("JMSXNew") == "1"
+        assert message.properties["JMSXGroupSeq"] == 3
 
     def test_a_key_that_is_no_text_is_no_group(self, read) -> None:
         """And a JMSXGroupID header wins over the key."""
@@ -276,6 +283,19 @@ class TestLayout:
         record = encode(message)
         assert record.headers == [("kjms", b"1;map")]
         assert read(record.value, record.headers).get_body(dict) == {"a": 1}
+
+
+def test_what_the_kafka_client_gives_is_a_record() -> None:
+    """confluent_kafka's own Message has all that `decode` asks for."""
+    client = pytest.importorskip("confluent_kafka")
+    given = {"topic": "t", "partition": 2, "offset": 9, "value": b"x", "timestamp": (1, NOW)}
+    kjms = client.Message(**given, key=b"g", headers=[("kjms", b"1;text;p=int"), ("p", b"1"), ("none", None)])
+    message = decode(kjms, Queue("orders"))
+    assert message.get_body(str) == "x"
+    assert dict(message.properties) == {"p": 1, "none": None, "JMSXDeliveryCount": 1}
+    foreign = decode(client.Message(**given, key=b"g", headers=None), Queue("orders"))
+    assert (foreign.jms_message_id, foreign.jms_timestamp) == ("ID:kafka-t-2-9", NOW)
+    assert foreign.get_string_property("JMSXGroupID") == "g"
 
 
 class TestLaziness:

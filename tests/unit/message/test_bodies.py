@@ -127,7 +127,7 @@ def test_a_received_message_can_be_sent_on(kind: type[Message], received) -> Non
     assert encode(received(once)) == first
 
 
-@pytest.mark.requirement("JMS-3.11.4-2", "NET-159")
+@pytest.mark.requirement("JMS-3.11.4-2", "NET-159", "NEV-134")
 @pytest.mark.parametrize("kind", [Message, *FILLED])
 def test_a_message_arrives_as_what_it_was(kind: type[Message], received) -> None:
     """Each kind of message arrives as that kind."""
@@ -297,7 +297,7 @@ def test_plain_objects_arrive(value: object, received) -> None:
         assert repr(either.object) == repr(value)
 
 
-@pytest.mark.requirement("JMS-9.4.10-1", "JMS-3.12-2", "JMS-3.12-5")
+@pytest.mark.requirement("JMS-9.4.10-1", "JMS-3.12-2", "JMS-3.12-5", "NEV-139", "NEV-142")
 def test_the_object_in_the_message_is_a_copy(received) -> None:
     """Neither changing what was set nor what was read changes the message."""
     value = [1]

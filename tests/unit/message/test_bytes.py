@@ -130,7 +130,7 @@ def test_the_end_is_an_error(kind: str, body: bytes, received) -> None:
     assert message.read_bytes() == (rest or None)
 
 
-@pytest.mark.requirement("JMS-3.11.3-18")
+@pytest.mark.requirement("JMS-3.11.3-18", "NEV-132", "NEV-133")
 @pytest.mark.parametrize(
     ("data", "error"),
     [("0001ff", MessageFormatException), ("0002c320", MessageFormatException), ("0001c3", MessageFormatException),

@@ -47,7 +47,7 @@ MESSAGES = [
 
 
 @pytest.mark.requirement(
-    "JMS-3.12-1", "NET-223", "JAK-createBytesMessage-4", "JAK-createMapMessage-4", "JAK-createMessage-5",
+    "JMS-3.12-1", "NET-223", "NEV-137", "JAK-createBytesMessage-4", "JAK-createMapMessage-4", "JAK-createMessage-5",
     "JAK-createObjectMessage-5", "JAK-createStreamMessage-4", "JAK-createTextMessage-5",
 )  # fmt: skip
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -85,6 +85,7 @@ def test_what_its_provider_set_stays_behind(received) -> None:
     ours.set_int_property("new", 1)
 
 
+@pytest.mark.requirement("NET-225")
 @pytest.mark.parametrize(("place", "expected"), [(ForeignQueue(), Queue("theirs")), (object(), None)])
 def test_a_foreign_destination(place: object, expected: object) -> None:
     """A destination with a queue_name or topic_name is understood, another is dropped."""

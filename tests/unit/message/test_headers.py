@@ -53,6 +53,14 @@ def test_header_fields_arrive(kind: type[Message], received) -> None:
     assert {name: getattr(arrived, name) for name in VALUES} == VALUES
 
 
+@pytest.mark.requirement("NET-5")
+def test_the_defaults_of_a_message_are_constants() -> None:
+    """Message.DEFAULT_... are what a message has that nobody has set."""
+    assert Message.DEFAULT_DELIVERY_MODE == Message().jms_delivery_mode == 2
+    assert Message.DEFAULT_PRIORITY == Message().jms_priority == 4
+    assert Message.DEFAULT_TIME_TO_LIVE == Message.DEFAULT_DELIVERY_DELAY == 0
+
+
 @pytest.mark.requirement("JMS-3.4.1-2")
 def test_the_destination_is_where_it_was_read_from(received) -> None:
     """JMSDestination of a received message equals the queue that it was read from."""

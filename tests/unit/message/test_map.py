@@ -62,7 +62,7 @@ def test_any_other_name_will_do(name: str, received) -> None:
     assert received(MapMessage({name: 1})).get_int(name) == 1
 
 
-@pytest.mark.requirement("JMS-3.12-2", "JMS-3.12-5", "JMS-B.2.21-1")
+@pytest.mark.requirement("JMS-3.12-2", "JMS-3.12-5", "JMS-B.2.21-1", "NEV-139", "NEV-140", "NEV-142")
 def test_bytes_are_copied_and_come_as_bytes(received) -> None:
     """A bytearray that is changed later does not change the message; part of a value can be set."""
     data = bytearray(b"abcdef")

@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 import pytest
 
 from kjms import MessageFormatException, MessageNotWriteableException
-from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.message import JMSX, BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 
 SETTERS = {
     "boolean": True, "byte": 1, "short": 1, "int": 1, "long": 1, "float": 1.5, "double": 1.5, "string": "x",
@@ -94,6 +94,14 @@ def test_provider_properties_show_where_jms_says(received) -> None:
     assert not message.property_exists("JMSXRcvTimestamp")
     assert not message.property_exists("JMSXDeliveryCount")
     assert received(message).property_names() == ["JMSXUserID", "JMSXDeliveryCount"]
+
+
+@pytest.mark.requirement("NET-6")
+def test_the_names_that_jms_defines_are_constants() -> None:
+    """Spelt as in table 3.3 of the specification."""
+    names = {name: value for name, value in vars(JMSX).items() if name.isupper()}
+    assert set(names.values()) == {*PROVIDERS, "JMSXGroupID", "JMSXGroupSeq"}
+    assert (JMSX.USER_ID, JMSX.GROUP_ID, JMSX.RCV_TIMESTAMP) == ("JMSXUserID", "JMSXGroupID", "JMSXRcvTimestamp")
 
 
 def test_the_delivery_count_is_the_engines(received) -> None:

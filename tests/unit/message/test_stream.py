@@ -107,7 +107,7 @@ def test_the_end_is_an_error_that_can_be_repeated(kind: str, received) -> None:
     assert issubclass(MessageEOFException, EOFError)
 
 
-@pytest.mark.requirement("JMS-3.11.3-18")
+@pytest.mark.requirement("JMS-3.11.3-18", "NEV-132", "NEV-133")
 def test_a_read_that_fails_does_not_move_on(received) -> None:
     """After MessageFormatException the same value is read as another type."""
     message = received(stream("12x", 5))
@@ -120,7 +120,7 @@ def test_a_read_that_fails_does_not_move_on(received) -> None:
     assert message.read_int() == 5
 
 
-@pytest.mark.requirement("JMS-3.12-3", "NEV-113")
+@pytest.mark.requirement("JMS-3.12-3", "NEV-140")
 def test_none_is_a_value(received) -> None:
     """None can be written as string, bytes or object, and comes back."""
     message = StreamMessage()
@@ -201,7 +201,7 @@ class TestByteFields:
         assert received(message).read_bytes() == b"bcd"
 
 
-@pytest.mark.requirement("JMS-3.12-2")
+@pytest.mark.requirement("JMS-3.12-2", "NEV-139")
 def test_bytes_are_copied() -> None:
     """A bytearray that is changed later does not change the message."""
     data = bytearray(b"abc")

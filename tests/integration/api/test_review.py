@@ -1,0 +1,552 @@
+"""Rules that hold in the corners: several consumers, closes from other threads, callbacks, and trouble half-way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+    Message,
+    MessageConsumer,
+    Queue,
+    RedeliveryPolicy,
+    Session,
+    TextMessage,
+    Topic,
+)
+
+SECONDS = 20_000
+SOON = 2_000  # milliseconds: what is ready arrives in a few of them
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def send(connection: Connection, destination: Queue | Topic, *texts: str, **properties: str) -> None:
+    with connection.create_session() as session, session.create_producer(destination) as producer:
+        for text in texts:
+            message = session.create_text_message(text)
+            for name, value in properties.items():
+                message.properties[name] = value
+            producer.send(message)
+
+
+def text(message: Message | None) -> str | None:
+    return message.text if isinstance(message, TextMessage) else None
+
+
+def received_by_waiting(consumer: MessageConsumer, cause: Callable[[], None]) -> str | None:
+    """Return the text that *consumer* receives when it waits already while *cause* is called; None when none comes."""
+    feed = consumer._feed
+    with ThreadPoolExecutor(1) as pool:
+        received = pool.submit(consumer.receive)
+        while feed not in feed.reader._lanes[feed.selector].hungry:
+            time.sleep(0.001)
+        cause()
+        wait([received], SOON / 1000)
+        consumer.close()  # the last look before a time-out would hide that nobody was woken
+        return text(received.result())
+
+
+def run_apart(code: str, broker: Any, *arguments: str) -> str:  # noqa: ANN401
+    """Run *code* in a process of its own, so that what hangs there hangs nothing here; return what it printed."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, broker.bootstrap_servers, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=15,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.fail("it hangs")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Several consumers of a queue.
+
+
+@pytest.mark.requirement("JMS-4.4.10.1-2")
+def test_a_later_consumer_gets_what_an_earlier_one_left_in_order(session: Session, queue: Queue) -> None:
+    """What a closed consumer had not been given comes to the next one in the order of sending."""
+    with session.create_producer(queue) as producer:
+        for number in range(10):
+            producer.send(session.create_text_message(str(number)))
+    with session.create_consumer(queue) as first:
+        assert text(first.receive(SECONDS)) == "0"
+    with session.create_consumer(queue) as second:
+        assert [text(second.receive(SECONDS)) for _ in range(9)] == [str(number) for number in range(1, 10)]
+
+
+def test_a_waiting_consumer_gets_what_a_busy_one_could_have_had(connection: Connection, queue: Queue) -> None:
+    """A message that two consumers want, one of them waiting, goes to the one that waits."""
+    connection.create_session().create_consumer(queue)  # wants all, and receives nothing
+    waiting = connection.create_session().create_consumer(queue, "kind = 'x'")
+    assert received_by_waiting(waiting, lambda: send(connection, queue, "a", kind="x")) == "a"
+
+
+@pytest.mark.requirement("JMS-4.4.10.1-2")
+def test_consumers_whose_selectors_overlap_each_receive_in_order(connection: Connection, queue: Queue) -> None:
+    """A consumer gets a sender's messages in their order, also when another one could have had some of them."""
+    connection.create_session().create_consumer(queue)  # wants all, and receives nothing
+    consumer = connection.create_session().create_consumer(queue, "kind = 'x'")
+    send(connection, queue, *map(str, range(10)), kind="x")
+    received = [text(consumer.receive(SOON)) for _ in range(10)]
+    assert received == sorted(received, key=lambda text: int(text or -1))
+
+
+def test_a_stopped_connection_starves_no_other_of_its_process(kjms_broker: Any, queue: Queue) -> None:
+    """Messages for a stopped consumer, however many, do not keep back those for a started one."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, prefetch=10)
+    with factory.create_connection() as stopped, factory.create_connection() as started:
+        stopped.create_session().create_consumer(queue, "kind = 'a'")
+        started.start()
+        consumer = started.create_session().create_consumer(queue, "kind = 'b'")
+        send(started, queue, *map(str, range(20)), kind="a")
+        send(started, queue, "mine", kind="b")
+        assert text(consumer.receive(SOON)) == "mine"
+
+
+def test_a_waiting_consumer_gets_what_came_while_a_listener_was_busy(connection: Connection, queue: Queue) -> None:
+    """A session busy with one consumer's message does not keep another consumer's message from who waits for it."""
+    busy, may_return = threading.Event(), threading.Event()
+
+    def listener(_message: Message) -> None:
+        busy.set()
+        may_return.wait(20)
+
+    other_queue = Queue(f"{queue.queue_name}-other")
+    session = connection.create_session()
+    here = session.create_consumer(queue)
+    here.message_listener = lambda _message: None
+    session.create_consumer(other_queue).message_listener = listener
+    lane = here._feed.reader._lanes[None]
+    while here._feed not in lane.hungry:
+        time.sleep(0.001)
+    send(connection, other_queue, "keeps the session busy")
+    assert busy.wait(20)
+    waiting = connection.create_session().create_consumer(queue)
+    try:
+        assert received_by_waiting(waiting, lambda: send(connection, queue, "a")) == "a"
+    finally:
+        may_return.set()
+
+
+def test_a_listener_that_was_taken_away_takes_no_wake_up(connection: Connection, queue: Queue) -> None:
+    """Once a consumer has no listener, a message goes to the consumer that waits."""
+    former = connection.create_session().create_consumer(queue)
+    former.message_listener = lambda _message: None
+    lane = former._feed.reader._lanes[None]
+    while former._feed not in lane.hungry:
+        time.sleep(0.001)
+    former.message_listener = None
+    waiting = connection.create_session().create_consumer(queue)
+    assert received_by_waiting(waiting, lambda: send(connection, queue, "a")) == "a"
+
+
+def test_a_message_that_a_selector_chose_says_where_it_was_sent_to(session: Session, queue: Queue) -> None:
+    """JMSDestination is the destination, with a selector as without."""
+    consumer = session.create_consumer(queue, "kind = 'x'")
+    message = session.create_text_message("a")
+    message.properties["kind"] = "x"
+    session.create_producer(queue).send(message)
+    received = consumer.receive(SECONDS)
+    assert received is not None
+    assert received.jms_destination == queue
+
+
+def test_acknowledging_is_not_held_up_by_another_consumer_that_waits(connection: Connection, queue: Queue) -> None:
+    """A consumer that waits for other messages does not slow down those that receive."""
+    waiting = connection.create_session().create_consumer(queue, "kind = 'never'")
+    consumer = connection.create_session().create_consumer(queue, "kind = 'x'")
+    send(connection, queue, *map(str, range(40)), kind="x")
+
+    def seconds() -> float:
+        begin = time.monotonic()
+        for _ in range(20):
+            assert consumer.receive(SECONDS) is not None
+        return time.monotonic() - begin
+
+    alone = seconds()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(waiting.receive)
+        while not waiting._feed.reader._lanes[waiting._feed.selector].hungry:
+            time.sleep(0.001)
+        beside = seconds()
+        waiting.close()
+    assert beside < alone + 20 * 0.05  # half of an idle reader's poll
+
+
+# Closing.
+
+
+def test_a_message_whose_consumer_closes_under_its_listener_goes_to_others(connection: Connection, queue: Queue) -> None:
+    """A listener that raises after its consumer was closed leaves the message to another consumer."""
+    running, may_return = threading.Event(), threading.Event()
+
+    def fails(_message: Message) -> None:
+        running.set()
+        may_return.wait(20)
+        raise RuntimeError("too late")
+
+    leaving = connection.create_session().create_consumer(queue)
+    leaving.message_listener = fails
+    send(connection, queue, "a")
+    assert running.wait(20)
+    staying = connection.create_session().create_consumer(queue)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(leaving.close)
+        while leaving._feed.is_open:
+            time.sleep(0.001)
+        may_return.set()
+        closing.result(20)
+    assert text(staying.receive(SOON)) == "a"
+
+
+@pytest.mark.requirement("JMS-4.4.11-5")
+def test_a_topic_consumers_messages_can_be_acknowledged_after_its_close(connection: Connection, topic: Topic) -> None:
+    """Closing a consumer leaves its session's unacknowledged messages to be acknowledged."""
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    consumer = session.create_consumer(topic)
+    send(connection, topic, "a")
+    message = consumer.receive(SECONDS)
+    consumer.close()
+    assert message is not None
+    message.acknowledge()
+
+
+@pytest.mark.requirement("JMS-4.5.3-2")
+def test_a_listener_may_close_another_consumer_of_its_session(
+    connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """Only its own consumer is refused to a listener: it runs in the thread to which the session belongs."""
+    session = connection.create_session()
+    other = session.create_consumer(Queue(f"{queue.queue_name}-other"))
+    outcome: list[object] = []
+
+    def listener(_message: Message) -> None:
+        try:
+            outcome.append(other.close())  # type: ignore[func-returns-value]
+        except JMSException as error:
+            outcome.append(error)
+
+    session.create_consumer(queue).message_listener = listener
+    send(connection, queue, "a")
+    eventually(lambda: outcome)
+    assert outcome == [None]
+
+
+def test_a_consumer_and_its_session_may_close_at_once(connection: Connection, topic: Topic) -> None:
+    """A session's close, from another thread, that meets a consumer's close disturbs neither."""
+    for _ in range(5):
+        session = connection.create_session()
+        consumers = [session.create_consumer(topic) for _ in range(3)]
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(consumers[0].close)
+            while not consumers[0]._is_closed:
+                time.sleep(0.0001)
+            pool.submit(session.close).result(20)
+            first.result(20)
+        assert session not in connection._sessions
+        assert not any(consumer._feed.is_open for consumer in consumers)
+
+
+@pytest.mark.requirement("JMS-4.3.4-1")
+def test_stop_does_not_wait_for_a_receive_in_a_session_that_once_had_a_listener(kjms_broker: Any) -> None:
+    """stop holds delivery and returns, though a receive goes on waiting."""
+    code = """
+import sys, threading, time
+from kjms import *
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+connection.start()
+session = connection.create_session()
+consumer = session.create_consumer(Queue(sys.argv[2]))
+consumer.message_listener = print
+consumer.message_listener = None
+receiving = threading.Thread(target=consumer.receive)
+receiving.start()
+while session._turn._holder is not receiving:
+    time.sleep(0.001)
+connection.stop()
+connection.close()
+print("stopped")
+"""
+    assert "stopped" in run_apart(code, kjms_broker, "once-had-a-listener")
+
+
+def test_a_session_whose_connection_stops_can_be_set_up_without_disturbance(
+    kjms_factory: ConnectionFactory, queue: Queue
+) -> None:
+    """While the connection is stopped, a thread may use a session that has listeners already (JMS 2.0 §4.4.6)."""
+    with kjms_factory.create_connection() as connection:
+        for _ in range(20):
+            with connection.create_session() as session:
+                producer = session.create_producer(queue)
+                session.create_consumer(queue).message_listener = lambda _message: None
+                for _ in range(5):
+                    producer.send(session.create_text_message("a"))
+                    session._wakeup.set()  # as starting, stopping or another consumer does
+
+
+@pytest.mark.requirement("JMS-4.3.5-10")
+def test_a_send_that_meets_the_close_is_refused(kjms_broker: Any) -> None:
+    """A send that finds its session closed when its turn comes is refused; it does not wait for ever."""
+    code = """
+import sys
+from kjms import *
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+session = connection.create_session()
+producer = session.create_producer(Queue(sys.argv[2]))
+class Late(TextMessage):
+    def _stamp(self, *arguments):
+        connection.close()  # as another thread may, at this moment
+        super()._stamp(*arguments)
+try:
+    producer.send(Late("a"))
+except IllegalStateException:
+    print("refused")
+"""
+    assert "refused" in run_apart(code, kjms_broker, "a-send-that-meets-the-close")
+
+
+# Callbacks.
+
+
+@pytest.mark.requirement("JMS-4.6.2.4-4")
+@pytest.mark.parametrize("owner", ["producer", "session", "connection"])
+def test_a_completion_listener_may_not_close_what_it_belongs_to(kjms_broker: Any, owner: str) -> None:
+    """close from a completion listener of the same producer, session or connection is an IllegalStateException."""
+    code = """
+import sys, threading
+from kjms import *
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+session = connection.create_session()
+producer = session.create_producer(Queue("completion-close"))
+told = threading.Event()
+class Closes:
+    def on_completion(self, message):
+        try:
+            {"producer": producer, "session": session, "connection": connection}[sys.argv[2]].close()
+        except IllegalStateException:
+            print("refused", flush=True)
+        told.set()
+    def on_exception(self, message, exception): print(exception)
+producer.send(session.create_text_message("a"), completion_listener=Closes())
+told.wait()
+connection.close()
+"""
+    assert run_apart(code, kjms_broker, owner) == "refused\n"
+
+
+def test_a_completion_listener_may_send(kjms_broker: Any) -> None:
+    """A completion listener may use its session while no other thread does (JMS 2.0 §4.6.2.7)."""
+    code = """
+import sys, threading
+from kjms import *
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+session = connection.create_session()
+producer = session.create_producer(Queue("completion-send"))
+told = threading.Event()
+class Sends:
+    def on_completion(self, message):
+        producer.send(session.create_text_message("b"))
+        print("sent", flush=True)
+        told.set()
+    def on_exception(self, message, exception): print(exception)
+producer.send(session.create_text_message("a"), completion_listener=Sends())
+told.wait()
+connection.close()
+"""
+    assert run_apart(code, kjms_broker) == "sent\n"
+
+
+@pytest.mark.requirement("JMS-4.6.2.4-1")
+def test_a_producer_and_its_connection_may_wait_for_sends_at_once(kjms_broker: Any) -> None:
+    """Two closes that wait for the same sends both return when these are through."""
+    code = """
+import sys, threading, time
+from kjms import *
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+session = connection.create_session()
+producer = session.create_producer(Queue("two-closes"))
+may_return = threading.Event()
+class Slow:
+    def on_completion(self, message): may_return.wait()
+    def on_exception(self, message, exception): print(exception)
+producer.send(session.create_text_message("a"), completion_listener=Slow())
+closes = []
+for close in (producer.close, connection.close):
+    closes.append(threading.Thread(target=close))
+    before = session._outbox._waiter
+    closes[-1].start()
+    time.sleep(0.2)  # it waits
+may_return.set()
+for thread in closes:
+    thread.join()
+print("closed")
+"""
+    assert run_apart(code, kjms_broker) == "closed\n"
+
+
+@pytest.mark.requirement("JMS-4.6.2.8-2")
+def test_completions_come_in_the_order_of_sending(kjms_broker: Any, queue: Queue, eventually: Eventually) -> None:
+    """A send that takes longer to fail than a later one to succeed is reported first."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=1_500)
+    gone = Queue(f"{queue.queue_name}-gone")
+    heard: list[str | None] = []
+
+    class Hears:
+        def on_completion(self, message: Message) -> None:
+            heard.append(text(message))
+
+        def on_exception(self, message: Message, exception: Exception) -> None:
+            heard.append(text(message))
+
+    with factory.create_connection() as connection:
+        session = connection.create_session()
+        session.create_producer(queue)
+        producer = session.create_producer(None)
+        producer.send(session.create_text_message("makes it known"), destination=gone)
+        admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
+        admin.delete_topics([gone.queue_name])[gone.queue_name].result()
+        producer.send(session.create_text_message("first"), destination=gone, completion_listener=Hears())
+        producer.send(session.create_text_message("second"), destination=queue, completion_listener=Hears())
+        eventually(lambda: len(heard) == 2)
+    assert heard == ["first", "second"]
+
+
+@pytest.mark.requirement("JMS-4.3.8-3")
+def test_an_exception_listener_is_called_by_one_thread_at_a_time(connection: Connection, eventually: Eventually) -> None:
+    """Two problems at once are told one after the other."""
+    inside, most, told = [0], [0], [0]
+    lock = threading.Lock()
+
+    def listener(_exception: JMSException) -> None:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0.05)
+        with lock:
+            inside[0] -= 1
+            told[0] += 1
+
+    connection.exception_listener = listener
+    for number in range(3):
+        connection._engine.tell(JMSException(f"problem {number}"))
+    eventually(lambda: told[0] == 3)
+    assert most[0] == 1
+
+
+def test_a_listener_that_exits_does_not_end_delivery(
+    connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """Whatever a listener raises, sys.exit included, its message comes again, and the next one after it."""
+    heard: list[str | None] = []
+
+    def exits_once(message: Message) -> None:
+        heard.append(text(message))
+        if len(heard) == 1:
+            sys.exit()
+
+    connection.create_session().create_consumer(queue).message_listener = exits_once
+    send(connection, queue, "a", "b")
+    deadline = time.monotonic() + 3
+    while len(heard) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert heard == ["a", "a", "b"]
+
+
+def test_a_completion_listener_that_exits_does_not_end_the_others(kjms_broker: Any) -> None:
+    """Whatever a completion listener raises, later sends are reported, and closing ends."""
+    code = """
+import sys, threading
+from kjms import *
+connection = ConnectionFactory(sys.argv[1]).create_connection()
+session = connection.create_session()
+producer = session.create_producer(Queue("completion-exits"))
+class Exits:
+    def on_completion(self, message): sys.exit()
+    def on_exception(self, message, exception): print(exception)
+for _ in range(2):
+    producer.send(session.create_text_message("a"), completion_listener=Exits())
+connection.close()
+print("closed")
+"""
+    assert "closed" in run_apart(code, kjms_broker)
+
+
+# Trouble half-way.
+
+
+def test_a_message_that_no_dead_letter_queue_takes_is_not_lost(kjms_broker: Any, queue: Queue) -> None:
+    """Where the dead-letter queue is missing, the call says so, and the message stays for others."""
+    servers = kjms_broker.bootstrap_servers
+    with ConnectionFactory(servers).create_connection() as connection:
+        send(connection, queue, "bad")
+    policy = RedeliveryPolicy(max_deliveries=1)
+    factory = ConnectionFactory(servers, create_destinations=False, redelivery=policy)
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        consumer = session.create_consumer(queue)
+        assert text(consumer.receive(SECONDS)) == "bad"
+        session.recover()
+        with pytest.raises(InvalidDestinationException, match="dlq"):
+            consumer.receive(SOON)
+        session.close()
+        patient = ConnectionFactory(servers).create_connection()
+        with patient:
+            patient.start()
+            assert text(patient.create_session().create_consumer(queue).receive(SOON)) == "bad"
+
+
+@pytest.mark.parametrize("setting", [{"no.such.setting": "1"}, {"fetch.min.bytes": "many"}])
+def test_a_setting_that_kafka_refuses_is_a_jms_exception(
+    kjms_broker: Any, queue: Queue, setting: dict[str, str]
+) -> None:
+    """Settings that librdkafka refuses are told as a JMSException that names them, wherever they are first used."""
+    with (
+        pytest.raises(JMSException, match=next(iter(setting))),
+        ConnectionFactory(kjms_broker.bootstrap_servers, kafka=setting).create_connection() as connection,
+    ):
+        connection.start()
+        connection.create_session().create_consumer(queue)
+
+
+@pytest.mark.parametrize("line", ["destinations = 3", "kafka = 3", "queue_prefix = 5", "create_destinations = 'no'"])
+def test_a_wrong_kind_of_value_in_a_file_is_a_value_error(tmp_path: Path, line: str) -> None:
+    """A value of the wrong kind is refused when the file is read; the text names the setting."""
+    path = tmp_path / "kjms.toml"
+    path.write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=line.split()[0]):
+        ConnectionFactory.from_config(path)
+
+
+def test_a_restarted_reader_goes_on_where_it_was(
+    connection: Connection, topic: Topic, eventually: Eventually
+) -> None:
+    """A subscription without a group whose reading failed repeats nothing that was received."""
+    consumer = connection.create_session().create_consumer(topic)
+    send(connection, topic, "a", "b")
+    assert [text(consumer.receive(SECONDS)) for _ in "ab"] == ["a", "b"]
+    reader = consumer._feed.reader
+    failed = reader._thread
+    kept, reader._may_end = reader._may_end, lambda: 1 // 0  # type: ignore[method-assign, assignment]
+    eventually(lambda: reader._thread is not failed)
+    reader._may_end = kept  # type: ignore[method-assign]
+    send(connection, topic, "c")
+    assert text(consumer.receive(SECONDS)) == "c"
