@@ -1,8 +1,8 @@
 """The project's chores, with nothing but Python: ``python3 chores.py demo``, ``test``, ``check``, ``bench`` ...
 
-Each runs in the virtual environment that is active, or else in ``.venv`` beside this file, which is made and filled on the
-first run. What a chore needs is installed once and found there afterwards, offline too; a changed ``pyproject.toml``
-installs again. Arguments after the chore's name go to the program that it runs.
+Each runs in the virtual environment that is active, or else in ``.venv`` beside this file, which is made and filled on
+the first run. What a chore needs is installed once and found there afterwards, offline too; a changed
+``pyproject.toml`` installs again. Arguments after the chore's name go to the program that it runs.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from benchmarks._report import Report, insert_between_markers
 from benchmarks._run import run_workloads
 from benchmarks._stage import Stage
 from benchmarks._workload import load_workloads
+from kjms import JMSException
 from kjms.broker import find_broker
 
 RESULTS = Path(__file__).parent / "results"
@@ -88,4 +89,7 @@ def _progress(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except JMSException as error:  # above all: there is no broker
+        sys.exit(f"python -m benchmarks: {error}")

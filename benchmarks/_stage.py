@@ -56,6 +56,8 @@ class Stage:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.clear()
+        if self.bootstrap_servers:
+            del self._filler, self._admin  # they would complain of a broker that ends before them
 
     def clear(self) -> None:
         """Delete the topics that were made."""

@@ -112,6 +112,12 @@ def record_by_hand() -> KafkaRecord:
     return KafkaRecord(None, value, headers, TIMESTAMP)
 
 
+def bare_record_by_hand() -> KafkaRecord:
+    """Build the whole record of a text message to which the application has added nothing."""
+    value, headers = bare_by_hand()
+    return KafkaRecord(None, value, headers, TIMESTAMP)
+
+
 def compare(title: str, ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> float:
     """Print what a call of either costs, and return the ratio of the medians."""
     times: tuple[list[float], list[float]] = ([], [])
@@ -132,10 +138,11 @@ def main(rounds: int = 15) -> None:
     message, bare = filled(TextMessage(TEXT)), TextMessage(TEXT)
     bare._stamp(MESSAGE_ID, TIMESTAMP, QUEUE, 2, 4, 0, TIMESTAMP)
     assert encode(message) == record_by_hand()
-    assert (encode(bare).value, encode(bare).headers) == bare_by_hand()
+    assert encode(bare) == bare_record_by_hand()
     compare("encode: text, 4 properties, 13 headers", lambda: encode(message), record_by_hand, rounds)
     compare("the same beside value and headers alone", lambda: encode(message), headers_by_hand, rounds)
-    compare("encode: text, no properties, 3 headers, beside these", lambda: encode(bare), bare_by_hand, rounds)
+    compare("encode: text, no properties, 3 headers", lambda: encode(bare), bare_record_by_hand, rounds)
+    compare("the same beside value and headers alone", lambda: encode(bare), bare_by_hand, rounds)
 
     source = Source(encode(message))
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
-    from kjms.engine._reader import Delivery, Feed, Reader
+    from kjms.engine._buffer import Delivery, Feed
+    from kjms.engine._reader import Reader
     from kjms.message import Message
 
 __all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual"]
@@ -38,9 +39,6 @@ class Acknowledgement:
 
     def recover(self) -> None:
         """Deliver again what was handed out and not acknowledged (JMS 2.0 §4.4.11)."""
-
-    def consumer_closed(self, feed: Feed) -> None:
-        """Note that a consumer has gone: nothing can be given back to it any more."""
 
     def close(self) -> None:
         """Give back what was not acknowledged, and make the rest durable."""
@@ -117,7 +115,7 @@ class Client(Acknowledgement):
             assert delivery.feed is not None
             by_feed.setdefault(delivery.feed, []).append(delivery)
         for feed, deliveries in by_feed.items():
-            _give_back(deliveries, to=feed if feed.is_open else None)
+            _give_back(deliveries, to=feed)
 
     def close(self) -> None:
         self._is_closed = True

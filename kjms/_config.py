@@ -1,16 +1,16 @@
 """A connection factory's settings from a TOML file and the environment.
 
-    bootstrap_servers = "localhost:9092"
-    send_timeout = 10_000
+bootstrap_servers = "localhost:9092"
+send_timeout = 10_000
 
-    [kafka]
-    "security.protocol" = "SASL_SSL"
+[kafka]
+"security.protocol" = "SASL_SSL"
 
-    [redelivery]
-    max_deliveries = 5
+[redelivery]
+max_deliveries = 5
 
-    [destinations.orders]
-    partitions = 8
+[destinations.orders]
+partitions = 8
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kjms.errors import shown
 from kjms.options import DestinationOptions, RedeliveryPolicy
@@ -48,7 +48,7 @@ def factory_settings(path: Path, environment: Mapping[str, str] = os.environ) ->
         ValueError: It is no TOML, or holds a setting that there is not, or a value of the wrong kind.
     """
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from error
     known = _known()
@@ -61,6 +61,10 @@ def factory_settings(path: Path, environment: Mapping[str, str] = os.environ) ->
         variable = BOOTSTRAP_VARIABLE if name == "bootstrap_servers" else f"KJMS_{name.upper()}"
         if variable in environment:
             settings[name] = _parsed(environment[variable], parameter, variable)
+    for name, value in settings.items():
+        kind, words = _kind(known[name])
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{path}: {name} is {words}, not {shown(value)}")
     if "redelivery" in settings:
         settings["redelivery"] = _made(RedeliveryPolicy, settings["redelivery"], f"{path}: [redelivery]")
     if "destinations" in settings:
@@ -78,13 +82,25 @@ def _known() -> dict[str, inspect.Parameter]:
     return {name: parameter for name, parameter in parameters.items() if name != "self"}
 
 
+def _kind(parameter: inspect.Parameter) -> tuple[type, str]:
+    """Return what the setting's value must be in TOML, and that in words."""
+    annotation = str(parameter.annotation)
+    if parameter.name in _TABLES:
+        return dict, "a table"
+    if "bool" in annotation:
+        return bool, "true or false"
+    if "int" in annotation:
+        return int, "a whole number"
+    return str, "text"
+
+
 def _parsed(text: str, parameter: inspect.Parameter, variable: str) -> object:
-    kind = str(parameter.annotation)
-    if "bool" in kind:
+    kind, _ = _kind(parameter)
+    if kind is bool:
         if text.lower() not in {"true", "false"}:
             raise ValueError(f"{variable} is true or false, not {shown(text)}")
         return text.lower() == "true"
-    if "int" in kind:
+    if kind is int:
         try:
             return int(text)
         except ValueError:
@@ -92,13 +108,16 @@ def _parsed(text: str, parameter: inspect.Parameter, variable: str) -> object:
     return text
 
 
-def _destination(table: dict[str, Any], place: str) -> DestinationOptions:
-    if isinstance(table.get("redelivery"), dict):
+def _destination(table: object, place: str) -> DestinationOptions:
+    if isinstance(table, dict) and "redelivery" in table:
         table = {**table, "redelivery": _made(RedeliveryPolicy, table["redelivery"], f"{place} redelivery")}
     return _made(DestinationOptions, table, place)
 
 
-def _made(kind: type[Any], table: object, place: str) -> Any:  # noqa: ANN401
+_Made = TypeVar("_Made", RedeliveryPolicy, DestinationOptions)
+
+
+def _made(kind: type[_Made], table: object, place: str) -> _Made:
     names = [field.name for field in fields(kind)]
     if not isinstance(table, dict):
         raise ValueError(f"{place}: a table is needed, not {shown(table)}")

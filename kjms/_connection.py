@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from kjms.engine._reader import Feed
+    from kjms.engine._buffer import Feed
 
 __all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener"]
 
@@ -155,6 +155,7 @@ class Connection:
         self._exception_listener: ExceptionListener | None = None
         self._sessions: list[Session] = []
         self._lock = threading.RLock()
+        self._telling = threading.Lock()
         self._is_started = False
         self._is_closed = False
         self._is_used = False
@@ -162,7 +163,9 @@ class Connection:
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "started" if self._is_started else "stopped"
-        return f"<Connection {self.number} to {self._options.bootstrap_servers}: {state}, {len(self._sessions)} sessions>"
+        return (
+            f"<Connection {self.number} to {self._options.bootstrap_servers}: {state}, {len(self._sessions)} sessions>"
+        )
 
     @property
     def client_id(self) -> str | None:
@@ -198,7 +201,9 @@ class Connection:
         if listener is not None and not callable(listener):
             on_exception = getattr(listener, "on_exception", None)
             if not callable(on_exception):
-                raise ValueError(f"an exception listener is a function or has on_exception, and is not {shown(listener)}")
+                raise ValueError(
+                    f"an exception listener is a function or has on_exception, and is not {shown(listener)}"
+                )
             listener = on_exception
         self._is_used = True
         self._exception_listener = listener
@@ -245,7 +250,7 @@ class Connection:
         self._check_open("stop")
         sessions = list(self._sessions)
         for session in sessions:
-            session._check_not_delivering("stop")
+            session._check_not_in_callback("stop")
         with self._lock:
             self._is_used = True
             self._is_started = False
@@ -270,7 +275,8 @@ class Connection:
 
         def call() -> None:
             try:
-                listener(failure)
+                with self._telling:  # one problem after the other (JMS 2.0 §4.3.8)
+                    listener(failure)
             except Exception:
                 _log.exception("the exception listener of connection %d raised", self.number)
 
@@ -285,7 +291,7 @@ class Connection:
         with self._lock:
             sessions = list(self._sessions)
             for session in sessions:
-                session._check_not_delivering("close")
+                session._check_not_in_callback("close")
             if self._is_closed:
                 return
             self._is_closed = True
@@ -338,7 +344,10 @@ def _refuse_unavailable(
     for name, is_wanted in (
         ("drop_duplicates", drop_duplicates),
         ("expiry_queue", expiry_queue is not None or any(option.expiry_queue for option in options)),
-        ("a redelivery delay", any(policy and policy.delay for policy in (redelivery, *(o.redelivery for o in options)))),
+        (
+            "a redelivery delay",
+            any(policy and policy.delay for policy in (redelivery, *(o.redelivery for o in options))),
+        ),
     ):
         if is_wanted:
             raise ValueError(f"{name}: not available in kjms {__version__} yet")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kjms._session import Session
     from kjms.destinations import Destination
-    from kjms.engine._reader import Feed
+    from kjms.engine._buffer import Feed
     from kjms.message import Message
 
 __all__ = ["MessageConsumer", "MessageListener"]

@@ -10,7 +10,7 @@ from kjms.mapping import KafkaRecord
 
 if TYPE_CHECKING:
     from kjms.engine import Engine
-    from kjms.engine._reader import Delivery
+    from kjms.engine._buffer import Delivery
     from kjms.options import FactoryOptions, RedeliveryPolicy
 
 __all__ = ["dead_letter"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 import zlib
 from datetime import timedelta
@@ -11,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from kjms.destinations import Destination
 from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException, shown
-from kjms.mapping import encode
 from kjms.message import Message, from_foreign
 from kjms.options import DeliveryMode, milliseconds
 
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
     from kjms._session import Session
 
 __all__ = ["CompletionListener", "MessageProducer"]
-
-_log = logging.getLogger("kjms.producer")
 
 ANY_PARTITION = -1  # librdkafka's word for "let the key decide"
 
@@ -207,7 +202,11 @@ class MessageProducer:
             raise IllegalStateException(f"{doing}: this producer is closed (JMS 2.0 §4.6)")
 
     def close(self) -> None:
-        """Close the producer, after its asynchronous sends have completed (JMS 2.0 §4.6.2.4)."""
+        """Close the producer, after its asynchronous sends have completed (JMS 2.0 §4.6.2.4).
+
+        Raises:
+            IllegalStateException: A completion listener of its session called it.
+        """
         if not self._is_closed:
             self._session._close_producer(self)
 
@@ -230,43 +229,6 @@ class Route:
         # One session's messages stay in order because they share a partition, chosen once and for good.
         in_order = ordering != "none"
         self.partition = zlib.crc32(session_id.encode()) % partitions if in_order else ANY_PARTITION
-
-
-class Outbox:
-    """The sends of a session that nobody waits for, so that closing, and a send that waits, can let them arrive first.
-
-    Begun by the one thread that uses the session, ended by the publisher's one thread: each counts on its own.
-    """
-
-    def __init__(self) -> None:
-        self._begun = 0
-        self._ended = 0
-        self._waiter: threading.Event | None = None
-
-    def begin(self) -> None:
-        """Count a send."""
-        self._begun += 1
-
-    def cancel(self) -> None:
-        """Take the last one back: it never left."""
-        self._begun -= 1
-
-    def end(self) -> None:
-        """Count one off that was delivered, or failed."""
-        self._ended += 1
-        waiter = self._waiter
-        if waiter is not None:
-            waiter.set()
-
-    def wait(self) -> None:
-        """Return when nothing is under way; each send ends by itself within the send timeout."""
-        if self._begun == self._ended:
-            return
-        self._waiter = waiter = threading.Event()
-        while self._begun != self._ended:
-            waiter.wait()
-            waiter.clear()
-        self._waiter = None
 
 
 def _copy_headers(source: Message, target: Message) -> None:
@@ -299,21 +261,3 @@ def _delivery_delay(duration: int | timedelta) -> int:
     if milliseconds(duration, "delivery_delay"):
         raise JMSException("delivery_delay: this version of kjms delivers at once; a delay cannot be kept yet")
     return 0
-
-
-def report_completion(
-    listener: CompletionListener | None, message: Message, failure: JMSException | None, topic: str
-) -> None:
-    """Tell *listener* what became of *message*; without one, a failure goes to the log."""
-    if listener is None:
-        if failure is not None:
-            _log.warning("a NON_PERSISTENT message was lost: %s", failure)
-        return
-    try:
-        if failure is None:
-            listener.on_completion(message)
-        else:
-            listener.on_exception(message, failure)
-    except Exception:
-        _log.exception("a completion listener for %s raised", topic)
-

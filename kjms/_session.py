@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual
 from kjms._consumer import MessageConsumer
 from kjms._dead_letters import dead_letter
-from kjms._producer import ANY_PARTITION, CompletionListener, MessageProducer, Outbox, Route, report_completion
+from kjms._outbox import Outbox
+from kjms._producer import ANY_PARTITION, CompletionListener, MessageProducer, Route
 from kjms._turn import Turn
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine._engine import destination_name
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms._connection import Connection
-    from kjms.engine._reader import Delivery
+    from kjms.engine._buffer import Delivery
 
 __all__ = ["Session"]
 
 _log = logging.getLogger("kjms.session")
 _numbers = itertools.count(1)
 
+FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
 DELIVERY_POLL_SECONDS: Final = 1.0  # the delivery thread is woken for everything; this only guards against a lost wake
 
 
@@ -67,7 +69,10 @@ class Session:
         self._sent = itertools.count(1)
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
-        self._outbox = Outbox()
+        self._outbox = Outbox(f"kjms-session-{self.number}-completions")
+        self._running = threading.RLock()  # held while a listener runs, so that stopping can wait for it
+        self._current: MessageConsumer | None = None  # whose listener runs
+        self._closed = threading.Event()
         self._routes: dict[Destination, Route] = {}
         self._consumers: list[MessageConsumer] = []
         self._producers: list[MessageProducer] = []
@@ -119,7 +124,7 @@ class Session:
         self._check_open("create_stream_message")
         return StreamMessage()
 
-    def create_object_message(self, value: Any = None) -> ObjectMessage:  # noqa: ANN401
+    def create_object_message(self, value: Any = None) -> ObjectMessage:
         """Return a message whose body is *value*.
 
         Raises:
@@ -177,23 +182,18 @@ class Session:
         turn = self._turn
         outer = turn.take("send")
         try:
+            self._check_open("send")
             record = encode(message)
             partition = route.partition if record.key is None else ANY_PARTITION
+            outbox = self._outbox
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
-                self._outbox.wait()  # a session's messages stay in order, waited for or not
+                outbox.wait_for_arrivals()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
-            outbox = self._outbox
-
-            def reported(failure: JMSException | None) -> None:
-                try:
-                    report_completion(listener, original, failure, route.topic)
-                finally:
-                    outbox.end()
-
-            outbox.begin()
+            bulk = self._engine.bulk
+            pending = outbox.begin(bulk, route.topic, original, listener)
             try:
-                self._engine.bulk.send(route.topic, partition, record, reported)
+                bulk.send(route.topic, partition, record, pending)
             except BaseException:
                 outbox.cancel()
                 raise
@@ -201,6 +201,7 @@ class Session:
             turn.give_back(outer)
 
     def _close_producer(self, producer: MessageProducer) -> None:
+        self._check_not_in_callback("close")
         self._outbox.wait()
         producer._is_closed = True
         with self._lock:
@@ -291,13 +292,18 @@ class Session:
         policy = self._options.destination(destination_name(destination)).redelivery
         if policy is None or delivery.count <= policy.max_deliveries:
             return False
-        dead_letter(self._engine, self._options, destination, delivery, policy)
+        try:
+            dead_letter(self._engine, self._options, destination, delivery, policy)
+        except BaseException:
+            consumer._feed.reader.give_back([delivery], is_counted=False)  # it stays where it was
+            raise
         consumer._feed.reader.settle(delivery)
         consumer._feed.reader.flush()
         return True
 
     def _listeners_changed(self) -> None:
         with self._lock:
+            before = self._listening
             self._listening = [consumer for consumer in self._consumers if consumer._listener is not None]
             if self._listening and self._thread is None and not self._is_closed:
                 self._thread = threading.Thread(
@@ -305,28 +311,41 @@ class Session:
                 )
                 self._thread.start()
         self._wakeup.set()
-        if not self._is_delivering():
-            with self._turn_unless_receiving():
-                pass  # a listener that was taken away is not running any more
+        with self._running:
+            pass  # a listener that was taken away is not running any more
+        for consumer in before:
+            if consumer not in self._listening:
+                consumer._feed.rest()
 
     def _deliver(self) -> None:
         """Run the listeners, one message at a time (JMS 2.0 §4.4.14): the delivery thread."""
+        delivered = False
         while not self._is_closed:
-            self._wakeup.clear()
+            if not delivered:
+                self._wakeup.clear()  # after that, the poll finds what came before
             delivered = False
             for consumer in self._listening:
-                delivered |= self._deliver_one(consumer)
+                delivery = consumer._feed.poll()
+                if delivery is not None:
+                    delivered = True
+                    self._let_others_have(consumer)
+                    self._deliver_one(consumer, delivery)
             if not delivered and not self._is_closed:
                 self._wakeup.wait(DELIVERY_POLL_SECONDS)
 
-    def _deliver_one(self, consumer: MessageConsumer) -> bool:
-        with self._turn.waited_for():
+    def _let_others_have(self, busy_with: MessageConsumer) -> None:
+        """While one listener runs, messages for the others go to whoever is free."""
+        for consumer in self._listening:
+            if consumer is not busy_with and consumer._feed.is_hungry:
+                consumer._feed.rest()
+
+    def _deliver_one(self, consumer: MessageConsumer, delivery: Delivery) -> None:
+        with self._turn.waited_for(), self._running:
             listener = consumer._listener
-            if self._is_closed or consumer._is_closed or listener is None:
-                return False
-            delivery = consumer._feed.poll()
-            if delivery is None:
-                return False
+            if listener is None or self._is_closed or not consumer._feed.is_started:
+                consumer._feed.reader.give_back([delivery], is_counted=False)  # too late: nobody saw it
+                return
+            self._current = consumer
             try:
                 message = self._acceptable(delivery, consumer)
                 if message is not None:
@@ -337,13 +356,15 @@ class Session:
                 self._connection._tell(
                     error if isinstance(error, JMSException) else JMSException(f"delivery failed: {error}", None, error)
                 )
-            return True
+                self._closed.wait(FAILURE_SECONDS)
+            finally:
+                self._current = None
 
-    def _call(self, listener: Any, delivery: Delivery, message: Message) -> None:  # noqa: ANN401
+    def _call(self, listener: Any, delivery: Delivery, message: Message) -> None:
         self._acknowledgement.listening(delivery, message)
         try:
             listener(message)
-        except Exception:
+        except BaseException:  # SystemExit, too, would end the delivery of everybody's messages
             _log.exception("a message listener raised; message %s is delivered again", message.jms_message_id)
             self._acknowledgement.listener_failed(delivery)
         else:
@@ -388,17 +409,12 @@ class Session:
     def _stop(self) -> None:
         for consumer in list(self._consumers):
             consumer._feed.stop()
-        with self._turn_unless_receiving():
+        with self._running:
             pass  # a listener that was running has returned
 
-    def _turn_unless_receiving(self) -> Any:  # noqa: ANN401
-        # A receive holds the turn while it waits, and goes on waiting while the connection is stopped; only the
-        # delivery thread has to be waited for.
-        return self._turn.waited_for() if self._thread is not None else threading.Lock()
-
     def _close_consumer(self, consumer: MessageConsumer) -> None:
-        if self._is_delivering():
-            raise IllegalStateException("close: called by a message listener of this session (JMS 2.0 §4.5.3)")
+        if self._is_delivering() and self._current is consumer:
+            raise IllegalStateException("close: called by the consumer's own message listener (JMS 2.0 §4.5.3)")
         consumer._is_closed = True
         self._engine.close_feed(consumer._feed)
         with self._lock:
@@ -406,14 +422,18 @@ class Session:
                 self._consumers.remove(consumer)
         self._listeners_changed()
         with self._turn.waited_for():
-            pass  # a listener that was running, or a receive that was waiting, has returned
+            pass  # a receive that was waiting has returned
 
     def _is_delivering(self) -> bool:
         return threading.current_thread() is self._thread
 
-    def _check_not_delivering(self, doing: str) -> None:
+    def _check_not_in_callback(self, doing: str) -> None:
         if self._is_delivering():
             raise IllegalStateException(f"{doing}: called by a message listener of the same session (JMS 2.0 §4.4.1)")
+        if self._outbox.is_telling:
+            raise IllegalStateException(
+                f"{doing}: called by a completion listener of the same session (JMS 2.0 §4.6.2.4)"
+            )
 
     def close(self) -> None:
         """Close the session with its producers and consumers; unacknowledged messages go to others at once.
@@ -421,17 +441,18 @@ class Session:
         Waits for a running listener and for sends under way. May be called from any thread.
 
         Raises:
-            IllegalStateException: A message listener of this session called it.
+            IllegalStateException: A message listener or a completion listener of this session called it.
 
         Spec: JMS 2.0 §4.4.1.
         """
-        self._check_not_delivering("close")
+        self._check_not_in_callback("close")
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
+        self._closed.set()
         self._wakeup.set()
-        for consumer in self._consumers:
+        for consumer in list(self._consumers):
             consumer._feed.stop()
             consumer._is_closed = True
         self._wakeup.set()
@@ -441,13 +462,13 @@ class Session:
             self._finish()
 
     def _finish(self) -> None:
-        self._outbox.wait()
+        self._outbox.close()
         for producer in self._producers:
             producer._is_closed = True
         try:
             self._acknowledgement.close()
         finally:
-            for consumer in self._consumers:
+            for consumer in list(self._consumers):
                 self._engine.close_feed(consumer._feed)
             self._connection._session_closed(self)
 

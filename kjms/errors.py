@@ -14,8 +14,8 @@
     ├── TransactionInProgressException  RuntimeError
     └── TransactionRolledBackException  RuntimeError
 
-Each class also derives from the Python built-in that is nearest to it, so that ``except ValueError`` finds what a Python
-programmer would look for there. Values in error texts are shortened with `shown`; bodies and passwords never go in.
+Each class also derives from the Python built-in that is nearest to it, so that ``except ValueError`` finds what a
+Python programmer would look for there. Values in error texts are shortened with `shown`; bodies and passwords never go in.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def shown(value: object) -> str:
     return f"{_SHORT.repr(value)} ({type(value).__name__})"
 
 
-class JMSException(Exception):  # noqa: N818 - the specification's name
+class JMSException(Exception):
     """The root of everything that JMS raises.
 
     Args:

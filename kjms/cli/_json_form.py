@@ -204,7 +204,7 @@ def _object(value: object, place: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(  # noqa: TRY004 - the type of a JSON value is a value
+        raise ValueError(
             f"{place}: a JSON object is needed, not {shown(value)}"
         )
     return value
@@ -275,7 +275,7 @@ def _map_message(value: Any) -> Message:
 def _stream_message(value: Any) -> Message:
     message = StreamMessage()
     if not isinstance(value, list):
-        raise ValueError(f"body: a stream is a JSON array, not a {type(value).__name__}")  # noqa: TRY004 - as above
+        raise ValueError(f"body: a stream is a JSON array, not a {type(value).__name__}")
     for number, item in enumerate(value, 1):
         kind, kept = _untagged(item, ENTRY_KINDS, f"stream value {number}")
         getattr(message, f"write_{kind}")(kept)

@@ -14,9 +14,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from kjms.destinations import Destination, Queue
+from kjms.engine._buffer import Feed
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._publisher import Publisher
-from kjms.engine._reader import Feed, Reader
+from kjms.engine._reader import Reader
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._topics import Topics
 from kjms.errors import JMSException
@@ -39,11 +40,11 @@ NOT_READY: Final = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,
     }
 )
 OUTAGE_SECONDS: Final = 10.0  # reports of an outage closer together than this are of the same one
-OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's own codes are spelt so
+OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
 
 
 class Engine:
@@ -63,10 +64,14 @@ class Engine:
         self._readers: dict[str, Reader] = {}
         self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
         self.topics = Topics(admin_settings(self._settings), options.send_timeout)
-        self.topics.connect(options.send_timeout / 1000, self._last_error)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
+        try:
+            self.topics.connect(options.send_timeout / 1000, self._last_error)
+        except BaseException:
+            self._close()
+            raise
 
     def __repr__(self) -> str:
         return f"<Engine {self.number} at {self.options.bootstrap_servers}: {self._users} connections>"
@@ -98,8 +103,8 @@ class Engine:
             engine = _engines.get(key)
             if engine is None:
                 engine = _engines[key] = cls(options, user, password)
-            engine._users += 1  # noqa: SLF001 - its own class
-            engine._listeners.append(listener)  # noqa: SLF001
+            engine._users += 1
+            engine._listeners.append(listener)
             return engine
 
     def release(self, listener: Callable[[JMSException], None]) -> None:
@@ -174,7 +179,7 @@ class Engine:
 
     def close_feed(self, feed: Feed) -> None:
         """Close *feed*, and its reader where it served nobody else."""
-        feed.close()
+        feed.reader.remove_feed(feed)
         if feed.reader not in self._readers.values():
             feed.reader.close()
 
@@ -193,7 +198,7 @@ class Engine:
         )
 
     def _ends(self, topic: str, partitions: int) -> dict[int, int]:
-        """Return where each partition ends for read-committed readers, now: an open transaction's records come later."""
+        """Return where each partition ends for read-committed readers: an open transaction's records come later."""
         deadline = time.monotonic() + self.options.send_timeout / 1000
         while True:
             asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
@@ -205,7 +210,8 @@ class Engine:
                 )
                 return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
             except KafkaException as error:
-                if kafka_error(error).code() not in NOT_READY or time.monotonic() > deadline:
+                inner = kafka_error(error)
+                if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
                 time.sleep(0.02)  # a topic that was just made
 
@@ -214,7 +220,7 @@ class Engine:
     def _kafka_error(self, error: KafkaError) -> None:
         """Hear of errors that belong to no call (from any client's thread)."""
         self._last_error[:] = [error.str()]
-        if error.fatal() or error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+        if error.fatal() or error.code() == KafkaError._AUTHENTICATION:
             self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))
         elif error.code() == OUTAGE:
             now, before = time.monotonic(), self._last_outage
@@ -232,10 +238,10 @@ class Engine:
 
 def destination_name(destination: Destination) -> str:
     """Return the name by which options and threads call *destination*."""
-    return destination._name  # noqa: SLF001 - queues and topics call the same name differently
+    return destination._name
 
 
-def _hashable(value: Any) -> object:  # noqa: ANN401
+def _hashable(value: Any) -> object:
     """Return something that equal settings share: callbacks are the same only if they are the same object."""
     try:
         hash(value)
@@ -250,7 +256,7 @@ def close_all() -> None:
         left = list(_engines.values())
         _engines.clear()
     for engine in left:
-        engine._close()  # noqa: SLF001 - this module's own class
+        engine._close()
 
 
 atexit.register(close_all)

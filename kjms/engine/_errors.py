@@ -17,8 +17,8 @@ __all__ = ["jms_error", "kafka_error"]
 
 _SECURITY: Final = frozenset(
     {
-        KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes are spelt so
-        KafkaError._SSL,  # noqa: SLF001
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -28,15 +28,15 @@ _SECURITY: Final = frozenset(
 )
 _DESTINATION: Final = frozenset(
     {
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_TOPIC,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.TOPIC_EXCEPTION,
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,
     }
 )
 _RESOURCES: Final = frozenset(
     {
-        KafkaError._QUEUE_FULL,  # noqa: SLF001
+        KafkaError._QUEUE_FULL,
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.POLICY_VIOLATION,

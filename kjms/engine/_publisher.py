@@ -15,7 +15,7 @@ from kjms.mapping import KafkaRecord
 
 __all__ = ["Publisher"]
 
-OnDelivery = Callable[[JMSException | None], None]
+Report = Callable[["KafkaError | None", object], None]
 
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
 
@@ -32,15 +32,18 @@ class Publisher:
     def __init__(self, config: Mapping[str, Any], thread_name: str, send_timeout: int) -> None:
         self._send_timeout = send_timeout
         self._servers = config["bootstrap.servers"]
-        self._producer = Producer(
-            {
-                **config,
-                "enable.idempotence": True,
-                "message.timeout.ms": send_timeout,
-                # Java, Spark and Python must agree where a key goes; librdkafka's own default does not.
-                "partitioner": "murmur2_random",
-            }
-        )
+        try:
+            self._producer = Producer(
+                {
+                    **config,
+                    "enable.idempotence": True,
+                    "message.timeout.ms": send_timeout,
+                    # Java, Spark and Python must agree where a key goes; librdkafka's own default does not.
+                    "partitioner": "murmur2_random",
+                }
+            )
+        except KafkaException as error:
+            raise jms_error(error, f"connect to {self._servers}") from error
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
@@ -50,8 +53,8 @@ class Publisher:
         while not self._closing:
             poll(POLL_SECONDS)
 
-    def send(self, topic: str, partition: int, record: KafkaRecord, on_delivery: OnDelivery) -> None:
-        """Hand *record* to Kafka; *on_delivery* is called once, from the publisher's thread, with None or the error.
+    def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
+        """Hand *record* to Kafka; *report* is called once, from the publisher's thread. `failure` reads its error.
 
         Waits while librdkafka's buffer is full.
 
@@ -59,34 +62,27 @@ class Publisher:
             ResourceAllocationException: The buffer stayed full for the send timeout, or the record is too large.
             JMSException: Kafka refused it at once.
         """
+        key, value, headers, timestamp = record
+        try:
+            self._producer.produce(
+                topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report
+            )
+        except BufferError:
+            self._wait_for_room(topic)
+            self.send(topic, partition, record, report)
+        except KafkaException as error:
+            raise jms_error(error, f"send to {topic!r}") from error
 
-        def reported(error: KafkaError | None, _message: object) -> None:
-            on_delivery(None if error is None else self._failure(error, topic))
-
-        deadline = 0.0
-        while True:
-            try:
-                self._producer.produce(
-                    topic,
-                    record.value,
-                    record.key,
-                    partition,
-                    headers=record.headers,
-                    timestamp=record.timestamp,
-                    on_delivery=reported,
+    def _wait_for_room(self, topic: str) -> None:
+        """Wait until the buffer, which was full, has room: its thread is emptying it."""
+        before = len(self._producer)
+        deadline = time.monotonic() + self._send_timeout / 1000
+        while len(self._producer) >= before:
+            if time.monotonic() > deadline:
+                raise ResourceAllocationException(
+                    f"send to {topic!r}: the send buffer was full for {self._send_timeout} ms", "_QUEUE_FULL"
                 )
-            except BufferError as error:
-                now = time.monotonic()
-                deadline = deadline or now + self._send_timeout / 1000
-                if now > deadline:
-                    raise ResourceAllocationException(
-                        f"send to {topic!r}: the send buffer was full for {self._send_timeout} ms", "_QUEUE_FULL", error
-                    ) from error
-                time.sleep(0.001)  # the publisher's thread is emptying it
-            except KafkaException as error:
-                raise jms_error(error, f"send to {topic!r}") from error
-            else:
-                return
+            time.sleep(0.001)
 
     def send_and_wait(self, topic: str, partition: int, record: KafkaRecord) -> None:
         """Hand *record* to Kafka and return when all in-sync replicas have it.
@@ -94,21 +90,15 @@ class Publisher:
         Raises:
             JMSException: It was not confirmed; the text says why.
         """
-        outcome: list[JMSException | None] = []
-        answered = threading.Lock()  # lighter than an Event, and this is the hot path of every synchronous send
-        answered.acquire()
+        answer = _Answer()
+        self.send(topic, partition, record, answer)
+        error = answer.wait()
+        if error is not None:
+            raise self.failure(error, topic)
 
-        def reported(error: JMSException | None) -> None:
-            outcome.append(error)
-            answered.release()
-
-        self.send(topic, partition, record, reported)
-        answered.acquire()
-        if outcome[0] is not None:
-            raise outcome[0]
-
-    def _failure(self, error: KafkaError, topic: str) -> JMSException:
-        if error.code() == KafkaError._MSG_TIMED_OUT:  # noqa: SLF001
+    def failure(self, error: KafkaError, topic: str) -> JMSException:
+        """Return what a report's *error*, of a record for *topic*, is in JMS."""
+        if error.code() == KafkaError._MSG_TIMED_OUT:
             return JMSException(
                 f"send to {topic!r}: not confirmed by {self._servers} within {self._send_timeout} ms",
                 error.name(),
@@ -121,3 +111,22 @@ class Publisher:
         self._producer.flush(self._send_timeout / 1000 + 1)
         self._closing = True
         self._thread.join()
+
+
+class _Answer:
+    """What became of one record, for the thread that waits for it; a lock is lighter than an Event."""
+
+    __slots__ = ("_error", "_lock")
+
+    def __init__(self) -> None:
+        self._error: KafkaError | None = None
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def __call__(self, error: KafkaError | None, _message: object) -> None:
+        self._error = error
+        self._lock.release()
+
+    def wait(self) -> KafkaError | None:
+        self._lock.acquire()
+        return self._error

@@ -51,19 +51,50 @@ _OWNED: Final = {
     "allow.auto.create.topics": "destinations are made by create_destinations",
 }
 
-# A setting for one kind of client would make the other kind warn; these are librdkafka's producer- and consumer-only ones.
-_PRODUCER_ONLY: Final = (
-    "linger.ms queue.buffering.max.ms queue.buffering.max.messages queue.buffering.max.kbytes batch.num.messages"
-    " batch.size compression.codec compression.type compression.level message.send.max.retries retries"
-    " retry.backoff.ms retry.backoff.max.ms sticky.partitioning.linger.ms request.required.acks request.timeout.ms"
-    " queue.buffering.backpressure.threshold enable.gapless.guarantee transaction.timeout.ms"
-).split()
-_CONSUMER_ONLY: Final = (
-    "session.timeout.ms heartbeat.interval.ms max.poll.interval.ms partition.assignment.strategy group.protocol"
-    " fetch.wait.max.ms fetch.queue.backoff.ms fetch.message.max.bytes max.partition.fetch.bytes fetch.max.bytes"
-    " fetch.min.bytes fetch.error.backoff.ms queued.min.messages queued.max.messages.kbytes check.crcs client.rack"
-    " coordinator.query.interval.ms group.remote.assignor auto.commit.interval.ms enable.partition.eof"
-).split()
+# A setting for one kind of client makes the other kind warn: these are for producers, or for consumers, only.
+_PRODUCER_ONLY: Final = [
+    "linger.ms",
+    "queue.buffering.max.ms",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.kbytes",
+    "batch.num.messages",
+    "batch.size",
+    "compression.codec",
+    "compression.type",
+    "compression.level",
+    "message.send.max.retries",
+    "retries",
+    "retry.backoff.ms",
+    "retry.backoff.max.ms",
+    "sticky.partitioning.linger.ms",
+    "request.required.acks",
+    "request.timeout.ms",
+    "queue.buffering.backpressure.threshold",
+    "enable.gapless.guarantee",
+    "transaction.timeout.ms",
+]
+_CONSUMER_ONLY: Final = [
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "group.protocol",
+    "fetch.wait.max.ms",
+    "fetch.queue.backoff.ms",
+    "fetch.message.max.bytes",
+    "max.partition.fetch.bytes",
+    "fetch.max.bytes",
+    "fetch.min.bytes",
+    "fetch.error.backoff.ms",
+    "queued.min.messages",
+    "queued.max.messages.kbytes",
+    "check.crcs",
+    "client.rack",
+    "coordinator.query.interval.ms",
+    "group.remote.assignor",
+    "auto.commit.interval.ms",
+    "enable.partition.eof",
+]
 
 
 def common_settings(
@@ -98,7 +129,7 @@ def common_settings(
     return settings
 
 
-def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:  # noqa: ANN401
+def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """Return a producer's settings: *defaults* (dots for underscores), then the user's."""
     chosen = {name.replace("_", "."): value for name, value in defaults.items()}
     return {**chosen, **{name: value for name, value in common.items() if name not in _CONSUMER_ONLY}}

@@ -24,8 +24,11 @@ class Topics:
     """What is known of the cluster's topics; asked once, kept for the engine's life."""
 
     def __init__(self, config: Mapping[str, Any], timeout: int) -> None:
-        self.admin = AdminClient(dict(config))
         self._servers = config["bootstrap.servers"]
+        try:
+            self.admin = AdminClient(dict(config))
+        except KafkaException as error:
+            raise jms_error(error, f"connect to {self._servers}") from error
         self._timeout = timeout / 1000
         self._partitions: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -44,7 +47,7 @@ class Topics:
             self.admin.list_topics(topic="", timeout=timeout)
         except KafkaException as error:
             inner = kafka_error(error)
-            if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:  # noqa: SLF001
+            if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:
                 raise jms_error(error, f"connect to {self._servers}") from error
             self.admin.poll(0)  # hears what the client library has to say
             why = f" ({last_error[-1]})" if last_error else ""
@@ -71,7 +74,7 @@ class Topics:
             raise jms_error(error, f"look up the Kafka topic {topic!r}") from error
         if metadata.error is None:
             return len(metadata.partitions)
-        if metadata.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:  # noqa: SLF001
+        if metadata.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
             return 0
         if metadata.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
             return len(metadata.partitions)  # just created

@@ -17,6 +17,10 @@ class PartitionSettlement:
     Args:
         base: The offset from which Kafka delivers; -1 while it is not known.
 
+    Attributes:
+        committed: The base that Kafka knows.
+        position: The offset after the last message that was read.
+
     >>> partition = PartitionSettlement(base=7)
     >>> for offset in (7, 8, 10): partition.read(offset)
     >>> partition.settle(8); partition.base
@@ -27,12 +31,12 @@ class PartitionSettlement:
     11
     """
 
-    __slots__ = ("_done", "_open", "_position", "base", "committed")
+    __slots__ = ("_done", "_open", "base", "committed", "position")
 
     def __init__(self, base: int) -> None:
         self.base = base
         self.committed = base
-        self._position = base
+        self.position = base
         self._open: deque[int] = deque()
         self._done: set[int] = set()
 
@@ -53,7 +57,7 @@ class PartitionSettlement:
             if self.committed < 0:
                 self.committed = offset  # nothing is settled yet, so there is nothing to tell Kafka
         self._open.append(offset)
-        self._position = offset + 1
+        self.position = offset + 1
 
     def settle(self, offset: int) -> None:
         """Settle the message at *offset*, which was read before; settling it again changes nothing."""
@@ -65,4 +69,4 @@ class PartitionSettlement:
         self._open.popleft()
         while self._open and self._open[0] in self._done:
             self._done.remove(self._open.popleft())
-        self.base = self._open[0] if self._open else self._position
+        self.base = self._open[0] if self._open else self.position

@@ -18,7 +18,12 @@ def test_each_is_a_jms_exception_with_reason_code_and_cause(kind: type[errors.JM
     cause = KeyError("below")
     error = kind("it broke", "E42", cause)
     assert isinstance(error, errors.JMSException)
-    assert (str(error), error.reason, error.error_code, error.linked_exception) == ("it broke", "it broke", "E42", cause)
+    assert (str(error), error.reason, error.error_code, error.linked_exception) == (
+        "it broke",
+        "it broke",
+        "E42",
+        cause,
+    )
     assert kind("it broke").linked_exception is None
 
 

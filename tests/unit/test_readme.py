@@ -35,7 +35,9 @@ def test_the_readmes_chores_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [page.relative_to(ROOT) for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]], ids=str
+    "page",
+    [page.relative_to(ROOT) for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]],
+    ids=str,
 )
 def test_links_lead_somewhere(page: Path) -> None:
     """A link from one page to a file of the project leads to a file."""

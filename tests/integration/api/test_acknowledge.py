@@ -168,9 +168,7 @@ def test_a_listener_that_raises_gets_the_message_again(
     assert "is delivered again" in caplog.text
 
 
-def test_a_poison_message_becomes_a_dead_letter(
-    kjms_broker: object, queue: Queue, eventually: Eventually
-) -> None:
+def test_a_poison_message_becomes_a_dead_letter(kjms_broker: object, queue: Queue, eventually: Eventually) -> None:
     """After the most deliveries that the policy allows, a message goes to the dead-letter queue, with its cause."""
     factory = ConnectionFactory(
         kjms_broker.bootstrap_servers,  # type: ignore[attr-defined]

@@ -53,17 +53,15 @@ def test_nothing_is_delivered_while_the_connection_is_stopped(kjms_factory: Conn
 
 @pytest.mark.requirement("JMS-4.3.4-5")
 def test_starting_and_stopping_twice_is_ignored(connection: Connection) -> None:
-    """start on a started connection, and stop on a stopped one, change nothing."""
+    """Start on a started connection, and stop on a stopped one, change nothing."""
     connection.start()
     connection.stop()
     connection.stop()
 
 
 @pytest.mark.requirement("JMS-4.3.4-3", "JMS-4.3.4-6", "JMS-4.3.4-8", "JMS-4.3.4-9")
-def test_stop_waits_for_a_running_listener(
-    connection: Connection, queue: Queue, eventually: Eventually
-) -> None:
-    """stop returns when running listeners have, and no listener is called after that."""
+def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue, eventually: Eventually) -> None:
+    """Stop returns when running listeners have, and no listener is called after that."""
     running, may_return = threading.Event(), threading.Event()
     calls: list[str] = []
     answers = connection.create_session()
@@ -101,7 +99,12 @@ def test_a_listener_may_not_close_or_stop_its_own(
     """A listener that stops or closes its own connection, or closes its own session or consumer, is told so."""
     session = connection.create_session()
     consumer = session.create_consumer(queue)
-    call = {"stop": connection.stop, "connection": connection.close, "session": session.close, "consumer": consumer.close}
+    call = {
+        "stop": connection.stop,
+        "connection": connection.close,
+        "session": session.close,
+        "consumer": consumer.close,
+    }
     raised: list[BaseException] = []
 
     def listener(message: Message) -> None:
@@ -168,7 +171,7 @@ def test_what_is_closed_says_so(kjms_factory: ConnectionFactory, queue: Queue) -
 
 @pytest.mark.requirement("JMS-7.3-4")
 def test_commit_and_rollback_need_a_transacted_session(session: Session) -> None:
-    """commit and rollback of a session that is not transacted raise IllegalStateException."""
+    """Commit and rollback of a session that is not transacted raise IllegalStateException."""
     for call in (session.commit, session.rollback):
         with pytest.raises(IllegalStateException):
             call()
@@ -322,7 +325,7 @@ def test_connections_with_the_same_settings_share_their_kafka_clients(
 
 
 def test_reprs_tell_the_state(kjms_factory: ConnectionFactory, queue: Queue) -> None:
-    """repr of everything tells its state in a line."""
+    """Repr of everything tells its state in a line."""
     with kjms_factory.create_connection() as connection:
         session = connection.create_session()
         consumer, producer = session.create_consumer(queue), session.create_producer(queue)

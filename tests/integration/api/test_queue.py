@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from kjms import BytesMessage, Connection, ConnectionFactory, Message, MessageFormatException, Queue, Session, TextMessage
+from kjms import (
+    BytesMessage,
+    Connection,
+    ConnectionFactory,
+    Message,
+    MessageFormatException,
+    Queue,
+    Session,
+    TextMessage,
+)
 
 SECONDS = 20_000
 

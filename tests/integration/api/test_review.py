@@ -17,7 +17,6 @@ from confluent_kafka.admin import AdminClient
 from kjms import (
     Connection,
     ConnectionFactory,
-    IllegalStateException,
     InvalidDestinationException,
     JMSException,
     Message,
@@ -53,7 +52,7 @@ def received_by_waiting(consumer: MessageConsumer, cause: Callable[[], None]) ->
     feed = consumer._feed
     with ThreadPoolExecutor(1) as pool:
         received = pool.submit(consumer.receive)
-        while feed not in feed.reader._lanes[feed.selector].hungry:
+        while not feed.is_hungry:
             time.sleep(0.001)
         cause()
         wait([received], SOON / 1000)
@@ -61,7 +60,7 @@ def received_by_waiting(consumer: MessageConsumer, cause: Callable[[], None]) ->
         return text(received.result())
 
 
-def run_apart(code: str, broker: Any, *arguments: str) -> str:  # noqa: ANN401
+def run_apart(code: str, broker: Any, *arguments: str) -> str:
     """Run *code* in a process of its own, so that what hangs there hangs nothing here; return what it printed."""
     try:
         done = subprocess.run(
@@ -134,8 +133,7 @@ def test_a_waiting_consumer_gets_what_came_while_a_listener_was_busy(connection:
     here = session.create_consumer(queue)
     here.message_listener = lambda _message: None
     session.create_consumer(other_queue).message_listener = listener
-    lane = here._feed.reader._lanes[None]
-    while here._feed not in lane.hungry:
+    while not here._feed.is_hungry:
         time.sleep(0.001)
     send(connection, other_queue, "keeps the session busy")
     assert busy.wait(20)
@@ -150,8 +148,7 @@ def test_a_listener_that_was_taken_away_takes_no_wake_up(connection: Connection,
     """Once a consumer has no listener, a message goes to the consumer that waits."""
     former = connection.create_session().create_consumer(queue)
     former.message_listener = lambda _message: None
-    lane = former._feed.reader._lanes[None]
-    while former._feed not in lane.hungry:
+    while not former._feed.is_hungry:
         time.sleep(0.001)
     former.message_listener = None
     waiting = connection.create_session().create_consumer(queue)
@@ -184,7 +181,7 @@ def test_acknowledging_is_not_held_up_by_another_consumer_that_waits(connection:
     alone = seconds()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(waiting.receive)
-        while not waiting._feed.reader._lanes[waiting._feed.selector].hungry:
+        while not waiting._feed.is_hungry:
             time.sleep(0.001)
         beside = seconds()
         waiting.close()
@@ -194,7 +191,9 @@ def test_acknowledging_is_not_held_up_by_another_consumer_that_waits(connection:
 # Closing.
 
 
-def test_a_message_whose_consumer_closes_under_its_listener_goes_to_others(connection: Connection, queue: Queue) -> None:
+def test_a_message_whose_consumer_closes_under_its_listener_goes_to_others(
+    connection: Connection, queue: Queue
+) -> None:
     """A listener that raises after its consumer was closed leaves the message to another consumer."""
     running, may_return = threading.Event(), threading.Event()
 
@@ -267,7 +266,7 @@ def test_a_consumer_and_its_session_may_close_at_once(connection: Connection, to
 
 @pytest.mark.requirement("JMS-4.3.4-1")
 def test_stop_does_not_wait_for_a_receive_in_a_session_that_once_had_a_listener(kjms_broker: Any) -> None:
-    """stop holds delivery and returns, though a receive goes on waiting."""
+    """Stop holds delivery and returns, though a receive goes on waiting."""
     code = """
 import sys, threading, time
 from kjms import *
@@ -329,7 +328,7 @@ except IllegalStateException:
 @pytest.mark.requirement("JMS-4.6.2.4-4")
 @pytest.mark.parametrize("owner", ["producer", "session", "connection"])
 def test_a_completion_listener_may_not_close_what_it_belongs_to(kjms_broker: Any, owner: str) -> None:
-    """close from a completion listener of the same producer, session or connection is an IllegalStateException."""
+    """Close from a completion listener of the same producer, session or connection is an IllegalStateException."""
     code = """
 import sys, threading
 from kjms import *
@@ -391,7 +390,6 @@ producer.send(session.create_text_message("a"), completion_listener=Slow())
 closes = []
 for close in (producer.close, connection.close):
     closes.append(threading.Thread(target=close))
-    before = session._outbox._waiter
     closes[-1].start()
     time.sleep(0.2)  # it waits
 may_return.set()
@@ -430,7 +428,9 @@ def test_completions_come_in_the_order_of_sending(kjms_broker: Any, queue: Queue
 
 
 @pytest.mark.requirement("JMS-4.3.8-3")
-def test_an_exception_listener_is_called_by_one_thread_at_a_time(connection: Connection, eventually: Eventually) -> None:
+def test_an_exception_listener_is_called_by_one_thread_at_a_time(
+    connection: Connection, eventually: Eventually
+) -> None:
     """Two problems at once are told one after the other."""
     inside, most, told = [0], [0], [0]
     lock = threading.Lock()
@@ -532,13 +532,11 @@ def test_a_wrong_kind_of_value_in_a_file_is_a_value_error(tmp_path: Path, line: 
     """A value of the wrong kind is refused when the file is read; the text names the setting."""
     path = tmp_path / "kjms.toml"
     path.write_text(f"{line}\n")
-    with pytest.raises(ValueError, match=line.split()[0]):
+    with pytest.raises(ValueError, match=line.split(maxsplit=1)[0]):
         ConnectionFactory.from_config(path)
 
 
-def test_a_restarted_reader_goes_on_where_it_was(
-    connection: Connection, topic: Topic, eventually: Eventually
-) -> None:
+def test_a_restarted_reader_goes_on_where_it_was(connection: Connection, topic: Topic, eventually: Eventually) -> None:
     """A subscription without a group whose reading failed repeats nothing that was received."""
     consumer = connection.create_session().create_consumer(topic)
     send(connection, topic, "a", "b")

@@ -1,0 +1,150 @@
+"""The sends of a session that nobody waits for: what became of them, told in their order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from kjms._producer import CompletionListener
+    from kjms.engine._publisher import Publisher
+    from kjms.message import Message
+
+__all__ = ["Outbox", "Pending"]
+
+_log = logging.getLogger("kjms.producer")
+
+
+class Pending:
+    """An asynchronous send; without a listener it is a NON_PERSISTENT message, of which nobody hears.
+
+    It is what the publisher reports to: called from the publisher's thread with the error, if there was one.
+    """
+
+    __slots__ = ("_outbox", "_publisher", "_topic", "error", "is_done", "listener", "message")
+
+    def __init__(
+        self, outbox: Outbox, publisher: Publisher, topic: str, message: Message, listener: CompletionListener | None
+    ) -> None:
+        self._outbox = outbox
+        self._publisher = publisher
+        self._topic = topic
+        self.message = message
+        self.listener = listener
+        self.is_done = False
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, _message: object) -> None:
+        self.error = error
+        self.is_done = True
+        self._outbox.arrived()
+
+    def report(self) -> None:
+        """Tell the listener; whatever it raises, the next one is told, too."""
+        failure = None if self.error is None else self._publisher.failure(self.error, self._topic)
+        listener = self.listener
+        if listener is None:
+            if failure is not None:
+                _log.warning("a NON_PERSISTENT message was lost: %s", failure)
+            return
+        try:
+            if failure is None:
+                listener.on_completion(self.message)
+            else:
+                listener.on_exception(self.message, failure)
+        except BaseException:
+            _log.exception("a completion listener raised")
+
+
+class Outbox:
+    """Counts a session's asynchronous sends, and calls completion listeners, in the order of sending, by one thread.
+
+    Sends are begun by the one thread that uses the session, and arrive in the publisher's one thread, so each keeps a
+    count of its own and no lock is needed until somebody waits.
+
+    Args:
+        thread_name: The name of the thread for completion listeners, which is started when there is one.
+    """
+
+    def __init__(self, thread_name: str) -> None:
+        self._thread_name = thread_name
+        self._begun = 0
+        self._arrived_count = 0
+        self._order: deque[Pending] = deque()
+        self._waiting = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_closing = False
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether the current thread is the one that calls completion listeners."""
+        return threading.current_thread() is self._thread
+
+    def begin(self, publisher: Publisher, topic: str, message: Message, listener: CompletionListener | None) -> Pending:
+        """Count a send; the publisher reports to what is returned."""
+        pending = Pending(self, publisher, topic, message, listener)
+        if listener is not None and self._thread is None:
+            self._thread = threading.Thread(target=self._tell, name=self._thread_name, daemon=True)
+            self._thread.start()
+        self._begun += 1
+        self._order.append(pending)
+        return pending
+
+    def cancel(self) -> None:
+        """Take the last one back: it never left."""
+        self._order.pop()
+        self._begun -= 1
+
+    def arrived(self) -> None:
+        """Hear from the publisher's thread that a send was delivered, or given up."""
+        self._arrived_count += 1
+        if self._thread is None:
+            self._report_done()
+        if self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+
+    def _report_done(self) -> None:
+        order = self._order
+        while order and order[0].is_done:
+            order[0].report()
+            order.popleft()
+
+    def _tell(self) -> None:
+        while not self._is_closing:
+            self._report_done()
+            with self._changed:
+                self._waiting += 1
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._is_closing or bool(self._order and self._order[0].is_done))
+                self._waiting -= 1
+
+    def wait_for_arrivals(self) -> None:
+        """Return when every send has been delivered, or given up; each is within the send timeout."""
+        if self._begun != self._arrived_count:
+            self._wait(lambda: self._begun == self._arrived_count)
+
+    def wait(self) -> None:
+        """Return when every send has been delivered or given up, and its listener has been told."""
+        self._wait(lambda: self._begun == self._arrived_count and not self._order)
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            self._waiting += 1
+            self._changed.wait_for(condition)
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Wait for everything, and end the thread."""
+        self.wait()
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
