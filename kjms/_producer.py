@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from kjms.destinations import Destination
 from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException, shown
+from kjms.mapping import KafkaRecord, confluent, encode
 from kjms.message import Message, from_foreign
-from kjms.options import DeliveryMode, milliseconds
+from kjms.options import DeliveryMode, DestinationOptions, milliseconds
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -220,15 +222,18 @@ class MessageProducer:
 
 
 class Route:
-    """Where a session's messages to one destination go: the Kafka topic, and the partition of those without a group."""
+    """Where a session's messages to one destination go: the Kafka topic, the partition without a group, the layout."""
 
-    __slots__ = ("partition", "topic")
+    __slots__ = ("encode", "partition", "topic")
 
-    def __init__(self, topic: str, partitions: int, ordering: str | None, session_id: str) -> None:
+    def __init__(self, topic: str, partitions: int, options: DestinationOptions, session_id: str) -> None:
         self.topic = topic
         # One session's messages stay in order because they share a partition, chosen once and for good.
-        in_order = ordering != "none"
+        in_order = options.ordering != "none"
         self.partition = zlib.crc32(session_id.encode()) % partitions if in_order else ANY_PARTITION
+        self.encode: Callable[[Message], KafkaRecord] = (
+            confluent.encode if options.convention == "confluent" else encode
+        )
 
 
 def _copy_headers(source: Message, target: Message) -> None:

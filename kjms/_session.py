@@ -23,7 +23,6 @@ from kjms.errors import (
     JMSException,
     shown,
 )
-from kjms.mapping import encode
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.options import DeliveryMode
 from kjms.selector import parse_selector
@@ -164,8 +163,8 @@ class Session:
         if route is None:
             _check_destination(destination)
             topic, partitions = self._engine.topic_of(destination, self._options)
-            ordering = self._options.destination(destination_name(destination)).ordering
-            route = self._routes[destination] = Route(topic, partitions, ordering, self._id)
+            chosen = self._options.destination(destination_name(destination))
+            route = self._routes[destination] = Route(topic, partitions, chosen, self._id)
         return route
 
     def _next_message_id(self) -> str:
@@ -183,7 +182,7 @@ class Session:
         outer = turn.take("send")
         try:
             self._check_open("send")
-            record = encode(message)
+            record = route.encode(message)
             partition = route.partition if record.key is None else ANY_PARTITION
             outbox = self._outbox
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:

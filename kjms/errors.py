@@ -15,7 +15,8 @@
     └── TransactionRolledBackException  RuntimeError
 
 Each class also derives from the Python built-in that is nearest to it, so that ``except ValueError`` finds what a
-Python programmer would look for there. Values in error texts are shortened with `shown`; bodies and passwords never go in.
+Python programmer would look for there. Values in error texts are shortened with `shown`; bodies and passwords never go
+in.
 """
 
 from __future__ import annotations

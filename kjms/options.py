@@ -104,6 +104,12 @@ class DestinationOptions:
         redelivery: The redelivery policy.
         expiry_queue: The queue that expired messages go to.
         prefetch: How many messages of the destination the process holds ahead of its consumers.
+        convention: How its records are laid out: None is kjms's own way (``docs/wire-format.md``); else one of
+            ``confluent`` (the Confluent JMS connectors' struct, read and written), ``ibm-mq``, ``camel``, ``solace``
+            and ``spring`` (read; what is sent is laid out in kjms's own way).
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     partitions: int | None = None
@@ -112,8 +118,14 @@ class DestinationOptions:
     redelivery: RedeliveryPolicy | None = None
     expiry_queue: str | None = None
     prefetch: int | None = None
+    convention: str | None = None
 
     def __post_init__(self) -> None:
+        if self.convention is not None:
+            from kjms.mapping.bridges import CONVENTIONS
+
+            if self.convention not in CONVENTIONS:
+                raise ValueError(f"convention is one of {', '.join(CONVENTIONS)}, not {shown(self.convention)}")
         _positive(self.partitions, "partitions")
         _positive(self.replication_factor, "replication_factor")
         _positive(self.prefetch, "prefetch")

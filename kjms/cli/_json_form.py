@@ -204,9 +204,7 @@ def _object(value: object, place: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(
-            f"{place}: a JSON object is needed, not {shown(value)}"
-        )
+        raise ValueError(f"{place}: a JSON object is needed, not {shown(value)}")
     return value
 
 

@@ -14,6 +14,7 @@ from kjms.txn.states import PartitionSettlement
 if TYPE_CHECKING:
     from kjms.engine._reader import Reader
     from kjms.mapping import SourceRecord
+    from kjms.mapping.bridges import Decoder
     from kjms.message import Message
     from kjms.selector import Selector
 
@@ -23,10 +24,11 @@ __all__ = ["Buffer", "Delivery", "Feed", "Partition"]
 class Partition:
     """A Kafka partition while a reader holds it."""
 
-    __slots__ = ("is_held", "number", "settlement")
+    __slots__ = ("decode", "is_held", "number", "settlement")
 
-    def __init__(self, number: int, base: int) -> None:
+    def __init__(self, number: int, base: int, decode: Decoder = decode) -> None:
         self.number = number
+        self.decode = decode  # how its records are read
         self.settlement = PartitionSettlement(base)
         self.is_held = True
 
@@ -50,7 +52,7 @@ class Delivery:
     def message(self, destination: Destination) -> Message:
         """Return the JMS message: decoded once per delivery, since an application may change the one it got."""
         if self.decoded is None:
-            self.decoded = decode(self.record, destination, self.count)
+            self.decoded = self.partition.decode(self.record, destination, self.count)
         return self.decoded
 
 

@@ -21,8 +21,9 @@ from kjms.engine._reader import Reader
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._topics import Topics
 from kjms.errors import JMSException
+from kjms.mapping.bridges import decoder
 from kjms.mapping.names import queue_group, topic_for
-from kjms.options import FactoryOptions
+from kjms.options import DestinationOptions, FactoryOptions
 from kjms.selector import Selector
 
 __all__ = ["Engine"]
@@ -165,15 +166,15 @@ class Engine:
         """Return a feed for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
         topic, partitions = self.topic_of(destination, options)
         name = destination_name(destination)
-        prefetch = options.destination(name).prefetch or 1
+        chosen = options.destination(name)
         if not isinstance(destination, Queue):
-            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), prefetch)
+            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), chosen)
             return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
             if queue_reader is None:
                 queue_reader = self._readers[topic] = self._new_reader(
-                    destination, topic, queue_group(topic), None, prefetch
+                    destination, topic, queue_group(topic), None, chosen
                 )
             return queue_reader.add_feed(selector, wakeup)
 
@@ -184,7 +185,12 @@ class Engine:
             feed.reader.close()
 
     def _new_reader(
-        self, destination: Destination, topic: str, group: str | None, starts: Mapping[int, int] | None, prefetch: int
+        self,
+        destination: Destination,
+        topic: str,
+        group: str | None,
+        starts: Mapping[int, int] | None,
+        chosen: DestinationOptions,
     ) -> Reader:
         return Reader(
             destination,
@@ -193,7 +199,8 @@ class Engine:
             topic,
             starts=starts,
             keeps_unwanted=group is not None,
-            prefetch=prefetch,
+            prefetch=chosen.prefetch or 1,
+            decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
         )
 

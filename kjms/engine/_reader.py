@@ -18,6 +18,7 @@ from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
+    from kjms.mapping.bridges import Decoder
     from kjms.selector import Selector
 
 __all__ = ["Reader"]
@@ -58,6 +59,7 @@ class Reader:
         starts: Without a group: the offset from which each partition is read. None: the group knows.
         keeps_unwanted: Whether a message that no selector here wants stays (a queue) or is done with (a subscription).
         prefetch: How many messages it holds ready.
+        decode: How its records are read.
         on_error: Told of errors that only the connection's exception listener can hear.
     """
 
@@ -71,6 +73,7 @@ class Reader:
         starts: Mapping[int, int] | None,
         keeps_unwanted: bool,
         prefetch: int,
+        decode: Decoder,
         on_error: Callable[[JMSException], None],
     ) -> None:
         self.destination = destination
@@ -79,6 +82,7 @@ class Reader:
         self._config = dict(config)
         self._starts = starts
         self._prefetch = prefetch
+        self._decode = decode
         self._on_error = on_error
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
@@ -290,7 +294,7 @@ class Reader:
             return
         with self._lock:
             for number, start in self._starts.items():  # those that are there already go on where they were
-                self._partitions.setdefault(number, Partition(number, start))
+                self._partitions.setdefault(number, Partition(number, start, self._decode))
             positions = {number: partition.settlement.position for number, partition in self._partitions.items()}
         consumer.assign([TopicPartition(self.topic, number, position) for number, position in positions.items()])
 
@@ -406,7 +410,7 @@ class Reader:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._lock:
             for assigned in partitions:
-                self._partitions[assigned.partition] = Partition(assigned.partition, -1)
+                self._partitions[assigned.partition] = Partition(assigned.partition, -1, self._decode)
         consumer.incremental_assign(partitions)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -519,12 +519,14 @@ def test_a_setting_that_kafka_refuses_is_a_jms_exception(
     kjms_broker: Any, queue: Queue, setting: dict[str, str]
 ) -> None:
     """Settings that librdkafka refuses are told as a JMSException that names them, wherever they are first used."""
-    with (
-        pytest.raises(JMSException, match=next(iter(setting))),
-        ConnectionFactory(kjms_broker.bootstrap_servers, kafka=setting).create_connection() as connection,
-    ):
-        connection.start()
-        connection.create_session().create_consumer(queue)
+
+    def use() -> None:
+        with ConnectionFactory(kjms_broker.bootstrap_servers, kafka=setting).create_connection() as connection:
+            connection.start()
+            connection.create_session().create_consumer(queue)
+
+    with pytest.raises(JMSException, match=next(iter(setting))):
+        use()
 
 
 @pytest.mark.parametrize("line", ["destinations = 3", "kafka = 3", "queue_prefix = 5", "create_destinations = 'no'"])

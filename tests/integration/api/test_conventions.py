@@ -1,0 +1,54 @@
+"""Destinations whose records are laid out as other bridges do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kjms import ConnectionFactory, DestinationOptions, Queue, TextMessage
+from kjms.mapping import confluent
+
+SECONDS = 20_000
+
+
+def test_the_confluent_connectors_struct_is_written_and_read(kjms_broker: Any, queue: Queue) -> None:
+    """With convention="confluent" a queue's records are the connectors' struct, both ways."""
+    options = DestinationOptions(convention="confluent")
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, destinations={queue.queue_name: options})
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        message = session.create_text_message("two pounds of coffee")
+        message.set_int_property("amount", 2)
+        session.create_producer(queue).send(message)
+        consumer = session.create_consumer(queue, "amount = 2")
+        received = consumer.receive(SECONDS)
+        assert isinstance(received, TextMessage)
+        assert received.text == "two pounds of coffee"
+        assert received.get_int_property("amount") == 2
+        assert consumer._feed.reader._decode is confluent.decode
+
+
+def test_camels_headers_are_read(kjms_broker: Any, kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """With convention="camel" the headers that Camel's Kafka component wrote become JMS headers and properties."""
+    options = DestinationOptions(convention="camel")
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, destinations={queue.queue_name: options})
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(queue)
+        plain = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
+        plain.produce(queue.queue_name, b"hello", headers={"CamelHeader.JMSCorrelationID": b"c-1", "region": b"EU"})
+        plain.flush()
+        received = session.create_consumer(queue).receive(SECONDS)
+        assert isinstance(received, TextMessage)
+        assert received.jms_correlation_id == "c-1"
+        assert received.properties["region"] == "EU"
+
+
+def test_an_unknown_convention_is_refused() -> None:
+    """A convention that there is not is named."""
+    with pytest.raises(ValueError, match="carrier-pigeon"):
+        DestinationOptions(convention="carrier-pigeon")
