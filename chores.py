@@ -72,8 +72,8 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run all tests, on a real Kafka that they start."""
-    return run("test", "-m", "pytest", *arguments)
+    """Run all tests, on a real Kafka for each processor, which they start."""
+    return run("test", "-m", "pytest", "--numprocesses", "auto", "--dist", "loadfile", *arguments)
 
 
 def check(_: Sequence[str]) -> int:

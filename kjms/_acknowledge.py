@@ -57,8 +57,8 @@ class Auto(Acknowledgement):
 
     def before_next(self) -> None:
         if self._unflushed is not None:
-            reader, self._unflushed = self._unflushed, None
-            reader.flush()
+            self._unflushed.flush()
+            self._unflushed = None  # not before: what Kafka did not take is tried again
 
     def received(self, delivery: Delivery, message: Message) -> None:
         self.listened(delivery)
@@ -70,7 +70,8 @@ class Auto(Acknowledgement):
             self._unflushed = delivery.feed.reader
 
     def close(self) -> None:
-        self.before_next()
+        if self._unflushed is not None:
+            self._unflushed.flush_at_last()
 
 
 class DupsOk(Auto):
@@ -85,6 +86,7 @@ class Client(Acknowledgement):
 
     def __init__(self) -> None:
         self._open: list[Delivery] = []
+        self._unflushed: set[Reader] = set()
         self._is_closed = False
 
     def received(self, delivery: Delivery, message: Message) -> None:
@@ -106,7 +108,23 @@ class Client(Acknowledgement):
         if self._is_closed:
             raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
         settled, self._open = self._open, []
-        _settle(settled)
+        self._settle(settled)
+
+    def _settle(self, deliveries: list[Delivery]) -> None:
+        lost = 0
+        for delivery in deliveries:
+            assert delivery.feed is not None
+            delivery.feed.reader.settle(delivery)
+            self._unflushed.add(delivery.feed.reader)
+            lost += not delivery.partition.is_held
+        for reader in list(self._unflushed):
+            reader.flush()
+            self._unflushed.remove(reader)  # not before: what Kafka did not take is tried again
+        if lost:
+            raise JMSException(
+                f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that went to another consumer"
+                " meanwhile; they are delivered there again"
+            )
 
     def recover(self) -> None:
         again, self._open = self._open, []
@@ -143,7 +161,7 @@ class Individual(Client):
             raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
         if delivery in self._open:
             self._open.remove(delivery)
-            _settle([delivery])
+            self._settle([delivery])
 
 
 class _One:
@@ -157,23 +175,6 @@ class _One:
 
     def acknowledge(self) -> None:
         self._mode.acknowledge_one(self._delivery)
-
-
-def _settle(deliveries: list[Delivery]) -> None:
-    readers: dict[Reader, None] = {}
-    lost = 0
-    for delivery in deliveries:
-        assert delivery.feed is not None
-        delivery.feed.reader.settle(delivery)
-        readers[delivery.feed.reader] = None
-        lost += not delivery.partition.is_held
-    for reader in readers:
-        reader.flush()
-    if lost:
-        raise JMSException(
-            f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that went to another consumer"
-            " meanwhile; they are delivered there again"
-        )
 
 
 def _give_back(deliveries: list[Delivery], *, to: Feed | None) -> None:

@@ -286,7 +286,8 @@ class Connection:
         """Close the connection with all that it made; what was not acknowledged goes to others (JMS 2.0 §4.3.5).
 
         Raises:
-            IllegalStateException: A message listener of this connection called it.
+            IllegalStateException: A message listener or a completion listener of this connection called it.
+            JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
         """
         with self._lock:
             sessions = list(self._sessions)
@@ -295,11 +296,17 @@ class Connection:
             if self._is_closed:
                 return
             self._is_closed = True
+        failures = []
         try:
             for session in sessions:
-                session.close()
+                try:
+                    session.close()
+                except JMSException as failure:  # the others want to be closed all the same
+                    failures.append(failure)
         finally:
             self._engine.release(self._tell)
+        if failures:
+            raise failures[0]
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:

@@ -77,6 +77,7 @@ class Outbox:
         self._arrived_count = 0
         self._order: deque[Pending] = deque()
         self._waiting = 0
+        self._reporting = threading.Lock()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closing = False
@@ -105,24 +106,27 @@ class Outbox:
         """Hear from the publisher's thread that a send was delivered, or given up."""
         self._arrived_count += 1
         if self._thread is None:
-            self._report_done()
+            with self._reporting:
+                while self._order and self._order[0].is_done and self._order[0].listener is None:
+                    self._order.popleft().report()
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
 
-    def _report_done(self) -> None:
-        order = self._order
-        while order and order[0].is_done:
-            order[0].report()
-            order.popleft()
-
     def _tell(self) -> None:
+        """Report in the order of sending: the thread for completion listeners."""
+        order = self._order
         while not self._is_closing:
-            self._report_done()
+            with (
+                self._reporting
+            ):  # the publisher's thread may be at it still, with sends from before the first listener
+                while order and order[0].is_done:
+                    order[0].report()
+                    order.popleft()
             with self._changed:
                 self._waiting += 1
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._is_closing or bool(self._order and self._order[0].is_done))
+                self._changed.wait_for(lambda: self._is_closing or bool(order and order[0].is_done))
                 self._waiting -= 1
 
     def wait_for_arrivals(self) -> None:

@@ -169,6 +169,8 @@ class MessageProducer:
             raise InvalidDestinationException(
                 "send: neither the producer nor the call names a destination (JMS 2.0 §4.6)"
             )
+        if completion_listener is not None and not callable(getattr(completion_listener, "on_completion", None)):
+            raise ValueError(f"a completion listener has on_completion, and is not {shown(completion_listener)}")
         route = self._route if destination is None or destination == self._destination else None
         own = message if isinstance(message, Message) else from_foreign(message)
         self._set_headers(own, target, delivery_mode, priority, time_to_live, delivery_delay)

@@ -40,6 +40,7 @@ __all__ = ["Session"]
 _log = logging.getLogger("kjms.session")
 _numbers = itertools.count(1)
 
+CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
 DELIVERY_POLL_SECONDS: Final = 1.0  # the delivery thread is woken for everything; this only guards against a lost wake
 
@@ -200,7 +201,7 @@ class Session:
             turn.give_back(outer)
 
     def _close_producer(self, producer: MessageProducer) -> None:
-        self._check_not_in_callback("close")
+        self._check_not_telling("close")
         self._outbox.wait()
         producer._is_closed = True
         with self._lock:
@@ -335,7 +336,7 @@ class Session:
     def _let_others_have(self, busy_with: MessageConsumer) -> None:
         """While one listener runs, messages for the others go to whoever is free."""
         for consumer in self._listening:
-            if consumer is not busy_with and consumer._feed.is_hungry:
+            if consumer is not busy_with:
                 consumer._feed.rest()
 
     def _deliver_one(self, consumer: MessageConsumer, delivery: Delivery) -> None:
@@ -415,7 +416,7 @@ class Session:
         if self._is_delivering() and self._current is consumer:
             raise IllegalStateException("close: called by the consumer's own message listener (JMS 2.0 §4.5.3)")
         consumer._is_closed = True
-        self._engine.close_feed(consumer._feed)
+        self._engine.close_feeds([consumer._feed])
         with self._lock:
             if consumer in self._consumers:
                 self._consumers.remove(consumer)
@@ -429,6 +430,9 @@ class Session:
     def _check_not_in_callback(self, doing: str) -> None:
         if self._is_delivering():
             raise IllegalStateException(f"{doing}: called by a message listener of the same session (JMS 2.0 §4.4.1)")
+        self._check_not_telling(doing)
+
+    def _check_not_telling(self, doing: str) -> None:
         if self._outbox.is_telling:
             raise IllegalStateException(
                 f"{doing}: called by a completion listener of the same session (JMS 2.0 §4.6.2.4)"
@@ -457,7 +461,7 @@ class Session:
         self._wakeup.set()
         if self._thread is not None:
             self._thread.join()
-        with self._turn.waited_for():
+        with self._turn.waited_for(CLOSE_SECONDS):  # a receive whose acknowledgement Kafka does not answer has it
             self._finish()
 
     def _finish(self) -> None:
@@ -467,8 +471,7 @@ class Session:
         try:
             self._acknowledgement.close()
         finally:
-            for consumer in list(self._consumers):
-                self._engine.close_feed(consumer._feed)
+            self._engine.close_feeds([consumer._feed for consumer in self._consumers])
             self._connection._session_closed(self)
 
     def _check_open(self, doing: str) -> None:

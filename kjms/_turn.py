@@ -53,9 +53,15 @@ class Turn:
             self.give_back(outer)
 
     @contextmanager
-    def waited_for(self) -> Iterator[None]:
-        """Hold the turn as soon as whoever has it is through: for the session's own thread, and for closing."""
-        self._lock.acquire()
+    def waited_for(self, seconds: float = -1) -> Iterator[None]:
+        """Hold the turn as soon as whoever has it is through: for the session's own thread, and for closing.
+
+        Args:
+            seconds: Go on without it after so long, where whoever has it cannot get through; -1: never.
+        """
+        if not self._lock.acquire(timeout=seconds):
+            yield
+            return
         outer, self._holder = self._holder, threading.current_thread()
         try:
             yield

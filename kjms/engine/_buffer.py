@@ -100,10 +100,11 @@ class Feed:
 class Lane:
     """What the consumers that share one selector want, oldest first; some of it others may have taken meanwhile."""
 
-    __slots__ = ("feeds", "hungry", "ready", "selector")
+    __slots__ = ("feeds", "hungry", "prune_at", "ready", "selector")
 
-    def __init__(self, selector: Selector | None) -> None:
+    def __init__(self, selector: Selector | None, prune_at: int) -> None:
         self.selector = selector
+        self.prune_at = prune_at  # how long `ready` may get before what others took is thrown out
         self.ready: deque[Delivery] = deque()
         self.feeds: list[Feed] = []
         self.hungry: dict[Feed, None] = {}  # in the order in which they began to wait
@@ -148,7 +149,7 @@ class Buffer:
         """Let the consumer of *feed* take part."""
         lane = self._lanes.get(feed.selector)
         if lane is None:
-            lane = self._lanes[feed.selector] = Lane(feed.selector)
+            lane = self._lanes[feed.selector] = Lane(feed.selector, 2 * self._limit)
             everything = {d.order: d for other in self._lanes.values() for d in other.ready if not d.is_taken}
             everything.update((delivery.order, delivery) for delivery in self.unwanted)
             self.unwanted = []
@@ -255,8 +256,9 @@ class Buffer:
             self.held += 1
         delivery.lanes += 1
         lane.ready.append(delivery)
-        if len(lane.ready) > 2 * self._limit:  # others have taken most of it
+        if len(lane.ready) > lane.prune_at:
             lane.ready = deque(d for d in lane.ready if not d.is_taken)
+            lane.prune_at = 2 * max(self._limit, len(lane.ready))
 
     def _keep(self, delivery: Delivery) -> None:
         if self._keeps_unwanted:
@@ -264,12 +266,14 @@ class Buffer:
         else:
             delivery.partition.settlement.settle(delivery.offset)
 
-    @staticmethod
-    def _pass_on(lane: Lane, feed: Feed) -> None:
+    def _pass_on(self, lane: Lane, feed: Feed) -> None:
+        """Take *feed* from those who wait; had it been woken, wake somebody else for what it leaves."""
         if feed in lane.hungry:
             del lane.hungry[feed]
-        elif any(not delivery.is_taken for delivery in lane.ready):
-            lane.wake_one()
+            return
+        for other in self._lanes.values():
+            if other.hungry and any(not delivery.is_taken for delivery in other.ready):
+                other.wake_one()
 
 
 def _order(delivery: Delivery) -> int:

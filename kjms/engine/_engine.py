@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -31,6 +31,7 @@ __all__ = ["Engine"]
 _log = logging.getLogger("kjms.engine")
 
 _engines: dict[object, Engine] = {}
+_making: dict[object, threading.Lock] = {}
 _engines_lock = threading.Lock()
 _numbers = itertools.count(1)
 
@@ -101,12 +102,20 @@ class Engine:
             options.send_timeout,
         )
         with _engines_lock:
-            engine = _engines.get(key)
-            if engine is None:
-                engine = _engines[key] = cls(options, user, password)
-            engine._users += 1
-            engine._listeners.append(listener)
-            return engine
+            making = _making.setdefault(key, threading.Lock())
+        with making:  # only who wants the same cluster waits for it
+            with _engines_lock:
+                engine = _engines.get(key)
+                if engine is not None:
+                    engine._users += 1
+                    engine._listeners.append(listener)
+                    return engine
+            engine = cls(options, user, password)
+            with _engines_lock:
+                _engines[key] = engine
+                engine._users += 1
+                engine._listeners.append(listener)
+                return engine
 
     def release(self, listener: Callable[[JMSException], None]) -> None:
         """Give the engine back; the last user's release closes every client and thread."""
@@ -121,8 +130,7 @@ class Engine:
         self._close()
 
     def _close(self) -> None:
-        for reader in list(self._readers.values()):
-            reader.close()
+        _close_readers(list(self._readers.values()))
         self.prompt.close()
         self.bulk.close()
 
@@ -178,11 +186,12 @@ class Engine:
                 )
             return queue_reader.add_feed(selector, wakeup)
 
-    def close_feed(self, feed: Feed) -> None:
-        """Close *feed*, and its reader where it served nobody else."""
-        feed.reader.remove_feed(feed)
-        if feed.reader not in self._readers.values():
-            feed.reader.close()
+    def close_feeds(self, feeds: Sequence[Feed]) -> None:
+        """Close *feeds*, and the readers that served nobody else."""
+        for feed in feeds:
+            feed.reader.remove_feed(feed)
+        shared = set(self._readers.values())
+        _close_readers([feed.reader for feed in feeds if feed.reader not in shared])
 
     def _new_reader(
         self,
@@ -246,6 +255,14 @@ class Engine:
 def destination_name(destination: Destination) -> str:
     """Return the name by which options and threads call *destination*."""
     return destination._name
+
+
+def _close_readers(readers: Sequence[Reader]) -> None:
+    """Close *readers*, all at the same time."""
+    for reader in readers:
+        reader.begin_to_close()
+    for reader in readers:
+        reader.close()
 
 
 def _hashable(value: Any) -> object:

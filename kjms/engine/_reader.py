@@ -31,16 +31,24 @@ BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
 GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs more than waiting
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
-COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again while the group rebalances
+COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
+CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 MAX_UNWANTED: Final = 100_000  # messages no selector here wants are kept in memory, up to so many
 
-_REBALANCING: Final = frozenset(
+_PASSING: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError._ASSIGNMENT_LOST,
         KafkaError._STATE,
+        KafkaError._WAIT_COORD,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError.REQUEST_TIMED_OUT,
     }
 )
 
@@ -114,8 +122,9 @@ class Reader:
 
     def remove_feed(self, feed: Feed) -> None:
         """Take the consumer of *feed* away; what it was to get goes to others."""
-        self.stop_feed(feed)
-        feed.is_open = False
+        with self._lock:
+            feed.is_open = False
+            self.stop_feed(feed)
         feed.wakeup.set()
 
     def start_feed(self, feed: Feed) -> None:
@@ -198,33 +207,65 @@ class Reader:
 
     # What is settled is told to Kafka.
 
-    def flush(self) -> None:
+    def flush(self, patience: float = COMMIT_SECONDS) -> None:
         """Return when Kafka knows everything that was settled before the call.
 
-        What cannot be committed because the partition went to another member of the group is that member's now.
+        What cannot be committed because the partition went to another member of the group is that member's now. A
+        commit that is under way when the last broker goes returns when one is back: librdkafka never gives it up.
+
+        Args:
+            patience: Seconds to try again for what passes, and to wait behind a commit that gets no answer.
 
         Raises:
             JMSException: Kafka did not take it.
         """
         if self._starts is not None or not self._is_dirty():
             return
-        deadline = 0.0
+        deadline = time.monotonic() + patience
         while True:
             with self._lock:
                 self._committing += 1
-            with self._client:
-                error = self._commit()
-            with self._lock:
-                self._committing -= 1
-                if not self._committing:
-                    self._news.notify()
+            try:
+                if not self._client.acquire(timeout=patience):
+                    raise JMSException(f"acknowledge messages of {self.name}: Kafka has not answered for {patience} s")
+                try:
+                    error = self._commit()
+                finally:
+                    self._client.release()
+            finally:
+                with self._lock:
+                    self._committing -= 1
+                    if not self._committing:
+                        self._news.notify()
             if error is None:
                 return
-            now = time.monotonic()
-            deadline = deadline or now + COMMIT_SECONDS
-            if kafka_error(error).code() not in _REBALANCING or now > deadline:
+            if kafka_error(error).code() not in _PASSING or time.monotonic() > deadline:
                 raise jms_error(error, f"acknowledge messages of {self.name}") from error
             time.sleep(0.02)  # without the client: the rebalance itself happens in a poll
+
+    def flush_at_last(self) -> None:
+        """Flush, and return in any case: for closing.
+
+        Raises:
+            JMSException: Kafka did not take it, or did not answer in time.
+        """
+        failures: list[JMSException] = []
+
+        def flush() -> None:
+            try:
+                self.flush(CLOSE_SECONDS)
+            except JMSException as failure:
+                failures.append(failure)
+
+        if not self._is_dirty():
+            return
+        thread = threading.Thread(target=flush, name=f"kjms-reader-{self.name}-last-commit", daemon=True)
+        thread.start()
+        thread.join(CLOSE_SECONDS + 1)
+        if thread.is_alive():
+            failures.append(JMSException(f"acknowledge messages of {self.name}: Kafka does not answer"))
+        if failures:
+            raise failures[0]
 
     def _is_dirty(self) -> bool:
         with self._lock:
@@ -388,21 +429,27 @@ class Reader:
         )
 
     def _flush_quietly(self) -> None:
-        try:
-            self.flush()
-        except JMSException as error:
-            _log.warning("%s", error)  # whoever needs to know flushes, too, and gets the error
+        """Commit once, from the reader's thread; whoever needs to know flushes, too, and gets the error."""
+        if self._starts is not None:
+            return
+        with self._client:
+            error = self._commit()
+        if error is not None:
+            _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
     def _leave(self, consumer: Consumer) -> None:
-        self._flush_quietly()
-        with self._client:
-            consumer.close()
+        try:
+            self._flush_quietly()
+            with self._client:
+                consumer.close()
+        except Exception:
+            _log.exception("reader of %s could not leave its group in order", self.name)
         with self._lock:
             if self._starts is None:
                 for number in list(self._partitions):
                     self._drop(number)
             self._consumer = self._thread = None
-            if self._started and not self._closing:  # somebody came while the thread was leaving
+            if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
                 self._begin()
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
@@ -432,11 +479,18 @@ class Reader:
         partition.is_held = False
         self._buffer.drop(partition)
 
-    def close(self) -> None:
-        """Leave the group and end the thread; messages in hands go back to whoever reads the topic next."""
+    def begin_to_close(self) -> None:
+        """Tell the thread to leave the group and end; messages in hands go to whoever reads the topic next."""
         with self._lock:
             self._closing = True
             self._news.notify_all()
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+
+    def close(self) -> None:
+        """Leave the group and end the thread; where Kafka does not answer, the thread ends when it does."""
+        self.begin_to_close()
+        thread = self._thread
+        if thread is None:
+            return
+        thread.join(CLOSE_SECONDS)
+        if thread.is_alive():
+            _log.warning("reader of %s: Kafka does not answer; what it holds is let go when it does", self.name)

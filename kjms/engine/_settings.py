@@ -137,7 +137,7 @@ def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, A
 
 def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
     """Return an admin client's settings: what is neither a producer's nor a consumer's alone."""
-    mixed = {*_CONSUMER_ONLY, *_PRODUCER_ONLY, "allow.auto.create.topics"}
+    mixed = {*_CONSUMER_ONLY, *_PRODUCER_ONLY}
     return {name: value for name, value in common.items() if name not in mixed}
 
 
@@ -151,6 +151,8 @@ def consumer_settings(common: Mapping[str, Any], group: str | None) -> dict[str,
         # An idle broker answers a fetch this late, and a new partition waits for that; 500 ms is the default.
         "fetch.wait.max.ms": 100,
         "queued.max.messages.kbytes": 16_384,
+        # A commit without a coordinator fails after this (after 10 minutes by default), and one is looked for sooner.
+        "coordinator.query.interval.ms": 2_000,
         **user,
         "group.protocol": "classic",
         "partition.assignment.strategy": "cooperative-sticky",

@@ -8,6 +8,7 @@ looks at it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -81,13 +82,14 @@ def _settle_duplicates(headers: Headers, properties: dict[str, Any]) -> tuple[by
 
     Of ``kjms`` the first is the layout: the next is a property that an application has called so.
     """
-    names = [name for name, _ in headers]
+    counts = Counter(name for name, _ in headers)
     layouts = [data for name, data in headers if name == "kjms"]
     if len(layouts) < 2:
         properties.pop("kjms", None)
-    allowed = {"kjms": 2}
-    repeated = [name for name in dict.fromkeys(names) if names.count(name) > allowed.get(name, 1)]
-    notes = tuple(f"header {name!r} stands in the record more than once; the last one counts" for name in repeated)
+    repeated = [name for name, count in counts.items() if count > (2 if name == "kjms" else 1)]
+    notes = tuple(
+        f"header {name!r} stands in the record more than once; the last one counts" for name in repeated[:_NOTES_KEPT]
+    )
     return layouts[0] if layouts else None, notes
 
 
@@ -143,7 +145,9 @@ class Layout:
                 value = parsed(kind, data.decode()) if kind == "float" else _BOOLEANS[data]
         except (KeyError, ValueError):
             value = data.decode(errors="replace")
-            message._types = {typed: other for typed, other in message._types.items() if typed != name}
+            if message._types is self.types:
+                message._types = dict(self.types)
+            message._types.pop(name, None)
             _note(message, f"property {name!r} reads as a string: {shown(data)} is no {kind or 'UTF-8 text'}")
         message._properties[name] = value
         return value
@@ -226,15 +230,18 @@ def _layout(data: bytes | None) -> Layout | None:
             damage.append(f"type {entry!r} is not known; the property reads as a string")
         else:
             types[name] = kind
-    layout = Layout(body_type, types, tuple(damage))
-    if len(_layouts) >= _LAYOUTS_KEPT:
-        _layouts.clear()
-    _layouts[data] = layout
+    layout = Layout(body_type, types, tuple(damage[:_NOTES_KEPT]))
+    if len(data) <= _LAYOUT_SIZE_KEPT:
+        if len(_layouts) >= _LAYOUTS_KEPT:
+            _layouts.clear()
+        _layouts[data] = layout
     return layout
 
 
 _layouts: dict[bytes | None, Layout] = {}
 _LAYOUTS_KEPT: Final = 1024  # a program has as many as kinds of messages; one that makes up names must not fill memory
+_LAYOUT_SIZE_KEPT: Final = 4096
+_NOTES_KEPT: Final = 100  # of each kind of damage: enough to see what it is
 
 _DEFAULTS: Final = {"JMSDeliveryMode": 2, "JMSPriority": 4, "JMSTimestamp": 0, "JMSExpiration": 0}
 _KINDS: Final = frozenset({"boolean", "byte", "short", "int", "long", "float", "double", "bytes"})
@@ -251,7 +258,8 @@ def _is_text(value: bytes) -> bool:
 
 
 def _note(message: Message, note: str) -> None:
-    message._notes += (note,)
+    if len(message._notes) < _NOTES_KEPT:
+        message._notes += (note,)
 
 
 def _long(data: bytes) -> int:

@@ -100,8 +100,7 @@ def encode(message: Message) -> KafkaRecord:
                 else:  # None; or bytes as they came, not read yet
                     headers.append((name, item))
             if "JMSXGroupID" in properties:
-                item = properties["JMSXGroupID"]
-                key = item.encode() if isinstance(item, str) else item
+                key = next(data for name, data in headers if name == "JMSXGroupID")
     except UnicodeEncodeError as error:
         raise MessageFormatException(
             f"a text in this {type(message).__name__} holds a lone surrogate (at index {error.start}),"

@@ -155,10 +155,10 @@ def encode(message: Message, schema_id: int | None = None) -> KafkaRecord:
     """
     struct = _written(message)
     group = message.get_string_property("JMSXGroupID")
-    key = None if group is None else group.encode()
     try:
+        key = None if group is None else group.encode()
         if schema_id is None:
-            value = json.dumps(struct, default=_base64).encode()
+            value = json.dumps(struct, default=_base64, ensure_ascii=False).encode()
         else:
             import fastavro
 

@@ -256,11 +256,22 @@ class Message:
 
     @property
     def jms_correlation_id_as_bytes(self) -> bytes | None:
-        """The correlation id as bytes (§3.4.5); one that was set as a string reads as its UTF-8 form."""
+        """The correlation id as bytes (§3.4.5); one that was set as a string reads as its UTF-8 form.
+
+        Raises:
+            MessageFormatException: The string has no UTF-8 form; or, when it is set, the value is not bytes.
+        """
         value = self._correlation_id
         if value is UNREAD:
             value = self._read_field("JMSCorrelationID")
-        return value.encode() if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise MessageFormatException(
+                f"jms_correlation_id holds a lone surrogate (at index {error.start}), which UTF-8 cannot carry"
+            ) from None
 
     @jms_correlation_id_as_bytes.setter
     def jms_correlation_id_as_bytes(self, value: bytes | None) -> None:
@@ -433,7 +444,7 @@ class Message:
                 f"property {name!r} cannot be set: a received message's properties are read-only until"
                 " clear_properties() (JMS 2.0 §3.5.3)"
             )
-        if name not in _good_names:
+        if name.__class__ is not str or name not in _good_names:
             _check_name(name, None if value is None else kind)
         self._properties[name] = value
         if kind != "string":
@@ -596,7 +607,7 @@ class Message:
         Spec: JMS 2.0 §B.5.14.
         """
         body = self._python_body()
-        if body is None or isinstance(body, type_):
+        if body is None or (isinstance(body, type_) and not (type_ is int and isinstance(body, bool))):
             return body
         raise MessageFormatException(
             f"the body of a {type(self).__name__} is a {type(body).__name__}, no {type_.__name__} (JMS 2.0 §B.5.14)"

@@ -28,7 +28,7 @@ def from_foreign(message: Any) -> Message:
     message, with ``read_unsigned_byte`` a bytes message, with ``read_object`` a stream, with ``item_exists`` a map,
     with ``object`` an object message. Bytes and stream messages are reset by it, as a send resets them. Destinations
     of another implementation are understood where they have a ``queue_name`` or ``topic_name``, else dropped, and so
-    are properties that only their provider may set.
+    are properties that only their provider may set, and what cannot be in the header fields that a send sets.
 
     Raises:
         MessageFormatException: It is no message, or holds what JMS does not know.
@@ -44,8 +44,14 @@ def from_foreign(message: Any) -> Message:
         value = getattr(message, field, None)
         if field in {"jms_destination", "jms_reply_to"}:
             value = _destination(value)
-        if value is not None:
+        if value is None:
+            continue
+        try:
             setattr(ours, field, value)
+        except ValueError:
+            if field == "jms_type":
+                raise
+            # What is in the others a send overwrites or leaves alone (JMS 2.0 §3.4.11).
     _copy_correlation_id(message, ours)
     for name in message.property_names():
         if not name.startswith("JMSX") or name in CLIENT_PROPERTIES:

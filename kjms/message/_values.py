@@ -40,7 +40,7 @@ READABLE_AS: Final[dict[str, frozenset[str]]] = {
 """The conversion tables of JMS 2.0 §3.5.4 and §3.11.3: what a value that was written as one type can be read as."""
 
 _INTEGER = re.compile(r"[+-]?\d+")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
 _HEXADECIMAL = re.compile(
     r"(?P<sign>[+-]?)0[xX](?P<whole>[0-9a-fA-F]*)(?:\.(?P<rest>[0-9a-fA-F]*))?[pP](?P<exponent>[+-]?[0-9]+)[fFdD]?"
 )

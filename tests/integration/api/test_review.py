@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kjms import (
@@ -27,6 +29,8 @@ from kjms import (
     TextMessage,
     Topic,
 )
+from kjms.broker import LocalBroker
+from kjms.engine._buffer import Buffer, Delivery, Feed, Partition
 
 SECONDS = 20_000
 SOON = 2_000  # milliseconds: what is ready arrives in a few of them
@@ -550,3 +554,273 @@ def test_a_restarted_reader_goes_on_where_it_was(connection: Connection, topic: 
     reader._may_end = kept  # type: ignore[method-assign]
     send(connection, topic, "c")
     assert text(consumer.receive(SECONDS)) == "c"
+
+
+# Sharing out, once more.
+
+
+def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_message(
+    connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """A message that woke a consumer which then stops wakes another one, whatever the selectors of the two."""
+    leaving = connection.create_session().create_consumer(queue)._feed
+    staying = connection.create_session().create_consumer(queue, "kind = 'x'")._feed
+    for feed in (leaving, staying):
+        feed.wakeup.clear()
+        assert feed.poll() is None
+    send(connection, queue, "a", kind="x")
+    eventually(leaving.wakeup.is_set)
+    leaving.stop()
+    assert staying.wakeup.is_set()
+
+
+def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
+    """The time it takes to share out what was kept aside grows with its size, not with its square."""
+
+    def seconds(size: int) -> float:
+        buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=10)
+        partition = Partition(0, 0)
+        for number in range(size):
+            partition.settlement.read(number)
+            buffer.arrive(Delivery(None, partition, number, number))  # type: ignore[arg-type]
+        begin = time.perf_counter()
+        buffer.join(Feed(None, None, threading.Event()))  # type: ignore[arg-type]
+        return time.perf_counter() - begin
+
+    assert seconds(8_000) < 40 * seconds(1_000)
+
+
+# Callbacks and failures, once more.
+
+
+def test_a_message_listener_may_close_a_producer(connection: Connection, queue: Queue, eventually: Eventually) -> None:
+    """A listener may answer with a producer of its own session that it makes and closes."""
+    session = connection.create_session()
+    answers = Queue(f"{queue.queue_name}-answers")
+
+    def listener(message: Message) -> None:
+        with session.create_producer(answers) as producer:
+            producer.send(session.create_text_message("answer"))
+
+    session.create_consumer(queue).message_listener = listener
+    send(connection, queue, "question")
+    consumer = connection.create_session().create_consumer(answers)
+    first, second = consumer.receive(SOON), consumer.receive(200)
+    assert (text(first), second) == ("answer", None)
+
+
+def test_one_sessions_failure_to_close_leaves_no_other_open(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """A connection closes all its sessions, and then tells what went wrong with one."""
+    connection = kjms_factory.create_connection()
+    connection.start()
+    sessions = [connection.create_session() for _ in range(2)]
+    consumers = [session.create_consumer(Queue(f"{queue.queue_name}-{n}")) for n, session in enumerate(sessions)]
+    send(connection, Queue(f"{queue.queue_name}-0"), "a")
+    assert consumers[0].receive(SECONDS) is not None
+
+    def refuse(_patience: float = 0) -> None:
+        raise JMSException("not taken")
+
+    reader = consumers[0]._feed.reader
+    reader.flush = refuse  # type: ignore[method-assign]
+    try:
+        with pytest.raises(JMSException, match="not taken"):
+            connection.close()
+        assert all(session._is_closed for session in sessions)
+    finally:
+        for session in sessions:
+            session.close()
+
+
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE])
+def test_an_acknowledgement_that_failed_is_tried_again(connection: Connection, queue: Queue, mode: int) -> None:
+    """After a commit that failed, the next receive, or acknowledge, does not pretend that all is well."""
+    send(connection, queue, "a", "b")
+    consumer = connection.create_session(mode).create_consumer(queue)
+    message = consumer.receive(SECONDS)
+    assert message is not None
+    reader = consumer._feed.reader
+    flush, failures = reader.flush, []
+
+    def refuse(_patience: float = 0) -> None:
+        failures.append(1)
+        raise JMSException("not taken")
+
+    reader.flush = refuse  # type: ignore[method-assign]
+    acknowledge = message.acknowledge if mode == Session.CLIENT_ACKNOWLEDGE else consumer.receive_no_wait
+    try:
+        for _ in range(2):
+            with pytest.raises(JMSException, match="not taken"):
+                acknowledge()
+    finally:
+        reader.flush = flush  # type: ignore[method-assign]
+
+
+def test_a_cluster_that_does_not_answer_holds_up_no_connection_to_another(kjms_factory: ConnectionFactory) -> None:
+    """While one thread tries to reach a cluster that is away, another one can connect elsewhere."""
+    away = ConnectionFactory("127.0.0.1:1", send_timeout=3_000)
+    trying = threading.Event()
+
+    def connect() -> None:
+        trying.set()
+        with pytest.raises(JMSException, match=r"127\.0\.0\.1:1"):
+            away.create_connection()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(connect)
+        assert trying.wait(20)
+        time.sleep(0.1)
+        kjms_factory.create_connection().close()
+        assert not waiting.done()
+        waiting.result(20)
+
+
+def test_looking_a_topic_up_does_not_make_it() -> None:
+    """Without create_destinations nothing is created, whatever the cluster allows its clients."""
+    with LocalBroker(config={"auto.create.topics.enable": "true"}) as broker:
+        factory = ConnectionFactory(broker.bootstrap_servers, create_destinations=False)
+        with factory.create_connection() as connection, connection.create_session() as session:
+            for _ in range(3):
+                with pytest.raises(InvalidDestinationException):
+                    session.create_producer(Queue("not-there"))
+                time.sleep(0.1)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert "not-there" not in admin.list_topics(timeout=10).topics
+
+
+def test_two_messages_at_once_for_a_session_do_not_wait_behind_its_first(connection: Connection, queue: Queue) -> None:
+    """Of two messages that arrive together, the one that a busy session cannot take goes to whoever waits for it."""
+    busy, may_return = threading.Event(), threading.Event()
+
+    def listener(_message: Message) -> None:
+        busy.set()
+        may_return.wait(20)
+
+    session = connection.create_session()
+    session.create_consumer(queue, "kind = 'x'").message_listener = listener
+    second = session.create_consumer(queue, "kind = 'y'")
+    second.message_listener = lambda _message: None
+    while not second._feed.is_hungry:
+        time.sleep(0.001)
+    waiting = connection.create_session().create_consumer(queue, "kind = 'y'")
+
+    def send_both() -> None:
+        with connection.create_session() as sending, sending.create_producer(queue) as producer:
+            for kind in "xy":
+                message = sending.create_text_message(kind)
+                message.properties["kind"] = kind
+                producer.send(message, delivery_mode=1)  # gathered into one batch
+
+    try:
+        assert received_by_waiting(waiting, send_both) == "y"
+    finally:
+        may_return.set()
+    assert busy.is_set()
+
+
+def test_a_commit_that_waits_for_a_rebalance_does_not_keep_the_reader_from_polling(
+    connection: Connection, queue: Queue
+) -> None:
+    """The reader's own commits do not hold up its polls: the rebalance that they wait for happens in a poll."""
+    send(connection, queue, "a")
+    consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
+    reader = consumer._feed.reader
+    commit, tried = reader._commit, threading.Event()
+
+    def refuse() -> KafkaException:
+        tried.set()
+        return KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
+
+    reader._commit = refuse  # type: ignore[method-assign]
+    try:
+        assert text(consumer.receive(SECONDS)) == "a"
+        assert tried.wait(20)
+        send(connection, queue, "b")
+        assert text(consumer.receive(SOON)) == "b"
+    finally:
+        reader._commit = commit  # type: ignore[method-assign]
+
+
+def test_closing_ends_though_kafka_is_gone() -> None:
+    """A close that cannot acknowledge any more gives up after some seconds, and says so."""
+    with LocalBroker() as broker:
+        code = """
+import sys
+from kjms import *
+connection = ConnectionFactory(sys.argv[1], send_timeout=2_000).create_connection()
+connection.start()
+session = connection.create_session()
+session.create_producer(Queue("q")).send(session.create_text_message("a"))
+consumer = session.create_consumer(Queue("q"))
+consumer.receive()
+print("received", flush=True)
+sys.stdin.read()
+try:
+    connection.close()
+except JMSException:
+    pass
+print("closed", flush=True)
+"""
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, broker.bootstrap_servers],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "received\n"
+    try:
+        output, _ = process.communicate(timeout=25)
+    except subprocess.TimeoutExpired:
+        pytest.fail("close hangs")
+    finally:
+        process.kill()
+        process.communicate()
+    assert output == "closed\n"
+
+
+def test_the_first_completion_listener_of_a_session_is_told_whatever_went_before(
+    kjms_broker: Any, queue: Queue
+) -> None:
+    """A NON_PERSISTENT message whose loss is being reported does not take the next send's completion with it."""
+    reporting, may_go_on = threading.Event(), threading.Event()
+    heard: list[str | None] = []
+
+    class Slow(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            if not reporting.is_set():
+                reporting.set()
+                may_go_on.wait(20)
+
+    class Hears:
+        def on_completion(self, message: Message) -> None:
+            heard.append(text(message))
+
+        def on_exception(self, message: Message, _exception: Exception) -> None:
+            heard.append(text(message))
+
+    gone = Queue(f"{queue.queue_name}-gone")
+    slow, log = Slow(), logging.getLogger("kjms.producer")
+    with ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=1_500).create_connection() as connection:
+        session = connection.create_session()
+        session.create_producer(queue)
+        producer = session.create_producer(None)
+        producer.send(session.create_text_message("makes it known"), destination=gone)
+        admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
+        admin.delete_topics([gone.queue_name])[gone.queue_name].result()
+        log.addHandler(slow)
+        try:
+            producer.send(session.create_text_message("lost"), destination=gone, delivery_mode=1)
+            assert reporting.wait(20)
+            for name in "ab":
+                producer.send(session.create_text_message(name), destination=queue, completion_listener=Hears())
+            threading.Event().wait(0.1)  # the listeners' thread begins
+            may_go_on.set()
+            wait_until = time.monotonic() + 3
+            while len(heard) < 2 and time.monotonic() < wait_until:
+                time.sleep(0.01)
+        finally:
+            may_go_on.set()
+            log.removeHandler(slow)
+    assert heard == ["a", "b"]

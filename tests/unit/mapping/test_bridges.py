@@ -235,6 +235,16 @@ class TestConfluent:
         with pytest.raises(MessageFormatException, match=type(message).__name__):
             confluent.encode(message)
 
+    @pytest.mark.parametrize("schema_id", [None, 1])
+    @pytest.mark.parametrize("place", ["body", "property", "group"])
+    def test_half_a_surrogate_pair_is_refused(self, place: str, schema_id: int | None) -> None:
+        """As in kjms's own layout: what UTF-8 cannot carry raises MessageFormatException when it is sent."""
+        message = TextMessage("\ud800" if place == "body" else "x")
+        if place != "body":
+            message.set_string_property("p" if place == "property" else "JMSXGroupID", "\ud800")
+        with pytest.raises(MessageFormatException, match="lone surrogate"):
+            confluent.encode(message, schema_id)
+
     def test_a_message_from_there_can_be_sent_in_kjms_layout(self, read, source) -> None:
         """As any received message."""
         arrived = read("confluent", None, confluent.encode(self.filled(MapMessage({"a": 1}))).value)

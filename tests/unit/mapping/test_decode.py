@@ -211,6 +211,40 @@ class TestDamage:
         assert message.get_int_property("p") == 3
         assert message.damage == ("header 'p' stands in the record more than once; the last one counts",)
 
+    @pytest.mark.timeout(30)  # in time that grows with the square it would take many minutes
+    def test_as_many_headers_as_fit_into_a_record(self, read) -> None:
+        """They are read in time that grows as they do, though one stands there twice."""
+        names = [f"a{number}" for number in range(200_000)]
+        message = read(b"x", [(name, b"1") for name in (*names, "a0")])
+        assert message.damage == ("header 'a0' stands in the record more than once; the last one counts",)
+
+    @pytest.mark.timeout(30)
+    def test_as_many_damaged_properties_as_fit_into_a_record(self, read) -> None:
+        """They are read in time that grows as they do."""
+        names = [f"a{number}" for number in range(100_000)]
+        layout = b"1;text;" + ",".join(f"{name}=int" for name in names).encode()
+        message = read(b"x", [("kjms", layout), *((name, b"x") for name in names)])
+        assert len(dict(message.properties)) == len(names) + 1
+        assert message.property_type(names[-1]) == "string"
+
+    @pytest.mark.timeout(30)
+    @pytest.mark.parametrize("kind", ["int", "long", "float", "double"])
+    def test_as_many_digits_as_fit_into_a_record(self, kind: str, read) -> None:
+        """What is no number is found to be none in time that grows with its length."""
+        for data in (b"1" * 1_000_000 + b"x", b"." + b"1" * 1_000_000 + b"x", b"0x" + b"a" * 1_000_000):
+            message = read(b"x", [("kjms", b"1;text;p=" + kind.encode()), ("p", data)])
+            assert message.property_type("p") == "string"
+
+    def test_the_account_of_the_damage_is_bounded(self, read) -> None:
+        """A record of nothing but damage does not make a log line of a megabyte."""
+        many = [f"a{number}" for number in range(3_000)]
+        for headers in (
+            [("kjms", b"1;text;" + b"?," * 3_000)],
+            [(name, b"1") for name in many * 2],
+            [("kjms", b"1;text;" + ",".join(f"{name}=int" for name in many).encode()), *((n, b"x") for n in many)],
+        ):
+            assert 50 < len(read(b"x", headers).damage) <= 200
+
     def test_headers_that_the_client_cannot_read(self) -> None:
         """confluent-kafka raises UnicodeDecodeError for a name that is no UTF-8: the body is still delivered."""
 
@@ -257,6 +291,14 @@ class TestLayout:
         assert encode(message).key == "größe".encode()
         message.set_string_property("JMSXGroupID", None)
         assert encode(message).key is None
+
+    @pytest.mark.parametrize("is_read", [False, True])
+    def test_a_group_of_another_type_is_a_key_all_the_same(self, is_read: bool, read) -> None:
+        """A record may call its group an int; sent on, its key is bytes, whether the group was looked at or not."""
+        message = read(b"x", [("kjms", b"1;text;JMSXGroupID=int"), ("JMSXGroupID", b"7")])
+        if is_read:
+            assert message.get_string_property("JMSXGroupID") == "7"
+        assert encode(message).key == b"7"
 
     def test_a_property_called_kjms_is_no_layout(self, read) -> None:
         """The first kjms header is the layout, the second the property, also where the property was set first."""
@@ -331,6 +373,9 @@ class TestLaziness:
             read(None, encode(message).headers).property_names()
         assert len(_decode._layouts) <= 1024
         assert len(_encode._layout_headers) <= 1024
+        huge = b"1;text;" + b",".join(b"p%d=int" % number for number in range(100_000))
+        assert read(b"x", [("kjms", huge), ("p7", b"7")]).get_int_property("p7") == 7
+        assert max(len(data or b"") for data in _decode._layouts) < len(huge)
 
 
 def test_empty_streams_and_objects_are_as_new_ones(read) -> None:

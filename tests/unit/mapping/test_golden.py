@@ -105,7 +105,7 @@ def plainly(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-@pytest.mark.requirement("JMS-3.11.4-2", "NET-153")
+@pytest.mark.requirement("JMS-3.11.4-2", "NET-153", "NEV-19")
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_the_record_means_the_message(path: Path, source) -> None:
     """Each golden record decodes to what it is said to mean, property types and all."""

@@ -189,6 +189,15 @@ def test_get_body_is_not_for_streams(received) -> None:
             message.get_body(object)
 
 
+def test_get_body_does_not_take_a_boolean_for_an_int(received) -> None:
+    """Python's bool is an int; JMS's boolean is none."""
+    message = received(ObjectMessage(True))
+    assert not message.is_body_assignable_to(int)
+    with pytest.raises(MessageFormatException, match="is a bool, no int"):
+        message.get_body(int)
+    assert message.get_body(bool) is message.get_body(object) is True
+
+
 def test_get_body_of_bytes_leaves_the_read_position(received) -> None:
     """It gives all bytes, also of a message that is still written or half read."""
     message = BytesMessage(b"abc")

@@ -85,6 +85,22 @@ def test_what_its_provider_set_stays_behind(received) -> None:
     ours.set_int_property("new", 1)
 
 
+@pytest.mark.requirement("JMS-3.12-1", "JMS-3.4.11-15")
+@pytest.mark.parametrize("unset", [0, -1, "", b"", object()])
+def test_fields_that_a_send_sets_do_not_matter(unset: object) -> None:
+    """Whatever another implementation has there before the send, the message can be sent."""
+    fields = ["message_id", "timestamp", "destination", "delivery_mode", "redelivered", "expiration", "priority"]
+    names = [f"jms_{field}" for field in [*fields, "delivery_time"]]
+    foreign = Foreign(TextMessage("x"), *names)
+    for name in names:
+        setattr(foreign, name, unset)
+    ours = from_foreign(foreign)
+    assert (ours.get_body(str), ours.jms_destination) == ("x", None)
+    foreign.jms_type = 5  # type: ignore[attr-defined]
+    with pytest.raises(MessageFormatException, match="jms_type"):
+        from_foreign(foreign)
+
+
 @pytest.mark.requirement("NET-225")
 @pytest.mark.parametrize(("place", "expected"), [(ForeignQueue(), Queue("theirs")), (object(), None)])
 def test_a_foreign_destination(place: object, expected: object) -> None:

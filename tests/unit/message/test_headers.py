@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kjms import InvalidDestinationException, JMSException, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms import (
+    InvalidDestinationException,
+    JMSException,
+    MessageFormatException,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 
 CLASSES = [Message, TextMessage, BytesMessage, MapMessage, StreamMessage, ObjectMessage]
@@ -117,6 +125,14 @@ def test_a_correlation_string_reads_as_bytes_and_replaces_bytes(received) -> Non
         assert either.jms_correlation_id_as_bytes == "grün".encode()
     message.jms_correlation_id_as_bytes = None
     assert received(message).jms_correlation_id is None
+
+
+def test_a_correlation_string_that_has_no_bytes_says_so() -> None:
+    """Half a surrogate pair has no UTF-8 form; the error is JMS's, as on sending."""
+    message = Message()
+    message.jms_correlation_id = "\ud800"
+    with pytest.raises(MessageFormatException, match="lone surrogate"):
+        _ = message.jms_correlation_id_as_bytes
 
 
 @pytest.mark.requirement("JMS-3.4.3-6", "NEV-36", "JMS-3.4.4-5")
