@@ -54,6 +54,7 @@ class Auto(Acknowledgement):
     def __init__(self, *, is_pipelined: bool = False) -> None:
         self._is_pipelined = is_pipelined
         self._unflushed: Reader | None = None
+        self._is_closed = False
 
     def before_next(self) -> None:
         if self._unflushed is not None:
@@ -61,7 +62,19 @@ class Auto(Acknowledgement):
             self._unflushed = None  # not before: what Kafka did not take is tried again
 
     def received(self, delivery: Delivery, message: Message) -> None:
+        message._receipt = self
         self.listened(delivery)
+
+    def listening(self, delivery: Delivery, message: Message) -> None:
+        message._receipt = self
+
+    def acknowledge(self) -> None:
+        """Do nothing: the session acknowledges by itself (JMS 2.0 §3.6.2).
+
+        Raises:
+            IllegalStateException: The session is closed.
+        """
+        _check_open(self._is_closed)
 
     def listened(self, delivery: Delivery) -> None:
         assert delivery.feed is not None
@@ -70,6 +83,7 @@ class Auto(Acknowledgement):
             self._unflushed = delivery.feed.reader
 
     def close(self) -> None:
+        self._is_closed = True
         if self._unflushed is not None:
             self._unflushed.flush_at_last()
 
@@ -105,8 +119,7 @@ class Client(Acknowledgement):
             IllegalStateException: The session is closed.
             JMSException: A partition was lost to another member of the group; its messages are delivered there.
         """
-        if self._is_closed:
-            raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
+        _check_open(self._is_closed)
         settled, self._open = self._open, []
         self._settle(settled)
 
@@ -157,8 +170,7 @@ class Individual(Client):
             IllegalStateException: The session is closed.
             JMSException: The message's partition was lost to another member of the group.
         """
-        if self._is_closed:
-            raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
+        _check_open(self._is_closed)
         if delivery in self._open:
             self._open.remove(delivery)
             self._settle([delivery])
@@ -175,6 +187,11 @@ class _One:
 
     def acknowledge(self) -> None:
         self._mode.acknowledge_one(self._delivery)
+
+
+def _check_open(is_closed: bool) -> None:
+    if is_closed:
+        raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
 
 
 def _give_back(deliveries: list[Delivery], *, to: Feed | None) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from kjms.engine._buffer import Buffer, Delivery, Feed, Partition
 SECONDS = 20_000
 SOON = 2_000  # milliseconds: what is ready arrives in a few of them
 
+TraceFunction = Callable[[FrameType, str, Any], Any]
 Eventually = Callable[[Callable[[], object]], None]
 
 
@@ -174,7 +176,7 @@ def test_acknowledging_is_not_held_up_by_another_consumer_that_waits(connection:
     """A consumer that waits for other messages does not slow down those that receive."""
     waiting = connection.create_session().create_consumer(queue, "kind = 'never'")
     consumer = connection.create_session().create_consumer(queue, "kind = 'x'")
-    send(connection, queue, *map(str, range(40)), kind="x")
+    send(connection, queue, *map(str, range(80)), kind="x")
 
     def seconds() -> float:
         begin = time.monotonic()
@@ -187,7 +189,7 @@ def test_acknowledging_is_not_held_up_by_another_consumer_that_waits(connection:
         pool.submit(waiting.receive)
         while not waiting._feed.is_hungry:
             time.sleep(0.001)
-        beside = seconds()
+        beside = min(seconds() for _ in range(3))  # a busy machine slows down one round, not all
         waiting.close()
     assert beside < alone + 20 * 0.05  # half of an idle reader's poll
 
@@ -575,19 +577,33 @@ def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_messa
 
 
 def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
-    """The time it takes to share out what was kept aside grows with its size, not with its square."""
+    """What it takes to share out what was kept aside grows with its size, not with its square."""
 
-    def seconds(size: int) -> float:
+    def steps(size: int) -> int:
+        """Return how many bytecode instructions it takes: unlike time, they are the same on a busy machine."""
         buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=10)
         partition = Partition(0, 0)
         for number in range(size):
             partition.settlement.read(number)
             buffer.arrive(Delivery(None, partition, number, number))  # type: ignore[arg-type]
-        begin = time.perf_counter()
-        buffer.join(Feed(None, None, threading.Event()))  # type: ignore[arg-type]
-        return time.perf_counter() - begin
+        count = 0
 
-    assert seconds(8_000) < 40 * seconds(1_000)
+        def trace(frame: FrameType, event: str, _: object) -> TraceFunction:
+            nonlocal count
+            frame.f_trace_opcodes = True
+            count += event == "opcode"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            buffer.join(Feed(None, None, threading.Event()))  # type: ignore[arg-type]
+        finally:
+            sys.settrace(before)
+        return count
+
+    few, many = steps(250), steps(2_000)
+    assert 0 < many < 12 * few
 
 
 # Callbacks and failures, once more.

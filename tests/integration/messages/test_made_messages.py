@@ -121,17 +121,14 @@ def test_a_session_sends_messages_however_they_are_implemented(session: Session,
         assert getattr(foreign, name) == getattr(received, name) is not None
 
 
-NOT_YET = pytest.mark.xfail(reason="not yet: acknowledge() does nothing there", raises=pytest.fail.Exception)
-
-
 @pytest.mark.requirement("JMS-4.4.1-10")
 @pytest.mark.parametrize(
     "mode",
     [
         Session.CLIENT_ACKNOWLEDGE,
         Session.INDIVIDUAL_ACKNOWLEDGE,
-        pytest.param(Session.AUTO_ACKNOWLEDGE, marks=NOT_YET),
-        pytest.param(Session.DUPS_OK_ACKNOWLEDGE, marks=NOT_YET),
+        Session.AUTO_ACKNOWLEDGE,
+        Session.DUPS_OK_ACKNOWLEDGE,
     ],
 )
 def test_messages_outlive_their_session(connection: Connection, queue: Queue, mode: int) -> None:
