@@ -102,8 +102,14 @@ def fuzz(arguments: Sequence[str]) -> int:
     return max(run("test", "tests/fuzz_selectors.py", *arguments), run("test", "tests/fuzz_records.py", *arguments))
 
 
+def crash(arguments: Sequence[str]) -> int:
+    """Kill, pause and restart what uses a queue, and check what came of it (100 rounds, an hour); or --figures."""
+    program = "figures" if "--figures" in arguments else "crash"
+    return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each != "--figures"))
+
+
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
-    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, fuzz)
+    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, fuzz, crash)
 }
 
 

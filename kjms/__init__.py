@@ -33,7 +33,7 @@ logging.getLogger("kjms").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from kjms._connection import Connection, ConnectionFactory, ConnectionMetaData
-    from kjms._consumer import MessageConsumer
+    from kjms._consumer import MessageConsumer, TopicSubscriber
     from kjms._producer import CompletionListener, MessageProducer
     from kjms._session import Session
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -56,6 +56,7 @@ _ROOMS = {
     "Session": "kjms._session",
     "StreamMessage": "kjms.message",
     "TextMessage": "kjms.message",
+    "TopicSubscriber": "kjms._consumer",
 }
 
 __all__ = [
@@ -92,6 +93,7 @@ __all__ = [
     "TemporaryTopic",
     "TextMessage",
     "Topic",
+    "TopicSubscriber",
     "TransactionInProgressException",
     "TransactionRolledBackException",
     "__version__",

@@ -5,20 +5,34 @@ Spec: JMS 2.0 §4.4.11.
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
-    from kjms.engine._buffer import Delivery, Feed
-    from kjms.engine._reader import Reader
+    from kjms.destinations import Destination
+    from kjms.engine._buffer import Feed
+    from kjms.engine._delivery import Delivery
+    from kjms.engine._reader import Reader, Receipt
     from kjms.message import Message
+    from kjms.options import RedeliveryPolicy
 
 __all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual"]
 
 
 class Acknowledgement:
-    """What a session does with the messages that it hands out."""
+    """What a session does with the messages that it hands out.
+
+    Args:
+        policy: Says how the messages of a destination come again.
+    """
+
+    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy]) -> None:
+        self._policy = policy
+        self._is_closed = False
 
     def before_next(self) -> None:
         """Do what must be durable before the next message is handed out."""
@@ -33,9 +47,10 @@ class Acknowledgement:
     def listened(self, delivery: Delivery) -> None:
         """Note that the listener returned."""
 
-    def listener_failed(self, delivery: Delivery) -> None:
-        """Note that the listener raised: the message comes again, at once and marked (JMS 2.0 §4.5.2)."""
-        _give_back([delivery], to=delivery.feed)
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
+        """Note that the listener raised: the message comes again, marked, as its policy says (JMS 2.0 §4.5.2)."""
+        delivery.cause = f"the listener raised {type(error).__name__}"
+        self._give_back([delivery], to=delivery.feed)
 
     def recover(self) -> None:
         """Deliver again what was handed out and not acknowledged (JMS 2.0 §4.4.11)."""
@@ -43,23 +58,52 @@ class Acknowledgement:
     def close(self) -> None:
         """Give back what was not acknowledged, and make the rest durable."""
 
+    def _give_back(self, deliveries: list[Delivery], *, to: Feed | None) -> None:
+        by_reader: dict[Reader, list[Delivery]] = {}
+        for delivery in deliveries:
+            assert delivery.feed is not None
+            by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+        for reader, mine in by_reader.items():
+            reader.give_back(mine, to=to, due=None if to is None else self._due)
+
+    def _due(self, delivery: Delivery) -> int:
+        """Return when *delivery*, which is not the first of its message, may be made."""
+        assert delivery.feed is not None
+        policy = self._policy(delivery.feed.reader.destination)
+        if delivery.count - delivery.is_inferred > policy.max_deliveries:
+            return 0  # it will not be
+        delay = policy.delay_before(delivery.count, random.random())
+        return time.time_ns() // 1_000_000 + delay if delay else 0
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
+
 
 class Auto(Acknowledgement):
     """AUTO_ACKNOWLEDGE: message n is durably acknowledged before n+1 is handed out.
 
     Args:
+        policy: Says how the messages of a destination come again.
         is_pipelined: Leave out the waiting: a crash may then repeat as many messages as are read in 0.1 s.
     """
 
-    def __init__(self, *, is_pipelined: bool = False) -> None:
+    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool = False) -> None:
+        super().__init__(policy)
         self._is_pipelined = is_pipelined
-        self._unflushed: Reader | None = None
-        self._is_closed = False
+        self._unflushed: tuple[Reader, Receipt] | None = None
 
     def before_next(self) -> None:
-        if self._unflushed is not None:
-            self._unflushed.flush()
-            self._unflushed = None  # not before: what Kafka did not take is tried again
+        if self._unflushed is None:
+            return
+        reader, receipt = self._unflushed
+        reader.flush()
+        self._unflushed = None  # not before: what Kafka did not take is tried again
+        if reader.lost([receipt]):
+            raise JMSException(
+                f"the last message of {reader.name} could not be acknowledged: its partition went to another consumer,"
+                " which gets the message again"
+            )
 
     def received(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
@@ -74,34 +118,35 @@ class Auto(Acknowledgement):
         Raises:
             IllegalStateException: The session is closed.
         """
-        _check_open(self._is_closed)
+        self._check_open()
 
     def listened(self, delivery: Delivery) -> None:
         assert delivery.feed is not None
-        delivery.feed.reader.settle(delivery)
+        reader = delivery.feed.reader
+        receipt = reader.settle(delivery)
         if not self._is_pipelined:
-            self._unflushed = delivery.feed.reader
+            self._unflushed = reader, receipt
 
     def close(self) -> None:
         self._is_closed = True
         if self._unflushed is not None:
-            self._unflushed.flush_at_last()
+            self._unflushed[0].flush_at_last()
 
 
 class DupsOk(Auto):
     """DUPS_OK_ACKNOWLEDGE: acknowledged in the background; a crash may repeat some messages."""
 
-    def __init__(self) -> None:
-        super().__init__(is_pipelined=True)
+    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy]) -> None:
+        super().__init__(policy, is_pipelined=True)
 
 
 class Client(Acknowledgement):
     """CLIENT_ACKNOWLEDGE: acknowledging one message acknowledges all that its session has consumed."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy]) -> None:
+        super().__init__(policy)
         self._open: list[Delivery] = []
-        self._unflushed: set[Reader] = set()
-        self._is_closed = False
+        self._unflushed: dict[Reader, list[Receipt]] = {}
 
     def received(self, delivery: Delivery, message: Message) -> None:
         self._open.append(delivery)
@@ -109,7 +154,7 @@ class Client(Acknowledgement):
 
     listening = received
 
-    def listener_failed(self, delivery: Delivery) -> None:
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
         """Leave it to the application: the message stays unacknowledged (JMS 2.0 §4.5.2)."""
 
     def acknowledge(self) -> None:
@@ -119,20 +164,19 @@ class Client(Acknowledgement):
             IllegalStateException: The session is closed.
             JMSException: A partition was lost to another member of the group; its messages are delivered there.
         """
-        _check_open(self._is_closed)
+        self._check_open()
         settled, self._open = self._open, []
         self._settle(settled)
 
     def _settle(self, deliveries: list[Delivery]) -> None:
-        lost = 0
         for delivery in deliveries:
             assert delivery.feed is not None
-            delivery.feed.reader.settle(delivery)
-            self._unflushed.add(delivery.feed.reader)
-            lost += not delivery.partition.is_held
+            reader = delivery.feed.reader
+            self._unflushed.setdefault(reader, []).append(reader.settle(delivery))
+        lost = 0
         for reader in list(self._unflushed):
             reader.flush()
-            self._unflushed.remove(reader)  # not before: what Kafka did not take is tried again
+            lost += reader.lost(self._unflushed.pop(reader))  # not before: what Kafka did not take is tried again
         if lost:
             raise JMSException(
                 f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that went to another consumer"
@@ -146,12 +190,12 @@ class Client(Acknowledgement):
             assert delivery.feed is not None
             by_feed.setdefault(delivery.feed, []).append(delivery)
         for feed, deliveries in by_feed.items():
-            _give_back(deliveries, to=feed)
+            self._give_back(deliveries, to=feed)
 
     def close(self) -> None:
         self._is_closed = True
         again, self._open = self._open, []
-        _give_back(again, to=None)
+        self._give_back(again, to=None)
 
 
 class Individual(Client):
@@ -170,7 +214,7 @@ class Individual(Client):
             IllegalStateException: The session is closed.
             JMSException: The message's partition was lost to another member of the group.
         """
-        _check_open(self._is_closed)
+        self._check_open()
         if delivery in self._open:
             self._open.remove(delivery)
             self._settle([delivery])
@@ -187,17 +231,3 @@ class _One:
 
     def acknowledge(self) -> None:
         self._mode.acknowledge_one(self._delivery)
-
-
-def _check_open(is_closed: bool) -> None:
-    if is_closed:
-        raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
-
-
-def _give_back(deliveries: list[Delivery], *, to: Feed | None) -> None:
-    by_reader: dict[Reader, list[Delivery]] = {}
-    for delivery in deliveries:
-        assert delivery.feed is not None
-        by_reader.setdefault(delivery.feed.reader, []).append(delivery)
-    for reader, mine in by_reader.items():
-        reader.give_back(mine, to=to)

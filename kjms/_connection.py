@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from kjms._session import Session
 from kjms._version import __version__
 from kjms.engine import Engine
 from kjms.errors import IllegalStateException, InvalidClientIDException, JMSException, shown
+from kjms.mapping import client_sender, connection_sender
 from kjms.options import (
     DEFAULT_PREFETCH,
     DEFAULT_SEND_TIMEOUT,
@@ -44,7 +46,7 @@ class ConnectionFactory:
 
     Args:
         bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
-        client_id: The client identifier of its connections (JMS 2.0 §4.3.2).
+        client_id: The client identifier of its connections, of which there can be one at a time then (JMS 2.0 §4.3.2).
         kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
         redelivery: How often and when unsettled messages come again.
         destinations: Settings of single destinations, by their names.
@@ -87,7 +89,7 @@ class ConnectionFactory:
         send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
         expiry_queue: str | None = None,
     ) -> None:
-        _refuse_unavailable(drop_duplicates, expiry_queue, redelivery, destinations)
+        _refuse_unavailable(drop_duplicates, expiry_queue, destinations)
         self._options = FactoryOptions(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
@@ -133,6 +135,7 @@ class ConnectionFactory:
 
         Raises:
             JMSSecurityException: Kafka refused the credentials.
+            InvalidClientIDException: A connection has the factory's client id already, in whatever process.
             JMSException: No broker answered within the send timeout.
 
         Spec: JMS 2.0 §4.3.1.
@@ -151,7 +154,10 @@ class Connection:
     def __init__(self, options: FactoryOptions, user: str | None, password: str | None) -> None:
         self.number = next(_numbers)
         self._options = options
+        self._id = uuid.uuid4().hex
         self._client_id = options.client_id
+        self._session_numbers = itertools.count(1)
+        self._client_claim: str | None = None  # what other processes know of the client identifier
         self._exception_listener: ExceptionListener | None = None
         self._sessions: list[Session] = []
         self._lock = threading.RLock()
@@ -160,6 +166,12 @@ class Connection:
         self._is_closed = False
         self._is_used = False
         self._engine = Engine.acquire(options, user, password, self._tell)
+        if options.client_id is not None:
+            try:
+                self._claim_client_id(options.client_id)
+            except BaseException:
+                self._engine.release(self._tell)
+                raise
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "started" if self._is_started else "stopped"
@@ -173,7 +185,8 @@ class Connection:
 
         Raises:
             IllegalStateException: When setting: the factory gave one, or the connection is in use already.
-            InvalidClientIDException: When setting: it is no text, or empty.
+            InvalidClientIDException: When setting: it is no text, empty, or in use by another connection, in whatever
+                process. The id of a program that was killed is free again after some seconds, which this waits for.
         """
         self._check_open("client_id")
         return self._client_id
@@ -187,7 +200,35 @@ class Connection:
             raise IllegalStateException("client_id: must be set before anything else is done (JMS 2.0 §4.3.2)")
         if not isinstance(client_id, str) or not client_id:
             raise InvalidClientIDException(f"client_id: text is needed, not {shown(client_id)} (JMS 2.0 §4.3.2)")
+        self._claim_client_id(client_id)
         self._client_id = client_id
+
+    def _claim_client_id(self, client_id: str) -> None:
+        def lost(failure: JMSException) -> None:
+            self._client_claim = None
+            self._tell(InvalidClientIDException(f"client id {client_id!r}: {failure}"))
+
+        self._client_claim = self._engine.subscriptions.claim_client(client_id, lost)
+
+    @property
+    def _senders(self) -> tuple[bytes | None, bytes | None]:
+        """What is noted in messages to topics: in those with an id, which says the connection, and in those without."""
+        if self._client_id is None:
+            return None, connection_sender(self._id).encode()
+        sender = client_sender(self._client_id).encode()
+        return sender, sender
+
+    def _needed_client_id(self, doing: str) -> str:
+        """Return the client identifier, which nobody else has."""
+        if self._client_id is None:
+            raise IllegalStateException(f"{doing}: the connection has no client id, and needs one (JMS 2.0 §6.11.5)")
+        self._check_client_id()
+        return self._client_id
+
+    def _check_client_id(self) -> None:
+        """Claim the client identifier again if others took it while this process slept."""
+        if self._client_id is not None and self._client_claim is None:
+            self._claim_client_id(self._client_id)
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
@@ -304,6 +345,8 @@ class Connection:
                 except JMSException as failure:  # the others want to be closed all the same
                     failures.append(failure)
         finally:
+            if self._client_claim is not None:
+                self._engine.subscriptions.release_client(self._client_claim)
             self._engine.release(self._tell)
         if failures:
             raise failures[0]
@@ -343,7 +386,6 @@ class ConnectionMetaData:
 def _refuse_unavailable(
     drop_duplicates: bool,
     expiry_queue: str | None,
-    redelivery: RedeliveryPolicy | None,
     destinations: Mapping[str, DestinationOptions] | None,
 ) -> None:
     """Refuse what cannot be kept yet: a setting that is silently ignored would be a broken promise."""
@@ -351,10 +393,6 @@ def _refuse_unavailable(
     for name, is_wanted in (
         ("drop_duplicates", drop_duplicates),
         ("expiry_queue", expiry_queue is not None or any(option.expiry_queue for option in options)),
-        (
-            "a redelivery delay",
-            any(policy and policy.delay for policy in (redelivery, *(o.redelivery for o in options))),
-        ),
     ):
         if is_wanted:
             raise ValueError(f"{name}: not available in kjms {__version__} yet")

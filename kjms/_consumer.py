@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms._session import Session
-    from kjms.destinations import Destination
+    from kjms.destinations import Destination, Topic
     from kjms.engine._buffer import Feed
     from kjms.message import Message
 
-__all__ = ["MessageConsumer", "MessageListener"]
+__all__ = ["MessageConsumer", "MessageListener", "TopicSubscriber"]
 
 MessageListener = Callable[["Message"], object]
 
@@ -45,7 +45,7 @@ class MessageConsumer:
     def message_selector(self) -> str | None:
         """The selector that the consumer was made with, or None (JMS 2.0 §3.8.1)."""
         self._check_open("message_selector")
-        return self._feed.selector.text if self._feed.selector is not None else None
+        return (self._feed.selector.text or None) if self._feed.selector is not None else None
 
     @property
     def message_listener(self) -> MessageListener | None:
@@ -127,3 +127,27 @@ class MessageConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class TopicSubscriber(MessageConsumer):
+    """JMS 1.1's name for a consumer of a topic; made by `kjms.Session.create_durable_subscriber`.
+
+    Spec: JMS 2.0 §6.11.5.
+    """
+
+    def __init__(self, session: Session, destination: Topic, feed: Feed, *, no_local: bool = False) -> None:
+        super().__init__(session, destination, feed)
+        self._topic = destination
+        self._no_local = no_local
+
+    @property
+    def topic(self) -> Topic:
+        """The topic that it is on."""
+        self._check_open("topic")
+        return self._topic
+
+    @property
+    def no_local(self) -> bool:
+        """Whether it leaves out what its own connection, or one with its client identifier, sends."""
+        self._check_open("no_local")
+        return self._no_local

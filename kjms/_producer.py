@@ -226,10 +226,22 @@ class MessageProducer:
 class Route:
     """Where a session's messages to one destination go: the Kafka topic, the partition without a group, the layout."""
 
-    __slots__ = ("encode", "partition", "topic")
+    __slots__ = ("encode", "partition", "sender", "sender_without_id", "topic")
 
-    def __init__(self, topic: str, partitions: int, options: DestinationOptions, session_id: str) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        options: DestinationOptions,
+        session_id: str,
+        sender: bytes | None = None,
+        sender_without_id: bytes | None = None,
+    ) -> None:
         self.topic = topic
+        # What is noted in records, so that consumers can leave out their own; apart for messages without an id.
+        is_signed = options.convention != "confluent"  # that layout has no place for it
+        self.sender = sender if is_signed else None
+        self.sender_without_id = sender_without_id if is_signed else None
         # One session's messages stay in order because they share a partition, chosen once and for good.
         in_order = options.ordering != "none"
         self.partition = zlib.crc32(session_id.encode()) % partitions if in_order else ANY_PARTITION

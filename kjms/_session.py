@@ -6,26 +6,29 @@ import itertools
 import logging
 import threading
 import time
-import uuid
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual
-from kjms._consumer import MessageConsumer
+from kjms._consumer import MessageConsumer, TopicSubscriber
 from kjms._dead_letters import dead_letter
+from kjms._local import NotLocal
 from kjms._outbox import Outbox
 from kjms._producer import ANY_PARTITION, CompletionListener, MessageProducer, Route
 from kjms._turn import Turn
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine._engine import destination_name
+from kjms.engine._subscriptions import DURABLE, NON_DURABLE, Identity, Space, Terms
 from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
     shown,
 )
+from kjms.mapping import sign
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.options import DeliveryMode
-from kjms.selector import parse_selector
+from kjms.options import DeliveryMode, RedeliveryPolicy
+from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,9 +36,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms._connection import Connection
-    from kjms.engine._buffer import Delivery
+    from kjms.engine._buffer import Feed
+    from kjms.engine._delivery import Delivery
 
 __all__ = ["Session"]
+
+C = TypeVar("C", bound=MessageConsumer)
 
 _log = logging.getLogger("kjms.session")
 _numbers = itertools.count(1)
@@ -64,8 +70,10 @@ class Session:
         self._options = connection._options
         self._engine = connection._engine
         self._acknowledge_mode = acknowledge_mode
-        self._acknowledgement = _acknowledgement(acknowledge_mode, is_pipelined=self._options.pipelined_acknowledge)
-        self._id = uuid.uuid4().hex
+        self._acknowledgement = _acknowledgement(
+            acknowledge_mode, self._redelivery, is_pipelined=self._options.pipelined_acknowledge
+        )
+        self._id = f"{connection._id}-{next(connection._session_numbers)}"
         self._sent = itertools.count(1)
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
@@ -165,7 +173,8 @@ class Session:
             _check_destination(destination)
             topic, partitions = self._engine.topic_of(destination, self._options)
             chosen = self._options.destination(destination_name(destination))
-            route = self._routes[destination] = Route(topic, partitions, chosen, self._id)
+            senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
+            route = self._routes[destination] = Route(topic, partitions, chosen, self._id, *senders)
         return route
 
     def _next_message_id(self) -> str:
@@ -184,6 +193,9 @@ class Session:
         try:
             self._check_open("send")
             record = route.encode(message)
+            sender = route.sender if message._message_id is not None else route.sender_without_id
+            if sender is not None:
+                sign(record, sender)
             partition = route.partition if record.key is None else ANY_PARTITION
             outbox = self._outbox
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
@@ -226,15 +238,154 @@ class Session:
         """
         self._check_open("create_consumer")
         _check_destination(destination)
-        if no_local and isinstance(destination, Topic):
-            raise JMSException("create_consumer: this version of kjms cannot leave out local messages yet (no_local)")
         selector = parse_selector(message_selector)
+        if no_local and isinstance(destination, Topic):
+            selector = self._not_local(selector)
         feed = self._engine.open_feed(destination, self._options, selector, self._wakeup)
-        consumer = MessageConsumer(self, destination, feed)
+        return self._added(MessageConsumer(self, destination, feed))
+
+    def create_durable_consumer(
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """Return the consumer of an unshared durable subscription, which is made if there is none (JMS 2.0 §6.11.5).
+
+        The subscription keeps the topic's messages, also while it has no consumer, until `unsubscribe`. With another
+        topic, selector or no_local than it has, it is ended and made anew.
+
+        Args:
+            topic: The topic.
+            name: The subscription's name, unique among those of the connection's client id.
+            selector: Which messages it wants; None or "" is all (JMS 2.0 §3.8.1).
+            no_local: Leave out what connections with this client id send.
+
+        Raises:
+            IllegalStateException: The connection has no client id.
+            InvalidDestinationException: There is no such topic, and it may not be created, or *name* is no name.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSException: It has a consumer already, in whatever process, or is a shared one.
+        """
+        return self._subscribe("create_durable_consumer", MessageConsumer, topic, name, selector, no_local)
+
+    def create_durable_subscriber(
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+    ) -> TopicSubscriber:
+        """Return what `create_durable_consumer` does, under its JMS 1.1 name (JMS 2.0 §6.11.5)."""
+
+        def subscriber(session: Session, destination: Topic, feed: Feed) -> TopicSubscriber:
+            return TopicSubscriber(session, destination, feed, no_local=no_local)
+
+        return self._subscribe("create_durable_subscriber", subscriber, topic, name, selector, no_local)
+
+    def create_shared_consumer(
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """Return a consumer of a shared non-durable subscription, made by the first of them (JMS 2.0 §6.11.4).
+
+        Its consumers, in whatever processes, share its messages. It ends with the last of them.
+
+        Args:
+            topic: The topic.
+            name: The subscription's name, unique among those of the client id, or among those without one.
+            selector: Which messages the subscription takes in; None or "" is all (JMS 2.0 §3.8.1).
+            no_local: Leave out what connections with this client id send.
+
+        Raises:
+            IllegalStateException: *no_local*, and the connection has no client id.
+            InvalidDestinationException: There is no such topic, and it may not be created, or *name* is no name.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSException: It has consumers, and another topic, selector or no_local.
+        """
+        doing = "create_shared_consumer"
+        return self._subscribe(doing, MessageConsumer, topic, name, selector, no_local, NON_DURABLE, is_shared=True)
+
+    def create_shared_durable_consumer(
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+    ) -> MessageConsumer:
+        """Return a consumer of a shared durable subscription, which is made if there is none (JMS 2.0 §6.11.6).
+
+        Its consumers, in whatever processes, share its messages; without any it keeps them, until `unsubscribe`. With
+        another topic, selector or no_local than it has, it is ended and made anew.
+
+        Args:
+            topic: The topic.
+            name: The subscription's name, unique among those of the client id, or among those without one.
+            selector: Which messages the subscription takes in; None or "" is all (JMS 2.0 §3.8.1).
+            no_local: Leave out what connections with this client id send.
+
+        Raises:
+            IllegalStateException: *no_local*, and the connection has no client id.
+            InvalidDestinationException: There is no such topic, and it may not be created, or *name* is no name.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSException: It has consumers, and another topic, selector or no_local; or it is an unshared one.
+        """
+        doing = "create_shared_durable_consumer"
+        return self._subscribe(doing, MessageConsumer, topic, name, selector, no_local, is_shared=True)
+
+    def _subscribe(
+        self,
+        doing: str,
+        consumer_class: Callable[[Session, Topic, Feed], C],
+        topic: Topic,
+        name: str,
+        selector_text: str | None,
+        no_local: bool,
+        space: Space = DURABLE,
+        *,
+        is_shared: bool = False,
+    ) -> C:
+        self._check_open(doing)
+        _check_destination(topic)
+        if not isinstance(topic, Topic):
+            raise InvalidDestinationException(f"{doing}: a subscription is on a Topic, not on {shown(topic)}")
+        _check_subscription_name(doing, name)
+        selector = parse_selector(selector_text)
+        connection = self._connection
+        if no_local or not is_shared:
+            connection._needed_client_id(doing)
+        connection._check_client_id()
+        kafka_topic, _ = self._engine.topic_of(topic, self._options)
+        feed = self._engine.open_subscription(
+            Identity(space, connection._client_id, name),
+            Terms(topic, kafka_topic, selector, bool(no_local), is_shared),
+            self._options,
+            self._not_local(selector) if no_local else selector,
+            self._wakeup,
+            self._subscription_lost,
+        )
+        return self._added(consumer_class(self, topic, feed))
+
+    def _not_local(self, selector: Selector | None) -> Selector:
+        return NotLocal(selector, self._connection._client_id, self._connection._id)
+
+    def _added(self, consumer: C) -> C:
         with self._lock:
             self._consumers.append(consumer)
-        self._connection._consumer_added(feed)
+        self._connection._consumer_added(consumer._feed)
         return consumer
+
+    def _subscription_lost(self, feed: Feed, failure: JMSException) -> None:
+        """Close the consumer of *feed*, whose subscription another program has now, and say so."""
+        for consumer in list(self._consumers):
+            if consumer._feed is feed:
+                self._close_consumer(consumer)
+        self._engine.close_feeds([feed])
+        self._connection._tell(failure)
+
+    def unsubscribe(self, name: str) -> None:
+        """End a durable subscription, with all that it keeps (JMS 2.0 §6.11.5).
+
+        Args:
+            name: Its name; it is one of the connection's client id, if that is set.
+
+        Raises:
+            InvalidDestinationException: There is none of that name.
+            IllegalStateException: It has an open consumer, in whatever process, or messages received from it are not
+                acknowledged.
+        """
+        self._check_open("unsubscribe")
+        _check_subscription_name("unsubscribe", name)
+        self._connection._check_client_id()
+        self._engine.subscriptions.remove(Identity(DURABLE, self._connection._client_id, name))
 
     def _receive(self, consumer: MessageConsumer, seconds: float | None) -> Message | None:
         turn = self._turn
@@ -283,23 +434,33 @@ class Session:
             if expires and expires < time.time_ns() // 1_000_000:
                 consumer._feed.reader.settle(delivery)
                 return None
-        if delivery.count > 1 and self._is_dead(delivery, consumer):
+        if delivery.count > 1 and (self._is_dead(delivery, consumer) or not self._is_recorded(delivery, consumer)):
             return None
         return message
 
     def _is_dead(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
+        """Tell whether *delivery* would be one too many; if so, its message is on its way to the dead-letter queue."""
         destination = consumer._destination
-        policy = self._options.destination(destination_name(destination)).redelivery
-        if policy is None or delivery.count <= policy.max_deliveries:
+        policy = self._redelivery(destination)
+        if delivery.count - delivery.is_inferred <= policy.max_deliveries:
             return False
-        try:
-            dead_letter(self._engine, self._options, destination, delivery, policy)
-        except BaseException:
-            consumer._feed.reader.give_back([delivery], is_counted=False)  # it stays where it was
-            raise
-        consumer._feed.reader.settle(delivery)
-        consumer._feed.reader.flush()
+        consumer._feed.reader.bury(delivery, dead_letter(self._engine, self._options, destination, delivery, policy))
         return True
+
+    def _is_recorded(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
+        """Have Kafka know of a repeated delivery before it is made, so that a message that kills is found out."""
+        reader = consumer._feed.reader
+        try:
+            if reader.record(delivery):
+                return True
+        except BaseException:
+            reader.give_back([delivery], is_counted=False)
+            raise
+        reader.give_back([delivery], is_counted=False)  # its partition was lost meanwhile
+        return False
+
+    def _redelivery(self, destination: Destination) -> RedeliveryPolicy:
+        return self._options.destination(destination_name(destination)).redelivery or RedeliveryPolicy()
 
     def _listeners_changed(self) -> None:
         with self._lock:
@@ -364,9 +525,9 @@ class Session:
         self._acknowledgement.listening(delivery, message)
         try:
             listener(message)
-        except BaseException:  # SystemExit, too, would end the delivery of everybody's messages
+        except BaseException as error:  # SystemExit, too, would end the delivery of everybody's messages
             _log.exception("a message listener raised; message %s is delivered again", message.jms_message_id)
-            self._acknowledgement.listener_failed(delivery)
+            self._acknowledgement.listener_failed(delivery, error)
         else:
             self._acknowledgement.listened(delivery)
 
@@ -496,15 +657,17 @@ _MODES: Final = {
 }
 
 
-def _acknowledgement(mode: int, *, is_pipelined: bool) -> Acknowledgement:
+def _acknowledgement(
+    mode: int, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool
+) -> Acknowledgement:
     if mode == Session.AUTO_ACKNOWLEDGE:
-        return Auto(is_pipelined=is_pipelined)
+        return Auto(policy, is_pipelined=is_pipelined)
     if mode == Session.CLIENT_ACKNOWLEDGE:
-        return Client()
+        return Client(policy)
     if mode == Session.DUPS_OK_ACKNOWLEDGE:
-        return DupsOk()
+        return DupsOk(policy)
     if mode == Session.INDIVIDUAL_ACKNOWLEDGE:
-        return Individual()
+        return Individual(policy)
     if mode == Session.SESSION_TRANSACTED:
         raise JMSException("create_session: this version of kjms has no transacted sessions yet")
     raise ValueError(f"an acknowledge mode is one of {sorted(_MODES)}, not {shown(mode)} (JMS 2.0 §4.4.11)")
@@ -515,3 +678,8 @@ def _check_destination(destination: object) -> None:
         raise InvalidDestinationException(f"a destination is a Queue or a Topic, not {shown(destination)}")
     if isinstance(destination, TemporaryQueue | TemporaryTopic):
         raise InvalidDestinationException(f"{destination}: this version of kjms has no temporary destinations yet")
+
+
+def _check_subscription_name(doing: str, name: object) -> None:
+    if not isinstance(name, str) or not name.isprintable() or not name:
+        raise InvalidDestinationException(f"{doing}: a subscription needs a name, not {shown(name)} (JMS 2.0 §6.11.7)")

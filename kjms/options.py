@@ -19,6 +19,7 @@ __all__ = ["DeliveryMode", "DestinationOptions", "FactoryOptions", "RedeliveryPo
 Ordering = Literal["session", "none"]
 
 DEFAULT_SEND_TIMEOUT: Final = 10_000  # long enough for a leader election, short enough for a person at a terminal
+LONGEST_DELAY: Final = 365 * 24 * 3600 * 1000  # a multiplier grows beyond every measure
 DEFAULT_PREFETCH: Final = 1_000  # at 256 bytes a message about 1 MB, and some milliseconds of work ahead
 
 
@@ -86,6 +87,26 @@ class RedeliveryPolicy:
             raise ValueError(f"multiplier must be at least 1.0, and is {self.multiplier}")
         if not 0.0 <= self.jitter <= 1.0:
             raise ValueError(f"jitter lies between 0.0 and 1.0, and is {self.jitter}")
+
+    def delay_before(self, delivery: int, chance: float = 0.5) -> int:
+        """Return how many milliseconds the *delivery*-th delivery waits.
+
+        Args:
+            delivery: 2 is the first redelivery.
+            chance: Where in the range that `jitter` opens, from 0.0 to 1.0; 0.5 is the middle.
+
+        >>> policy = RedeliveryPolicy(delay=100, multiplier=2.0, max_delay=1_000)
+        >>> [policy.delay_before(delivery) for delivery in (2, 3, 4, 9)]
+        [100, 200, 400, 1000]
+        """
+        assert isinstance(self.delay, int) and not isinstance(self.max_delay, timedelta)  # noqa: PT018
+        longest = LONGEST_DELAY if self.max_delay is None else self.max_delay
+        exponent = max(delivery - 2, 0)
+        try:
+            delay = min(self.delay * self.multiplier**exponent, longest)
+        except OverflowError:
+            delay = longest
+        return round(delay * (1 + self.jitter * (2 * chance - 1)))
 
     def dead_letter_queue(self, queue_name: str) -> str:
         """Return the name of the queue for dead letters of the queue *queue_name*."""

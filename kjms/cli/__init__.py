@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "send": "send messages: arguments, or the lines of the standard input",
     "receive": "receive messages, one line each",
     "destinations": "list queues and topics, and what waits in them",
+    "subscriptions": "list subscriptions and what waits in them, or delete one",
 }
 
 FAILED: Final = 1

@@ -96,6 +96,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if arguments.config is not None or DEFAULT_CONFIG.exists():
         settings = factory_settings(arguments.config or DEFAULT_CONFIG)
+        settings.pop("client_id", None)  # it is the program's, which may be running
     bootstrap = arguments.bootstrap or os.environ.get("KJMS_BOOTSTRAP")
     if bootstrap:
         settings["bootstrap_servers"] = bootstrap

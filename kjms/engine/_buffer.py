@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kjms.destinations import Destination
-from kjms.mapping import decode
-from kjms.txn.states import PartitionSettlement
+from kjms.engine._delivery import Delivery, Partition
 
 if TYPE_CHECKING:
     from kjms.engine._reader import Reader
-    from kjms.mapping import SourceRecord
-    from kjms.mapping.bridges import Decoder
-    from kjms.message import Message
     from kjms.selector import Selector
 
-__all__ = ["Buffer", "Delivery", "Feed", "Partition"]
-
-
-class Partition:
-    """A Kafka partition while a reader holds it."""
-
-    __slots__ = ("decode", "is_held", "number", "settlement")
-
-    def __init__(self, number: int, base: int, decode: Decoder = decode) -> None:
-        self.number = number
-        self.decode = decode  # how its records are read
-        self.settlement = PartitionSettlement(base)
-        self.is_held = True
-
-
-class Delivery:
-    """A message on its way: the record it came from, and how often it was handed out."""
-
-    __slots__ = ("count", "decoded", "feed", "is_taken", "lanes", "offset", "order", "partition", "record")
-
-    def __init__(self, record: SourceRecord, partition: Partition, offset: int, order: int) -> None:
-        self.record = record
-        self.partition = partition
-        self.offset = offset
-        self.order = order  # of arrival, for messages that come back
-        self.count = 1
-        self.lanes = 0  # how many lanes it is ready in
-        self.is_taken = False
-        self.decoded: Message | None = None
-        self.feed: Feed | None = None
-
-    def message(self, destination: Destination) -> Message:
-        """Return the JMS message: decoded once per delivery, since an application may change the one it got."""
-        if self.decoded is None:
-            self.decoded = self.partition.decode(self.record, destination, self.count)
-        return self.decoded
+__all__ = ["Buffer", "Feed"]
 
 
 class Feed:
@@ -135,6 +97,8 @@ class Buffer:
     def __init__(self, destination: Destination, *, keeps_unwanted: bool, limit: int) -> None:
         self.held = 0
         self.unwanted: list[Delivery] = []
+        self.wants_mark = False  # whether a message was asked for that is near the mark, or beyond it
+        self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
         self._lanes: dict[Selector | None, Lane] = {}
         self._destination = destination
         self._keeps_unwanted = keeps_unwanted
@@ -144,6 +108,16 @@ class Buffer:
     def is_hungry(self) -> bool:
         """Whether a consumer waits."""
         return any(lane.hungry for lane in self._lanes.values())
+
+    @property
+    def kept_back(self) -> int:
+        """How many messages are here and ready for nobody: no consumer wants them, or they are not due."""
+        return len(self.unwanted) + len(self._delayed)
+
+    @property
+    def next_due(self) -> int:
+        """When the next message is due that waits, in milliseconds since the epoch; 0: none waits."""
+        return self._delayed[0][0] if self._delayed else 0
 
     def join(self, feed: Feed) -> None:
         """Let the consumer of *feed* take part."""
@@ -183,6 +157,9 @@ class Buffer:
 
     def arrive(self, delivery: Delivery) -> None:
         """Make *delivery*, the newest message, ready for whoever wants it."""
+        if delivery.due:
+            self._delay(delivery)
+            return
         for lane in self._lanes.values():
             if lane.selector is None or self._wants(lane, delivery):
                 self._add(lane, delivery)
@@ -204,14 +181,30 @@ class Buffer:
             return delivery
         ready = lane.ready
         while ready:
-            delivery = ready.popleft()
-            if not delivery.is_taken:
-                delivery.is_taken = True
-                delivery.lanes = 0
-                delivery.feed = feed
-                self.held -= 1
-                return delivery
+            delivery = ready[0]
+            if delivery.is_taken:
+                ready.popleft()
+                continue
+            partition, offset = delivery.partition, delivery.offset
+            if offset >= partition.extend_at:
+                self.wants_mark = True
+                if offset >= partition.settlement.mark:
+                    partition.wants = max(partition.wants, offset + 1)
+                    break
+            ready.popleft()
+            partition.settlement.hand_out(offset)
+            delivery.is_taken = True
+            delivery.lanes = 0
+            delivery.feed = feed
+            self.held -= 1
+            return delivery
         lane.hungry[feed] = None
+        return None
+
+    def wait(self, feed: Feed) -> Delivery | None:
+        """Note that *feed* waits, though there may be a message; return none."""
+        if feed.lane is not None:
+            feed.lane.hungry[feed] = None
         return None
 
     def rest(self, feed: Feed) -> None:
@@ -225,6 +218,9 @@ class Buffer:
         for delivery in deliveries:
             delivery.is_taken = False
             delivery.lanes = 0
+            if delivery.due:
+                self._delay(delivery)
+                continue
             for lane in self._lanes.values():
                 if self._wants(lane, delivery):
                     self._add(lane, delivery)
@@ -233,9 +229,31 @@ class Buffer:
                 self._keep(delivery)
         for lane in touched:
             lane.ready = deque(sorted((d for d in lane.ready if not d.is_taken), key=_order))
+        self._wake(touched)
+
+    def release(self, now: int) -> None:
+        """Make the messages ready that are due at *now*, in milliseconds since the epoch."""
+        due = []
+        while self._delayed and self._delayed[0][0] <= now:
+            delivery = heapq.heappop(self._delayed)[2]
+            delivery.due = 0
+            due.append(delivery)
+        self.put_back(due)
+
+    def marked(self) -> None:
+        """Go on handing out: the marks have moved."""
+        self.wants_mark = False
+        self._wake(self._lanes.values())
+
+    def _wake(self, lanes: Iterable[Lane]) -> None:
+        """Wake as many consumers as there are messages ready in their lanes."""
+        for lane in lanes:
             for _ in lane.ready:
                 if not lane.wake_one():
                     break
+
+    def _delay(self, delivery: Delivery) -> None:
+        heapq.heappush(self._delayed, (delivery.due, delivery.order, delivery))
 
     def drop(self, partition: Partition) -> None:
         """Forget the messages of *partition*: another reader has it now."""
@@ -247,6 +265,8 @@ class Buffer:
                 feed.returned = deque(d for d in feed.returned if d.partition is not partition)
         self.held -= len(gone)
         self.unwanted = [delivery for delivery in self.unwanted if delivery.partition is not partition]
+        self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
+        heapq.heapify(self._delayed)
 
     def _wants(self, lane: Lane, delivery: Delivery) -> bool:
         return lane.selector is None or lane.selector.matches(delivery.message(self._destination))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import itertools
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +16,19 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from kjms.destinations import Destination, Queue
+from kjms.engine._aside import Aside
 from kjms.engine._buffer import Feed
 from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._mover import Mover
 from kjms.engine._publisher import Publisher
 from kjms.engine._reader import Reader
+from kjms.engine._registry import Registry
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._topics import Topics
 from kjms.errors import JMSException
 from kjms.mapping.bridges import decoder
-from kjms.mapping.names import queue_group, topic_for
+from kjms.mapping.names import REGISTRY, aside, queue_group, topic_for
 from kjms.options import DestinationOptions, FactoryOptions
 from kjms.selector import Selector
 
@@ -42,9 +48,12 @@ NOT_READY: Final = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
+REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
 OUTAGE_SECONDS: Final = 10.0  # reports of an outage closer together than this are of the same one
 OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
 
@@ -63,12 +72,16 @@ class Engine:
         self._last_outage = -OUTAGE_SECONDS
         self._users = 0
         self._lock = threading.Lock()
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, Reader] = {}  # of queues, by Kafka topic
         self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
+        self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self._settings), options.send_timeout)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
+        self.mover = Mover(producer_settings(self._settings), f"kjms-{self.name}", self.tell)
+        self.registry = self._registry()
+        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
         try:
             self.topics.connect(options.send_timeout / 1000, self._last_error)
         except BaseException:
@@ -130,7 +143,10 @@ class Engine:
         self._close()
 
     def _close(self) -> None:
+        self.mover.close(MOVES_SECONDS)
         _close_readers(list(self._readers.values()))
+        self.subscriptions.close()
+        self.registry.close()
         self.prompt.close()
         self.bulk.close()
 
@@ -141,6 +157,21 @@ class Engine:
         if linger_ms == 0:
             settings["linger.ms"] = 0  # a waiting caller pays for every millisecond
         return Publisher(settings, f"kjms-engine-{self.number}-{name}", self.options.send_timeout)
+
+    # What processes have to agree on.
+
+    def _registry(self) -> Registry:
+        def lost(key: str) -> None:
+            self.subscriptions.lost(key)
+
+        return Registry(
+            {**consumer_settings(self._settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
+            self.prompt,
+            prepare=lambda: self.topics.ensure_compacted(REGISTRY, self.options.defaults.replication_factor),
+            on_lost=lost,
+            on_error=self.tell,
+            patience=self.options.send_timeout / 1000,
+        )
 
     # Destinations.
 
@@ -186,12 +217,32 @@ class Engine:
                 )
             return queue_reader.add_feed(selector, wakeup)
 
+    def open_subscription(
+        self,
+        identity: Identity,
+        terms: Terms,
+        options: FactoryOptions,
+        wanted: Selector | None,
+        wakeup: threading.Event,
+        on_lost: OnLost,
+    ) -> Feed:
+        """Return a feed for a consumer of a named subscription; see `Subscriptions.open`."""
+        chosen = options.destination(terms.destination.topic_name)
+
+        def new_reader(group: str) -> Reader:
+            return self._new_reader(terms.destination, terms.topic, group, None, chosen)
+
+        return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
+
     def close_feeds(self, feeds: Sequence[Feed]) -> None:
         """Close *feeds*, and the readers that served nobody else."""
         for feed in feeds:
             feed.reader.remove_feed(feed)
         shared = set(self._readers.values())
-        _close_readers([feed.reader for feed in feeds if feed.reader not in shared])
+        _close_readers(
+            [feed.reader for feed in feeds if feed.reader not in shared and not self.subscriptions.keeps(feed.reader)]
+        )
+        self.subscriptions.leave(feeds)
 
     def _new_reader(
         self,
@@ -206,8 +257,9 @@ class Engine:
             destination_name(destination),
             consumer_settings(self._settings, group),
             topic,
+            Aside(self.mover, self.topics, topic, aside(topic, group or ""), self.name),
             starts=starts,
-            keeps_unwanted=group is not None,
+            keeps_unwanted=isinstance(destination, Queue),
             prefetch=chosen.prefetch or 1,
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
@@ -230,6 +282,9 @@ class Engine:
                 if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
                 time.sleep(0.02)  # a topic that was just made
+
+    def _ends_of_topic(self, topic: str) -> dict[int, int]:
+        return self._ends(topic, self.topics.look_up(topic))  # it may have been given partitions
 
     # Trouble.
 

@@ -6,18 +6,25 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.destinations import Destination
-from kjms.engine._buffer import Buffer, Delivery, Feed, Partition
+from kjms.engine._buffer import Buffer, Feed
+from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._holdings import Commit, Holdings, oldest
+from kjms.engine._mover import Copy, Move
 from kjms.errors import JMSException
+from kjms.mapping.moved import moved_record, unmoved
+from kjms.txn.metadata import State
 
 if TYPE_CHECKING:
+    from kjms.engine._aside import Aside
     from kjms.mapping.bridges import Decoder
     from kjms.selector import Selector
 
@@ -33,7 +40,9 @@ GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
 COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
-MAX_UNWANTED: Final = 100_000  # messages no selector here wants are kept in memory, up to so many
+MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
+STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer may have lost its partitions unawares
+ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
 
 _PASSING: Final = frozenset(
     {
@@ -53,6 +62,9 @@ _PASSING: Final = frozenset(
 )
 
 
+Receipt = tuple[Partition, int]
+
+
 class Reader:
     """Reads one Kafka topic for one queue or subscription, and serves all its consumers in this process.
 
@@ -64,6 +76,7 @@ class Reader:
         name: The destination's name, for thread names and logs.
         config: librdkafka's settings of the consumer.
         topic: The Kafka topic.
+        aside: What the engine does for messages that are moved aside.
         starts: Without a group: the offset from which each partition is read. None: the group knows.
         keeps_unwanted: Whether a message that no selector here wants stays (a queue) or is done with (a subscription).
         prefetch: How many messages it holds ready.
@@ -77,6 +90,7 @@ class Reader:
         name: str,
         config: Mapping[str, Any],
         topic: str,
+        aside: Aside,
         *,
         starts: Mapping[int, int] | None,
         keeps_unwanted: bool,
@@ -99,18 +113,23 @@ class Reader:
         self._committing = 0  # threads that wait for it to commit
         self._consumer: Consumer | None = None
         self._thread: threading.Thread | None = None
-        self._partitions: dict[int, Partition] = {}
+        self._aside = aside
+        self._holdings = Holdings(name, topic, aside.topic, decode, aside.identity, aside.engine, on_error)
+        self._crowding: set[Partition] = set()  # whose messages are being moved aside
+        self._heard = time.monotonic()  # when the thread was seen to run last
+        self._is_proved = True  # whether the partitions are surely still this process's
         self._buffer = Buffer(destination, keeps_unwanted=keeps_unwanted, limit=prefetch)
         self._orders = itertools.count()
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
         self._in_hands = 0  # messages handed out and not settled
         self._started = 0
         self._idle_since = 0.0
+        self._full_since = 0.0  # when the buffer was first seen to be full
         self._closing = False
 
     def __repr__(self) -> str:
         return (
-            f"<Reader {self.name}: partitions {sorted(self._partitions)}, {self._buffer.held} ready,"
+            f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self._buffer.held} ready,"
             f" {self._in_hands} in hands, {self._started} consumers started>"
         )
 
@@ -166,44 +185,214 @@ class Reader:
         """Return the next message for *feed*, or note that it waits for one."""
         with self._lock:
             buffer = self._buffer
-            delivery = buffer.take(feed)
+            if time.monotonic() - self._heard > STALL_SECONDS and self._starts is None:
+                self._is_proved = False  # the process slept; the thread, when it has woken, asks Kafka
+            delivery = buffer.take(feed) if self._is_proved else buffer.wait(feed)
             if delivery is None:
                 if feed.is_started:
                     self._news.notify()
                 return None
             self._in_hands += 1
-            self._is_active = True
-            if buffer.held == self._prefetch >> 1:
+            self._is_active = delivery.is_out = True
+            if buffer.wants_mark or buffer.held == self._prefetch >> 1:
                 self._news.notify()
             return delivery
 
-    def settle(self, delivery: Delivery) -> None:
-        """Note that *delivery* is done; Kafka is told by the next `flush`."""
+    def settle(self, delivery: Delivery) -> Receipt:
+        """Note that *delivery* is done; Kafka is told by the next `flush`. Return what `lost` wants to know."""
         with self._lock:
             self._in_hands -= 1
-            delivery.partition.settlement.settle(delivery.offset)
+            delivery.is_out = False
+            partition = delivery.partition
+            partition.settlement.settle(delivery.offset)
+            return partition, partition.settlement.version
 
-    def give_back(self, deliveries: Iterable[Delivery], *, to: Feed | None = None, is_counted: bool = True) -> None:
+    def lost(self, receipts: Iterable[Receipt]) -> int:
+        """Return how many of what was settled, and flushed since, Kafka did not take: its partition was lost."""
+        return sum(
+            partition.is_kept and not partition.is_held and not partition.settlement.knows(version)
+            for partition, version in receipts
+        )
+
+    def record(self, delivery: Delivery) -> bool:
+        """Make sure that Kafka knows of *delivery* before it is made; tell whether it still may be.
+
+        Raises:
+            JMSException: Kafka did not take it.
+        """
+        with self._lock:
+            partition, offset = delivery.partition, delivery.offset
+            partition.settlement.note(offset, delivery.history)
+        self.flush()
+        return delivery.partition.is_held
+
+    def give_back(
+        self,
+        deliveries: Iterable[Delivery],
+        *,
+        to: Feed | None = None,
+        is_counted: bool = True,
+        due: Callable[[Delivery], int] | None = None,
+    ) -> None:
         """Take back messages that were handed out: they are delivered again, in their order.
 
         Args:
             deliveries: The messages, oldest first.
             to: The consumer that gets them again; None, or one that is stopped: whoever wants them.
             is_counted: Whether they come marked as redelivered: they do, unless no application saw them.
+            due: Says when a message may be delivered again, in milliseconds since the epoch; 0 is at once.
         """
         with self._lock:
-            again = []
+            back: list[Delivery] = []
+            later: list[Delivery] = []
             for delivery in deliveries:
                 self._in_hands -= 1
-                delivery.count += is_counted
+                delivery.is_out = False
                 delivery.decoded = None
+                if is_counted:
+                    delivery.count += 1
+                    delivery.due = due(delivery) if due is not None else 0
+                    delivery.partition.settlement.note(delivery.offset, delivery.history)
                 if delivery.partition.is_held:
-                    again.append(delivery)
+                    (later if delivery.due else back).append(delivery)
+            self._buffer.put_back(later)
             if to is None or not to.is_started:
-                self._buffer.put_back(again)
+                self._buffer.put_back(back)
             else:
-                to.returned.extendleft(reversed(again))
+                to.returned.extendleft(reversed(back))
                 to.wakeup.set()
+            if later:
+                self._news.notify()
+
+    # Messages are moved: the engine's mover does it, in its own thread.
+
+    def bury(self, delivery: Delivery, copy: Callable[[int], Copy]) -> None:
+        """Move *delivery*, which a session has, elsewhere; nobody here gets it again."""
+        self._aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
+
+    def _make_room(self, partitions: Iterable[Partition], share: float = ROOM) -> None:
+        """Move the oldest messages of *partitions* aside, so that their settlement gets small again."""
+        for partition in partitions:
+            if partition not in self._crowding:
+                self._crowding.add(partition)
+                chosen = oldest(partition, share)
+                number = partition.number
+                self._aside.mover.submit(
+                    self, [Move(delivery, self._aside_copy(delivery, number), is_aside=True) for delivery in chosen]
+                )
+
+    def _aside_copy(self, delivery: Delivery, number: int) -> Callable[[int], Copy]:
+        def copy(too_large: int) -> Copy:
+            self._open_aside(number)
+            with self._lock:
+                return Copy(self._aside.topic, number, moved_record(delivery.record, delivery.history))
+
+        return copy
+
+    def _open_aside(self, number: int) -> None:
+        """See to it that what is moved aside of partition *number* is read by this reader."""
+        topic = self._aside.topic
+        if self._holdings.get(topic, number) is not None:
+            return
+        self._aside.ensure()
+        with self.client_held(COMMIT_SECONDS):
+            consumer = self._consumer
+            if consumer is None or self._holdings.get(self.topic, number) is None:
+                raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
+            with self._lock:
+                starts = self._holdings.restore(consumer, [(topic, number)])
+            consumer.incremental_assign(starts)
+
+    def still_held(self, moves: Iterable[Move]) -> list[Move]:
+        """Return those of *moves* that are still to be made: the messages are held here, and not settled."""
+        with self._lock:
+            left: list[Move] = []
+            gone: list[Move] = []
+            for move in moves:
+                (left if self._is_movable(move) else gone).append(move)
+            for move in gone:
+                self._crowding.discard(move.delivery.partition)
+                if not move.is_aside:
+                    self._in_hands -= 1
+            return left
+
+    def _is_movable(self, move: Move) -> bool:
+        partition = move.delivery.partition
+        return partition.is_held and partition.settlement.holds(move.delivery.offset)
+
+    @contextmanager
+    def client_held(self, seconds: float) -> Iterator[None]:
+        """Be the one thread inside of the Kafka consumer, as soon as the reader's own thread is out of its poll.
+
+        Raises:
+            JMSException: It did not come out in time: Kafka does not answer.
+        """
+        with self._lock:
+            self._committing += 1
+        try:
+            if not self._client.acquire(timeout=seconds):
+                raise JMSException(f"acknowledge messages of {self.name}: Kafka has not answered for {seconds} s")
+            try:
+                yield
+            finally:
+                self._client.release()
+        finally:
+            with self._lock:
+                self._committing -= 1
+                if not self._committing:
+                    self._news.notify()
+
+    def plan_moves(self, deliveries: Iterable[Delivery]) -> tuple[list[Commit], Any]:
+        """Return the commits that settle *deliveries*, and the group's metadata; the caller holds the client.
+
+        Raises:
+            JMSException: One of them is not held any more, or the settlement would not fit even so.
+        """
+        with self._lock:
+            settled: dict[Partition, set[int]] = {}
+            for delivery in deliveries:
+                if not delivery.partition.is_held:
+                    raise JMSException(f"a message of {self.name} went to another consumer before it was moved")
+                settled.setdefault(delivery.partition, set()).add(delivery.offset)
+            if self._starts is not None or self._consumer is None:
+                return [], None
+            commits, too_large = self._holdings.plan(settled=settled)
+            if too_large:
+                raise JMSException(f"the settlement of {self.name} does not fit")
+            consumer = self._consumer
+        return commits, consumer.consumer_group_metadata()
+
+    def has_committed(self, commits: Sequence[Commit]) -> bool:
+        """Ask Kafka whether *commits* came through; the caller holds the client."""
+        assert self._consumer is not None
+        known = self._consumer.committed(
+            [TopicPartition(commit.offset.topic, commit.offset.partition) for commit in commits], COMMIT_SECONDS
+        )
+        return [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]
+
+    def moved(self, commits: Sequence[Commit], moves: Sequence[Move], places: Sequence[tuple[int, int]]) -> None:
+        """Note that *moves* were made, with *commits*, and that the copies are at *places*."""
+        with self._lock:
+            self._holdings.committed(commits)
+            for move, (number, offset) in zip(moves, places, strict=True):
+                delivery = move.delivery
+                self._crowding.discard(delivery.partition)
+                old = delivery.partition.settlement
+                if not move.is_aside:
+                    self._in_hands -= 1
+                    old.settle(delivery.offset)
+                    continue
+                is_done = not old.holds(delivery.offset)  # settled while it was being moved
+                old.settle(delivery.offset)
+                aside = self._holdings.get(self._aside.topic, number)
+                assert aside is not None
+                delivery.partition, delivery.offset = aside, offset
+                aside.settlement.place(offset, delivery)
+                if is_done:
+                    aside.settlement.settle(offset)
+                elif not delivery.is_out and delivery.count > 1:
+                    aside.settlement.note(offset, delivery.history)
+            self._news.notify()
 
     # What is settled is told to Kafka.
 
@@ -223,25 +412,16 @@ class Reader:
             return
         deadline = time.monotonic() + patience
         while True:
-            with self._lock:
-                self._committing += 1
-            try:
-                if not self._client.acquire(timeout=patience):
-                    raise JMSException(f"acknowledge messages of {self.name}: Kafka has not answered for {patience} s")
-                try:
-                    error = self._commit()
-                finally:
-                    self._client.release()
-            finally:
-                with self._lock:
-                    self._committing -= 1
-                    if not self._committing:
-                        self._news.notify()
-            if error is None:
+            with self.client_held(patience):
+                error, is_complete = self._commit()
+            if error is None and is_complete:
                 return
-            if kafka_error(error).code() not in _PASSING or time.monotonic() > deadline:
+            if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in _PASSING):
+                if error is None:
+                    raise JMSException(f"acknowledge messages of {self.name}: no room for their settlement was found")
                 raise jms_error(error, f"acknowledge messages of {self.name}") from error
-            time.sleep(0.02)  # without the client: the rebalance itself happens in a poll
+            with self._news:  # without the client: the rebalance itself happens in a poll
+                self._news.wait(0.02)
 
     def flush_at_last(self) -> None:
         """Flush, and return in any case: for closing.
@@ -269,28 +449,37 @@ class Reader:
 
     def _is_dirty(self) -> bool:
         with self._lock:
-            return any(partition.settlement.is_dirty for partition in self._partitions.values())
+            return any(partition.settlement.is_dirty for partition in self._holdings)
 
-    def _commit(self) -> KafkaException | None:
-        """Commit every base that moved; the caller holds the client."""
+    def _commit(
+        self, last: Collection[Partition] = (), *, is_proof: bool = False
+    ) -> tuple[KafkaException | None, bool]:
+        """Commit every settlement that changed; the caller holds the client.
+
+        Returns:
+            What went wrong, and whether there was room for all of it.
+        """
         with self._lock:
-            dirty = [
-                (partition.settlement, partition.settlement.base, partition.number)
-                for partition in self._partitions.values()
-                if partition.settlement.is_dirty
-            ]
+            commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
             consumer = self._consumer
-        if not dirty or consumer is None:
-            return None
+            self._make_room(too_large, 1.0)
+            self._make_room(commit.partition for commit in commits if commit.partition.is_crowded and not last)
+            if not commits:
+                self._buffer.wants_mark = False
+        if not commits or consumer is None:
+            return None, not too_large
         try:
-            consumer.commit(
-                offsets=[TopicPartition(self.topic, number, base) for _, base, number in dirty], asynchronous=False
-            )
+            for answer in consumer.commit(offsets=[commit.offset for commit in commits], asynchronous=False):
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
         except KafkaException as error:
-            return error
-        for settlement, base, _ in dirty:
-            settlement.committed = base
-        return None
+            if kafka_error(error).code() == KafkaError.OFFSET_METADATA_TOO_LARGE and self._holdings.refused():
+                return self._commit(last, is_proof=is_proof)
+            return error, not too_large
+        with self._lock:
+            self._holdings.committed(commits)
+            self._buffer.marked()
+        return None, not too_large
 
     # The thread. It blocks in a poll only while a consumer waits for messages; else it waits for news here, and whoever
     # has something to commit finds the client free.
@@ -311,12 +500,14 @@ class Reader:
                 self._join(consumer)
             committed = time.monotonic()
             while not self._may_end():
+                self._see_whether_it_slept()
                 if self._is_full():
                     self._wait_for_space(consumer)
                 else:
                     self._read(consumer)
                     self._wait_for_news()
-                if time.monotonic() - committed >= TICK_SECONDS:
+                self._release()
+                if self._wants_commit() or time.monotonic() - committed >= TICK_SECONDS:
                     self._flush_quietly()
                     committed = time.monotonic()
         except Exception as error:  # the thread's last words must be heard
@@ -327,6 +518,32 @@ class Reader:
         finally:
             self._leave(consumer)
 
+    def _see_whether_it_slept(self) -> None:
+        """After a long sleep of the process, hand nothing out until Kafka says that the partitions are still its."""
+        with self._lock:
+            now = time.monotonic()
+            slept, self._heard = now - self._heard, now
+            if slept > STALL_SECONDS and self._starts is None:
+                self._is_proved = False
+            if self._is_proved:
+                return
+        with self._client:
+            error, _ = self._commit(is_proof=True)  # if they are not, the next poll takes them away
+        with self._lock:
+            if error is None:
+                self._is_proved = True
+                self._buffer.marked()
+
+    def _release(self) -> None:
+        """Make ready what is due."""
+        if self._buffer.next_due:
+            with self._lock:
+                self._buffer.release(time.time_ns() // 1_000_000)
+
+    def _wants_commit(self) -> bool:
+        """Whether messages wait for the mark to be moved on."""
+        return self._buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
+
     def _join(self, consumer: Consumer) -> None:
         if self._starts is None:
             consumer.subscribe(
@@ -335,12 +552,15 @@ class Reader:
             return
         with self._lock:
             for number, start in self._starts.items():  # those that are there already go on where they were
-                self._partitions.setdefault(number, Partition(number, start, self._decode))
-            positions = {number: partition.settlement.position for number, partition in self._partitions.items()}
-        consumer.assign([TopicPartition(self.topic, number, position) for number, position in positions.items()])
+                if self._holdings.get(self.topic, number) is None:
+                    state = State(start, start, (), start)
+                    self._holdings.add(Partition(self.topic, number, state, self._decode, is_kept=False))
+            places = [(p.topic, p.number, p.settlement.position) for p in self._holdings]
+        consumer.assign([TopicPartition(*place) for place in places])
 
     def _read(self, consumer: Consumer) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
+        self._full_since = 0.0
         room = min(BATCH, self._prefetch - self._buffer.held)
         with self._client:
             first = consumer.poll(self._patience())
@@ -358,29 +578,48 @@ class Reader:
             is_active, self._is_active = self._is_active, False
             if not self._buffer.is_hungry:
                 return 0
-            return SHORT_POLL_SECONDS if is_active or self._in_hands or self._buffer.held else TICK_SECONDS
+            if is_active or self._in_hands or self._buffer.held:
+                return SHORT_POLL_SECONDS
+            return self._until_due()
 
     def _wait_for_news(self) -> None:
         """Wait until a consumer is hungry, half of what was ready is taken, or it is time to look after the group."""
         with self._news:
             if self._committing:  # let them, before the next poll holds the client
                 self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
+            if self._wants_commit():
+                return
             if self._buffer.held > self._prefetch >> 1 or not self._buffer.is_hungry:
-                self._news.wait(TICK_SECONDS)
+                self._news.wait(self._until_due())
+
+    def _until_due(self) -> float:
+        """Return for how many seconds to wait at the most."""
+        due = self._buffer.next_due
+        return min(TICK_SECONDS, max(due / 1000 - time.time(), 0)) if due else TICK_SECONDS
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
-        partitions, buffer = self._partitions, self._buffer
+        holdings, buffer = self._holdings, self._buffer
         for record in records:
             error = record.error()
             if error is not None:
                 self._report(error)
                 continue
-            partition = partitions.get(record.partition())
+            partition = holdings.get(record.topic(), record.partition())
             if partition is None:
                 continue
             offset = record.offset()
-            partition.settlement.read(offset)
-            buffer.arrive(Delivery(record, partition, offset, next(self._orders)))
+            delivery = Delivery(record, partition, offset, next(self._orders))
+            settlement = partition.settlement
+            if not settlement.read(offset, delivery):
+                continue
+            if partition.is_aside:
+                delivery.record, history = unmoved(record)
+                delivery.recall(history)
+            if offset < settlement.recalls:
+                history = settlement.history(offset)
+                if history.deliveries > delivery.count - 1 or not partition.is_aside:
+                    delivery.recall(history)
+            buffer.arrive(delivery)
 
     def _report(self, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
@@ -391,22 +630,26 @@ class Reader:
             self._on_error(failure)
 
     def _is_full(self) -> bool:
-        return self._buffer.held >= self._prefetch or len(self._buffer.unwanted) >= MAX_UNWANTED
+        return self._buffer.held >= self._prefetch or self._buffer.kept_back >= MAX_KEPT_BACK
 
     def _has_space(self) -> bool:
-        return self._closing or (self._buffer.held <= self._prefetch >> 1 and len(self._buffer.unwanted) < MAX_UNWANTED)
+        return self._closing or (self._buffer.held <= self._prefetch >> 1 and self._buffer.kept_back < MAX_KEPT_BACK)
 
     def _wait_for_space(self, consumer: Consumer) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
         with self._news:
-            if self._news.wait_for(self._has_space, PAUSE_SECONDS):
+            self._news.wait_for(lambda: self._has_space() or self._wants_commit(), min(PAUSE_SECONDS, TICK_SECONDS))
+            self._full_since = self._full_since or time.monotonic()
+            if self._has_space() or self._wants_commit() or time.monotonic() - self._full_since < PAUSE_SECONDS:
                 return
         with self._client:
             paused = consumer.assignment()
             consumer.pause(paused)
         while not self._has_space() and not self._may_end():
             with self._news:
-                self._news.wait_for(self._has_space, TICK_SECONDS)
+                self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
+            self._see_whether_it_slept()
+            self._release()
             self._flush_quietly()
             with self._client:
                 record = consumer.poll(0)  # paused partitions give nothing; callbacks run, a new partition may give one
@@ -433,51 +676,60 @@ class Reader:
         if self._starts is not None:
             return
         with self._client:
-            error = self._commit()
+            error, _ = self._commit()
         if error is not None:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
     def _leave(self, consumer: Consumer) -> None:
-        try:
-            self._flush_quietly()
-            with self._client:
-                consumer.close()
-        except Exception:
-            _log.exception("reader of %s could not leave its group in order", self.name)
+        for leave in (self._flush_quietly, lambda: self._close_client(consumer)):
+            try:
+                leave()
+            except Exception:
+                _log.exception("reader of %s could not leave its group in order", self.name)
         with self._lock:
             if self._starts is None:
-                for number in list(self._partitions):
+                for number in self._holdings.numbers():
                     self._drop(number)
             self._consumer = self._thread = None
             if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
                 self._begin()
 
+    def _close_client(self, consumer: Consumer) -> None:
+        with self._client:
+            consumer.close()
+
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        numbers = [assigned.partition for assigned in partitions]
+        topics = [self.topic, self._aside.topic] if numbers and self._aside.exists() else [self.topic]
         with self._lock:
-            for assigned in partitions:
-                self._partitions[assigned.partition] = Partition(assigned.partition, -1, self._decode)
-        consumer.incremental_assign(partitions)
+            starts = self._holdings.restore(consumer, [(topic, number) for number in numbers for topic in topics])
+            self._is_proved = True
+        consumer.incremental_assign(starts)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        error = self._commit()  # the poll that called this holds the client
+        with self._lock:
+            numbers = {revoked.partition for revoked in partitions}
+            last = [partition for partition in self._holdings if partition.number in numbers]
+        error, _ = self._commit(last)  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
         self._on_lost(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._lock:
-            for revoked in partitions:
-                self._drop(revoked.partition)
-        consumer.incremental_unassign(partitions)
+            dropped = [partition for revoked in partitions for partition in self._drop(revoked.partition)]
+            self._is_proved = True
+            self._buffer.marked()
+        consumer.incremental_unassign([TopicPartition(partition.topic, partition.number) for partition in dropped])
 
-    def _drop(self, number: int) -> None:
-        partition = self._partitions.pop(number, None)
-        if partition is None:
-            return
-        partition.is_held = False
-        self._buffer.drop(partition)
+    def _drop(self, number: int) -> list[Partition]:
+        dropped = self._holdings.drop(number)
+        for partition in dropped:
+            self._buffer.drop(partition)
+            self._crowding.discard(partition)
+        return dropped
 
     def begin_to_close(self) -> None:
         """Tell the thread to leave the group and end; messages in hands go to whoever reads the topic next."""

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
@@ -17,6 +17,8 @@ __all__ = ["Topics"]
 
 # A queue keeps what was not consumed, however long that takes; Kafka would delete it after a week.
 QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+# Of each key the last record counts, and is kept. Small segments, so that compaction gets at what does not count.
+COMPACTED_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "86400000"}
 VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
 
 
@@ -31,6 +33,7 @@ class Topics:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._timeout = timeout / 1000
         self._partitions: dict[str, int] = {}
+        self._identities: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def connect(self, timeout: float, last_error: list[str]) -> None:
@@ -62,12 +65,25 @@ class Topics:
         known = self._partitions.get(topic, 0)
         if known:
             return known
-        found = self._look_up(topic)
+        found = self.look_up(topic)
         if found:
             self._partitions[topic] = found
         return found
 
-    def _look_up(self, topic: str) -> int:
+    def identity(self, topic: str) -> str:
+        """Return Kafka's id of *topic*, which another topic of that name will not have; ``-`` where it is not known."""
+        known = self._identities.get(topic)
+        if known is None:
+            try:
+                answer = self.admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+                known = str(answer[topic].result().topic_id)
+            except (KafkaException, ValueError):  # not allowed to ask, or a broker that gives no ids
+                return "-"
+            self._identities[topic] = known
+        return known
+
+    def look_up(self, topic: str) -> int:
+        """Ask Kafka how many partitions *topic* has now; 0 when it does not exist."""
         try:
             metadata = self.admin.list_topics(topic, timeout=self._timeout).topics[topic]
         except KafkaException as error:
@@ -100,6 +116,52 @@ class Topics:
                 self._create(topic, partitions, replication_factor, QUEUE_CONFIG if queue else {})
                 found = self._wait_until_visible(topic)
         return found
+
+    def ensure_internal(self, topic: str, *, like: str, partitions: int, margin: int = 0) -> None:
+        """Make *topic*, one that kjms keeps for itself, where it is missing; nothing in it is ever thrown away.
+
+        Args:
+            topic: Its name.
+            like: The topic whose replication and largest message it shares.
+            partitions: How many it gets.
+            margin: Bytes by which its messages may be larger.
+
+        Raises:
+            JMSException: It cannot be made.
+        """
+        if self.look_up(topic):
+            return
+        resource = ConfigResource(ConfigResource.Type.TOPIC, like)
+        try:
+            config = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
+            largest = int(config["max.message.bytes"].value or 0) + margin
+            replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
+        except KafkaException as error:
+            raise jms_error(error, f"look up the Kafka topic {like!r}") from error
+        with self._lock:
+            self._create(topic, partitions, replicas, {**QUEUE_CONFIG, "max.message.bytes": str(largest)})
+            self._wait_until_visible(topic)
+
+    def ensure_compacted(self, topic: str, replication_factor: int | None) -> None:
+        """Make *topic*, one that kjms keeps for itself, where it is missing: one partition, compacted.
+
+        Raises:
+            JMSException: It exists, and Kafka would delete records from it that count.
+            JMSSecurityException: Not allowed.
+        """
+        with self._lock:
+            if not self.partitions(topic):
+                self._create(topic, 1, replication_factor, COMPACTED_CONFIG)
+                self._wait_until_visible(topic)
+                return
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            answer = self.admin.describe_configs([asked], request_timeout=self._timeout)[asked].result()
+        except KafkaException as error:
+            raise jms_error(error, f"read the settings of the Kafka topic {topic!r}") from error
+        policy = answer["cleanup.policy"].value
+        if policy != "compact":
+            raise JMSException(f"the Kafka topic {topic!r} has cleanup.policy={policy}, and needs compact")
 
     def _create(self, topic: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> None:
         wanted = NewTopic(topic, partitions, replication_factor or -1, config=config)

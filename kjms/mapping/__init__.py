@@ -7,8 +7,18 @@ from importlib.resources import files
 from kjms.mapping._decode import decode
 from kjms.mapping._encode import encode
 from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.mapping._sender import client_sender, connection_sender, sign
 
-__all__ = ["KafkaRecord", "SourceRecord", "body_schema", "decode", "encode"]
+__all__ = [
+    "KafkaRecord",
+    "SourceRecord",
+    "body_schema",
+    "client_sender",
+    "connection_sender",
+    "decode",
+    "encode",
+    "sign",
+]
 
 
 def body_schema(body_type: str) -> str:

@@ -96,9 +96,12 @@ def _settle_duplicates(headers: Headers, properties: dict[str, Any]) -> tuple[by
 class Layout:
     """What a ``kjms`` header says, and the reading of the messages that carry it."""
 
-    __slots__ = ("binary_correlation_id", "body_type", "damage", "message_class", "read_value", "types")
+    __slots__ = ("binary_correlation_id", "body_type", "damage", "message_class", "read_value", "sender", "types")
 
-    def __init__(self, body_type: str, types: dict[str, str], damage: tuple[str, ...]) -> None:
+    def __init__(
+        self, body_type: str, types: dict[str, str], damage: tuple[str, ...], sender: str | None = None
+    ) -> None:
+        self.sender = sender
         self.binary_correlation_id = types.pop("JMSCorrelationID", "") == "bytes"
         self.types = types
         self.damage = damage
@@ -230,7 +233,8 @@ def _layout(data: bytes | None) -> Layout | None:
             damage.append(f"type {entry!r} is not known; the property reads as a string")
         else:
             types[name] = kind
-    layout = Layout(body_type, types, tuple(damage[:_NOTES_KEPT]))
+    sender = next((part for part in more[1:] if part.startswith(_SENDERS)), None)
+    layout = Layout(body_type, types, tuple(damage[:_NOTES_KEPT]), sender)
     if len(data) <= _LAYOUT_SIZE_KEPT:
         if len(_layouts) >= _LAYOUTS_KEPT:
             _layouts.clear()
@@ -245,6 +249,7 @@ _NOTES_KEPT: Final = 100  # of each kind of damage: enough to see what it is
 
 _DEFAULTS: Final = {"JMSDeliveryMode": 2, "JMSPriority": 4, "JMSTimestamp": 0, "JMSExpiration": 0}
 _KINDS: Final = frozenset({"boolean", "byte", "short", "int", "long", "float", "double", "bytes"})
+_SENDERS: Final = ("client=", "connection=")
 _BOOLEANS: Final = {b"true": True, b"false": False}
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 

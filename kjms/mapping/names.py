@@ -18,6 +18,7 @@ from kjms.errors import InvalidDestinationException, shown
 __all__ = [
     "BOOKKEEPING",
     "REGISTRY",
+    "aside",
     "destination_for",
     "inbox",
     "is_internal",
@@ -37,6 +38,8 @@ REGISTRY: Final = "kjms.registry"
 _INBOX: Final = "kjms.inbox."
 _PARKED: Final = ".kjms.parked"
 _LATER: Final = ".kjms.later"
+_ASIDE: Final = ".kjms.aside"
+_ASIDE_OF_GROUP: Final = re.compile(r".*\.kjms\.aside(\.[0-9a-f]{12})?")
 _MARK: Final = "--"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _ILLEGAL_BYTE = re.compile(rb"[^a-zA-Z0-9._]")
@@ -142,6 +145,17 @@ def subscription_group(topic: str, name: str, client_id: str | None, registry_of
     return f"kjms.sub.{topic}:{registry_offset}:{client_id or ''}:{name}"
 
 
+def aside(topic: str, group: str) -> str:
+    """Return the topic for messages of *topic* that must make way in the consumer group *group*.
+
+    >>> aside("orders", queue_group("orders")), aside("prices", "kjms.sub.prices:17:billing:daily")
+    ('orders.kjms.aside', 'prices.kjms.aside.5cbbf8e05bd0')
+    """
+    if group == queue_group(topic):
+        return _beside(topic, _ASIDE)
+    return _beside(topic, f"{_ASIDE}.{hashlib.sha256(group.encode()).hexdigest()[:12]}")
+
+
 def parked(topic: str) -> str:
     """Return the topic of the messages of *topic* that nobody wants now."""
     return _beside(topic, _PARKED)
@@ -174,4 +188,6 @@ def inbox(principal: str, engine_id: str) -> str:
 
 def is_internal(topic: str) -> bool:
     """Tell whether *topic* is one that kjms keeps for itself."""
-    return topic in {BOOKKEEPING, REGISTRY} or topic.startswith(_INBOX) or topic.endswith((_PARKED, _LATER))
+    if topic in {BOOKKEEPING, REGISTRY} or topic.startswith(_INBOX) or topic.endswith((_PARKED, _LATER)):
+        return True
+    return _ASIDE_OF_GROUP.fullmatch(topic) is not None

@@ -72,6 +72,10 @@ class Reader(Protocol):
     def body_type(self) -> str:
         """The body's type as it stands on the wire, such as ``text``."""
 
+    @property
+    def sender(self) -> str | None:
+        """Who sent it, where that is noted (`kjms.mapping.sign`)."""
+
     def read_field(self, message: Message, field: str) -> Any:
         """Return the value of the header field named *field*; never raises."""
 

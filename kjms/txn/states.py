@@ -1,72 +1,255 @@
-"""Which messages of one partition are settled, and from where Kafka would deliver again: pure, no clock, no I/O."""
+"""Which messages of one partition are settled, handed out, or to come again: pure, no clock, no I/O."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
-__all__ = ["PartitionSettlement"]
+from kjms.txn.metadata import History, State
+
+__all__ = ["NEVER", "PartitionSettlement", "Snapshot"]
+
+T = TypeVar("T")
+
+NEVER: Final = History(0)
+NOBODY: Final[frozenset[int]] = frozenset()
+PRUNE: Final = 1_024  # offsets that may be kept beyond need before they are thrown out
 
 
-class PartitionSettlement:
-    """The settlement of one partition for one queue or subscription.
+@dataclass(frozen=True)
+class Snapshot:
+    """A state that is to be committed, and what `PartitionSettlement.committed` needs to hear when it was."""
+
+    state: State
+    version: int
+
+
+class PartitionSettlement(Generic[T]):
+    """The settlement of one partition for one queue or subscription, by its only writer.
 
     Kafka remembers one number per group and partition: the *base*, before which everything is settled. Messages are
-    settled in any order; the base follows when the oldest of them is. Offsets have holes (transaction markers,
-    compaction), so only offsets that were really read are counted.
+    settled in any order, so more is said beside it (`kjms.txn.metadata`): which messages above the base are unsettled,
+    how often those that came back were delivered, and the *mark*, at and beyond which nothing was handed out. After
+    an owner that ended in disorder, what is unsettled below its mark may have been delivered. Offsets have holes
+    (transaction markers, compaction); a hole is as good as settled.
 
     Args:
-        base: The offset from which Kafka delivers; -1 while it is not known.
+        state: What was committed; None: nothing, and reading begins wherever the log does.
 
     Attributes:
-        committed: The base that Kafka knows.
-        position: The offset after the last message that was read.
+        position: The offset after the last message that was read; -1 before the first.
+        handed: The offset after the last message that was handed out.
+        mark: The mark that Kafka knows.
+        recalls: `history` has something to say of no offset from here on, but for what was noted since.
 
-    >>> partition = PartitionSettlement(base=7)
-    >>> for offset in (7, 8, 10): partition.read(offset)
-    >>> partition.settle(8); partition.base
+    >>> partition = PartitionSettlement(State(7, 7, (), 7))
+    >>> all([partition.read(offset, "message") for offset in (7, 8, 10)])
+    True
+    >>> partition.hand_out(8); partition.settle(8); partition.base
     7
+    >>> partition.snapshot().state.runs
+    [(7, 8)]
     >>> partition.settle(7); partition.base
     10
-    >>> partition.settle(10); partition.base
-    11
     """
 
-    __slots__ = ("_done", "_open", "base", "committed", "position")
+    __slots__ = (
+        "_ahead",
+        "_committed",
+        "_histories",
+        "_known",
+        "_next_run",
+        "_open",
+        "_order",
+        "_runs",
+        "_suspects",
+        "handed",
+        "mark",
+        "position",
+        "recalls",
+        "version",
+    )
 
-    def __init__(self, base: int) -> None:
-        self.base = base
-        self.committed = base
-        self.position = base
-        self._open: deque[int] = deque()
-        self._done: set[int] = set()
+    def __init__(self, state: State | None = None) -> None:
+        start = -1 if state is None else state.base
+        self.position = start
+        self.handed = start
+        self.mark = -1 if state is None else state.mark
+        self.version = 0
+        self._committed = 0
+        self._open: dict[int, T] = {}  # read and not settled
+        self._order: deque[int] = deque()  # the keys of _open and some that were settled, rising
+        self._ahead: dict[int, T | None] = {}  # known, and not read yet: see `place`; None is settled
+        self._histories: dict[int, History] = {} if state is None else dict(state.histories)
+        self._runs = () if state is None else state.runs  # unsettled, of what was committed
+        self._next_run = 0
+        self._known = start if state is None else state.known
+        self._suspects = self.mark  # what is unsettled below may have been delivered by the last owner
+        self.recalls = max([self._suspects, *(offset + 1 for offset in self._histories)])
+
+    # What comes from Kafka.
+
+    def read(self, offset: int, message: T) -> bool:
+        """Note that *message* was read at *offset*; tell whether it is to be delivered. Offsets come in rising order.
+
+        It is not where it was settled already, was read before, or was placed there.
+        """
+        if offset < self.position:
+            return False
+        self.position = offset + 1
+        if offset < self._known and not self._is_unsettled(offset):
+            self.version += 1
+            return False
+        if self._ahead and offset in self._ahead:
+            placed = self._ahead.pop(offset)
+            if placed is not None:
+                self._add(offset, placed)
+            return False
+        self._add(offset, message)
+        return True
+
+    def _add(self, offset: int, message: T) -> None:
+        self._open[offset] = message
+        self._order.append(offset)
+        if len(self._order) > 2 * len(self._open) + PRUNE:
+            self._order = deque(offset for offset in self._order if offset in self._open)
+
+    def _is_unsettled(self, offset: int) -> bool:
+        while self._next_run < len(self._runs):
+            first, past = self._runs[self._next_run]
+            if offset < past:
+                return offset >= first
+            self._next_run += 1
+        return False
+
+    def history(self, offset: int) -> History:
+        """Return what is known to have happened to the unsettled message at *offset*."""
+        history = self._histories.get(offset)
+        if history is not None:
+            return history
+        return History(1, True) if offset < self._suspects else NEVER
+
+    def holds(self, offset: int) -> bool:
+        """Tell whether the message at *offset* is in this process and not settled."""
+        return offset in self._open or self._ahead.get(offset) is not None
+
+    def place(self, offset: int, message: T) -> None:
+        """Note that *message*, which is in this process already, stands at *offset*, which was not read yet."""
+        if offset >= self.position:
+            self._ahead[offset] = message
+
+    # What becomes of messages.
+
+    def hand_out(self, offset: int) -> None:
+        """Note that the message at *offset* goes to a consumer; it must be below `mark`."""
+        if offset >= self.handed:
+            self.handed = offset + 1
+
+    def note(self, offset: int, history: History) -> None:
+        """Keep *history* of the message at *offset*."""
+        if self.holds(offset):
+            self._histories[offset] = history
+            self.version += 1
+
+    def settle(self, offset: int) -> None:
+        """Settle the message at *offset*; settling it again changes nothing."""
+        if self._open.pop(offset, None) is None:
+            if self._ahead.get(offset) is None:
+                return
+            self._ahead[offset] = None
+        self.version += 1
+        if self._histories:
+            self._histories.pop(offset, None)
+
+    # What is told to Kafka.
 
     @property
     def is_dirty(self) -> bool:
-        """Whether the base has moved since it was committed last."""
-        return self.base != self.committed
+        """Whether Kafka does not know everything."""
+        return self.version != self._committed
+
+    def knows(self, version: int) -> bool:
+        """Tell whether Kafka knows what was so when *version* was current."""
+        return self._committed >= version
+
+    @property
+    def base(self) -> int:
+        """The oldest offset that is not settled; -1 before anything was read of a partition that nobody knew."""
+        order = self._order
+        while order and order[0] not in self._open:
+            order.popleft()
+        return order[0] if order else self.position
 
     @property
     def unsettled(self) -> int:
-        """How many messages were read and are not settled."""
-        return len(self._open) - len(self._done)
+        """How many messages are in this process and not settled."""
+        return len(self._open) + sum(message is not None for message in self._ahead.values())
 
-    def read(self, offset: int) -> None:
-        """Note that the message at *offset* was read; offsets come in rising order."""
-        if not self._open:
-            self.base = offset
-            if self.committed < 0:
-                self.committed = offset  # nothing is settled yet, so there is nothing to tell Kafka
-        self._open.append(offset)
-        self.position = offset + 1
+    def snapshot(self, window: int = 0, settled: Collection[int] = NOBODY) -> Snapshot:
+        """Return what is to be committed.
 
-    def settle(self, offset: int) -> None:
-        """Settle the message at *offset*, which was read before; settling it again changes nothing."""
-        if not self._open or offset < self._open[0] or offset in self._done:
-            return
-        if offset != self._open[0]:
-            self._done.add(offset)
-            return
-        self._open.popleft()
-        while self._open and self._open[0] in self._done:
-            self._done.remove(self._open.popleft())
-        self.base = self._open[0] if self._open else self.position
+        Args:
+            window: How far beyond what was handed out the mark is to be. 0: the owner ends in order, and has noted
+                the history of all that it handed out.
+            settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
+        """
+        top = max(self.handed, self._known)
+        if self._ahead:
+            top = max(top, *(o + 1 for o, message in self._ahead.items() if message is None or o in settled), top)
+        runs: list[tuple[int, int]] = []
+        base = self._collect(runs, top, settled)
+        while runs and runs[-1][1] >= top:
+            top = runs.pop()[0]  # what is unsettled at the end needs no saying
+        mark = max(self._suspects, self.handed + window if window else 0, base)
+        histories = {o: history for o, history in self._histories.items() if o not in settled}
+        return Snapshot(State(base, mark, runs, max(top, base), histories), self.version)
+
+    def _collect(self, runs: list[tuple[int, int]], top: int, settled: Collection[int]) -> int:
+        """Put the unsettled offsets below *top* into *runs*; return the base."""
+        first = past = self.base  # which throws out what was settled at the head
+        for offset in self._order:
+            if offset not in self._open or offset in settled:
+                continue
+            if offset >= top:
+                if first == past and not runs:
+                    return offset
+                break
+            if offset != past:
+                if first != past:
+                    runs.append((first, past))
+                first = offset
+            past = offset + 1
+        if first != past:
+            runs.append((first, past))
+        for begin, past in self._unread(top, settled):
+            joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
+            runs.append((joined, past))
+        return runs[0][0] if runs else max(top, self.position)
+
+    def _unread(self, top: int, settled: Collection[int]) -> Iterator[tuple[int, int]]:
+        """Return the runs of unsettled offsets from `position` on, below *top*."""
+        start = self.position
+        for first, past in self._runs[self._next_run :]:
+            if past > start:
+                yield max(first, start), past
+        start = max(start, self._known)
+        for offset in sorted(o for o, message in self._ahead.items() if message is None or o in settled):
+            if offset > start:
+                yield start, offset
+            start = offset + 1
+        if start < top:
+            yield start, top
+
+    def committed(self, snapshot: Snapshot) -> None:
+        """Note that Kafka has *snapshot*."""
+        self._committed = max(self._committed, snapshot.version)
+        self.mark = max(self.mark, snapshot.state.mark)
+
+    def oldest(self) -> Iterator[tuple[int, T]]:
+        """Return the unsettled messages that were read, oldest first, with their offsets."""
+        for offset in list(self._order):
+            message = self._open.get(offset)
+            if message is not None:
+                yield offset, message

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms.destinations import Queue
-from kjms.engine._buffer import Buffer, Delivery, Feed, Partition
+from kjms.engine._buffer import Buffer, Feed
+from kjms.engine._delivery import Delivery, Partition
 from kjms.selector import Selector, parse_selector
+from kjms.txn.metadata import State
+
+
+def partition_from(start: int) -> Partition:
+    """Return a partition whose settlement nobody keeps: no mark holds its messages back."""
+    return Partition("t", 0, State(start, start, (), start), is_kept=False)
 
 
 class Record:
@@ -63,7 +70,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
 ) -> None:
     """Whoever comes and goes: no message is lost or doubled, or given to who does not want it, or out of order."""
     buffer = Buffer(Queue("q"), keeps_unwanted=keeps, limit=5)
-    partition = Partition(0, 0)
+    partition = partition_from(0)
     unused: Any = None
     feeds = [Feed(unused, SELECTORS[number % len(SELECTORS)], threading.Event()) for number in range(6)]
     arrived: list[Delivery] = []
@@ -73,7 +80,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
         feed = feeds[number]
         if step == "arrive":
             delivery = Delivery(Record(len(arrived)), partition, len(arrived), len(arrived))
-            partition.settlement.read(delivery.offset)
+            partition.settlement.read(delivery.offset, delivery)
             arrived.append(delivery)
             buffer.arrive(delivery)
         elif step == "join" and feed.lane is None:
@@ -111,7 +118,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
 
 def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
     """Waiting consumers are woken in the order in which they began to wait, one per message."""
-    buffer, partition = Buffer(Queue("q"), keeps_unwanted=True, limit=5), Partition(0, 0)
+    buffer, partition = Buffer(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0)
     unused: Any = None
     first, second = (Feed(unused, None, threading.Event()) for _ in range(2))
     for feed in (first, second):
@@ -125,7 +132,7 @@ def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
 def test_a_dropped_partitions_messages_are_forgotten() -> None:
     """When a partition goes to another reader, what was ready of it is nobody's here."""
     buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=5)
-    mine, gone = Partition(0, 0), Partition(1, 0)
+    mine, gone = partition_from(0), partition_from(0)
     unused: Any = None
     feed = Feed(unused, SELECTORS[1], threading.Event())
     buffer.join(feed)

@@ -2,66 +2,252 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from dataclasses import replace
 
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from kjms.txn.metadata import History, State, read_state, write_state
 from kjms.txn.states import PartitionSettlement
 
+WINDOW = 3
 
-class Model:
-    """Every offset that was read, and which of them are settled."""
 
-    def __init__(self, base: int) -> None:
-        self.start = base
-        self.read: list[int] = []
+class Owners(RuleBasedStateMachine):
+    """One owner of a partition after the other: some leave in order, some crash and are followed by what was committed.
+
+    The model is a list of what happened to each message. Kafka is one text, as it was committed last.
+    """
+
+    @initialize(holes=st.sets(st.integers(0, 40)), start=st.integers(0, 5))
+    def begin(self, holes: set[int], start: int) -> None:
+        self.log = [offset for offset in range(start, 46) if offset not in holes]
+        self.kafka: tuple[int, str] | None = None
+        self.durable: set[int] = set()  # settled, and the commit came through
         self.settled: set[int] = set()
+        self.deliveries: dict[int, int] = {}  # how often a message really was delivered
+        self.come_back: dict[int, int] = {}  # what a message's history said at least when it was committed
+        self.take_over()
 
-    @property
-    def base(self) -> int:
-        open_offsets = [offset for offset in self.read if offset not in self.settled]
-        if open_offsets:
-            return open_offsets[0]
-        return self.read[-1] + 1 if self.read else self.start
+    def take_over(self) -> None:
+        state = None if self.kafka is None else read_state(self.kafka[1], self.kafka[0])
+        self.settled = set(self.durable)
+        self.owner: PartitionSettlement[int] = PartitionSettlement(state)
+        self.next = 0 if state is None else next((i for i, o in enumerate(self.log) if o >= state.base), len(self.log))
+        self.hands: dict[int, History] = {}
+        self.ready: dict[int, History] = {}
+
+    @rule(count=st.integers(1, 8))
+    def read(self, count: int) -> None:
+        for offset in self.log[self.next : self.next + count]:
+            is_new = self.owner.read(offset, offset)
+            assert is_new == (offset not in self.durable)  # nothing is lost, nothing comes twice
+            if is_new:
+                self.ready[offset] = self.owner.history(offset)
+        self.next = min(self.next + count, len(self.log))
+
+    @rule(pick=st.integers(0, 100))
+    def hand_out(self, pick: int) -> None:
+        if not self.ready:
+            return
+        offset = sorted(self.ready)[pick % len(self.ready)]
+        if offset >= self.owner.mark:
+            self.commit()
+            if offset >= self.owner.mark:  # the mark is a window beyond what was handed out, and this is farther
+                return
+        history = self.ready.pop(offset)
+        really = self.deliveries.get(offset, 0)
+        if really:
+            assert history.deliveries >= 1  # a repeated delivery is always known to be one
+        if history.deliveries:  # every delivery but the first is recorded before it is made
+            self.owner.note(offset, replace_history(history))
+            history = self.owner.history(offset)
+            self.commit()
+        self.owner.hand_out(offset)
+        self.deliveries[offset] = really + 1
+        self.hands[offset] = history
+
+    @rule(pick=st.integers(0, 100))
+    def settle(self, pick: int) -> None:
+        if self.hands:
+            offset = sorted(self.hands)[pick % len(self.hands)]
+            del self.hands[offset]
+            self.owner.settle(offset)
+            self.owner.settle(offset)
+            self.settled.add(offset)
+
+    @rule(pick=st.integers(0, 100), due=st.integers(0, 3))
+    def give_back(self, pick: int, due: int) -> None:
+        if self.hands:
+            offset = sorted(self.hands)[pick % len(self.hands)]
+            history = self.hands.pop(offset)
+            deliveries = max(history.deliveries, 1)
+            self.owner.note(offset, History(deliveries, history.is_inferred, due))
+            self.ready[offset] = self.owner.history(offset)
+            assert self.ready[offset].deliveries >= self.deliveries[offset] - history.is_inferred
+
+    @rule()
+    def commit(self) -> None:
+        self.write(WINDOW)
+
+    def write(self, window: int) -> None:
+        if self.owner.base < 0:
+            return
+        snapshot = self.owner.snapshot(window)
+        self.kafka = (snapshot.state.base, write_state(snapshot.state))
+        self.owner.committed(snapshot)
+        self.durable = set(self.settled)
+        assert not self.owner.is_dirty
+        assert self.owner.knows(snapshot.version)
+
+    @rule()
+    def crash(self) -> None:
+        self.take_over()
+
+    @rule()
+    def leave_in_order(self) -> None:
+        for offset, history in self.hands.items():
+            self.owner.note(offset, History(max(history.deliveries, 1), history.is_inferred))
+        self.write(0)
+        untouched = [offset for offset in self.log if not self.deliveries.get(offset)]
+        suspected = {offset for offset, history in self.ready.items() if history.deliveries}
+        self.take_over()
+        for offset in untouched:  # an orderly end leaves no suspicion, but for what was under it before
+            if offset not in suspected and not self.was_suspect(offset):
+                assert self.owner.history(offset).deliveries == 0 or self.kafka is None
+
+    def was_suspect(self, offset: int) -> bool:
+        return self.kafka is not None and offset < read_state(self.kafka[1], self.kafka[0]).mark
+
+    @invariant()
+    def the_state_says_what_is_settled(self) -> None:
+        if self.owner.base < 0:
+            return
+        state = self.owner.snapshot(WINDOW).state
+        assert read_state(write_state(state), state.base) == replace(state, runs=tuple(state.runs))
+        unsettled = {offset for first, past in state.runs for offset in range(first, past)}
+        for offset in self.log:
+            is_settled = offset < state.base or (offset < state.known and offset not in unsettled)
+            assert not is_settled or offset in self.settled
+            if offset in self.settled:
+                assert is_settled
+
+    @invariant()
+    def the_base_is_the_oldest_that_is_not_settled(self) -> None:
+        unread = self.log[self.next :]
+        left = sorted({*self.ready, *self.hands, *(o for o in unread if o not in self.settled)})
+        if left and self.owner.base >= 0:
+            assert self.owner.snapshot(WINDOW).state.base <= left[0]
 
 
-@given(
-    start=st.integers(0, 50),
-    gaps=st.lists(st.integers(1, 4), max_size=40),
-    choices=st.lists(st.tuples(st.booleans(), st.integers(0, 1_000)), max_size=120),
-)
-def test_the_base_is_the_oldest_message_that_is_not_settled(
-    start: int, gaps: list[int], choices: list[tuple[bool, int]]
-) -> None:
-    """Whatever the order of reading and settling, and whatever holes the offsets have."""
-    settlement, model = PartitionSettlement(start), Model(start)
-    offset = start
-    for reads, pick in choices:
-        if reads and gaps:
-            settlement.read(offset)
-            model.read.append(offset)
-            offset += gaps.pop()
-        elif model.read:
-            chosen = model.read[pick % len(model.read)]
-            settlement.settle(chosen)
-            model.settled.add(chosen)
-        assert settlement.base == model.base
-        assert settlement.unsettled == len(model.read) - len(model.settled)
+def replace_history(history: History) -> History:
+    return History(history.deliveries + 1, history.is_inferred)
+
+
+TestOwners = Owners.TestCase
+TestOwners.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 
 
 def test_a_first_read_beyond_the_base_needs_no_commit() -> None:
-    """A partition whose base Kafka knows, but not this reader, is dirty only once a message is settled."""
-    settlement = PartitionSettlement(-1)
-    settlement.read(12)
+    """A partition that nobody knew is dirty only once a message is settled."""
+    settlement: PartitionSettlement[str] = PartitionSettlement()
+    assert settlement.base == -1
+    settlement.read(12, "a")
     assert not settlement.is_dirty
     settlement.settle(12)
     assert settlement.is_dirty
     assert settlement.base == 13
 
 
-def test_settling_what_was_never_read_changes_nothing() -> None:
-    """A late acknowledgement of a message before the base is no news."""
-    settlement = PartitionSettlement(5)
+def test_holes_between_settled_messages_are_settled() -> None:
+    """Transaction markers and compacted records count for nothing (trap: offsets are not dense)."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    for offset in (0, 3, 9, 12):
+        settlement.read(offset, "a")
+        settlement.hand_out(offset)
     settlement.settle(3)
-    settlement.read(5)
-    settlement.settle(4)
-    assert settlement.base == 5
+    settlement.settle(9)
+    assert settlement.snapshot().state.runs == [(0, 1)]
+    assert settlement.snapshot().state.known == 12
+    settlement.settle(0)
+    assert settlement.base == 12
+
+
+def test_what_is_handed_out_in_order_needs_a_mark_and_no_runs() -> None:
+    """The usual case costs a few bytes."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    for offset in range(1_000):
+        settlement.read(offset, "a")
+    for offset in range(10):
+        settlement.hand_out(offset)
+        settlement.settle(offset)
+    state = settlement.snapshot(64).state
+    assert state == State(10, 74, [], 10)
+    assert len(write_state(state)) < 30
+
+
+def test_a_placed_message_is_settled_where_it_stands() -> None:
+    """What was moved is settled at its new place, read there or not, and delivered from there by nobody here."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    settlement.read(0, "a")
+    for offset in (4, 6, 8):
+        settlement.place(offset, "moved")
+    assert settlement.unsettled == 4
+    settlement.settle(6)
+    state = settlement.snapshot().state
+    assert (state.base, state.runs, state.known) == (0, [(0, 6)], 7)  # 6 alone is settled
+    for offset in range(1, 10):
+        assert settlement.read(offset, "b") == (offset not in {4, 6, 8})
+    settlement.settle(8)
+    settlement.hand_out(9)
+    state = settlement.snapshot().state
+    assert (state.runs, state.known) == ([(0, 6), (7, 8)], 9)
+
+
+def test_what_will_be_settled_in_the_same_transaction_is_written_as_settled() -> None:
+    """A move commits the state that is true once it has come through, and changes nothing before."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    for offset in range(6):
+        settlement.read(offset, "a")
+        settlement.hand_out(offset)
+    settlement.note(0, History(3))
+    state = settlement.snapshot(1, settled={0, 1, 4}).state
+    assert (state.base, state.runs, state.known) == (2, [(2, 4)], 5)
+    assert state.histories == {}
+    assert settlement.snapshot(1).state.base == 0
+    assert settlement.snapshot(1).state.histories == {0: History(3)}
+
+
+def test_a_settled_message_has_no_history() -> None:
+    """Histories are of what is not settled; who is told late changes nothing."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    settlement.read(0, "a")
+    settlement.note(0, History(2))
+    settlement.settle(0)
+    settlement.note(0, History(3))
+    assert settlement.snapshot().state.histories == {}
+
+
+def test_memory_follows_what_is_unsettled_and_not_what_was_read() -> None:
+    """One message that stays unsettled does not make its settled neighbours stay."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    for offset in range(50_000):
+        settlement.read(offset, "a")
+        if offset % 1_000:
+            settlement.settle(offset)
+    assert settlement.unsettled == 50
+    assert len(settlement._order) < 3_000
+    assert [offset for offset, _ in settlement.oldest()] == list(range(0, 50_000, 1_000))
+
+
+@pytest.mark.parametrize("due", [0, 1_800_000_000_000])
+def test_histories_come_back(due: int) -> None:
+    """Counts and due times are kept over owners."""
+    state = State(5, 9, ((5, 6), (8, 9)), 9, {5: History(2, True, due), 8: History(1)})
+    settlement: PartitionSettlement[str] = PartitionSettlement(read_state(write_state(state), 5))
+    assert settlement.history(5) == History(2, True, due)
+    assert settlement.history(8) == History(1)
+    assert settlement.history(6) == History(1, True)  # below the mark, so perhaps delivered
+    assert settlement.history(9).deliveries == 0

@@ -1,0 +1,168 @@
+"""A message on its way through a reader, and the Kafka partition that it came from."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from kjms.destinations import Destination
+from kjms.mapping import decode
+from kjms.txn.metadata import History, State
+from kjms.txn.states import PartitionSettlement
+
+if TYPE_CHECKING:
+    from kjms.engine._buffer import Feed
+    from kjms.mapping import SourceRecord
+    from kjms.mapping.bridges import Decoder
+    from kjms.message import Message
+
+__all__ = ["Delivery", "Partition"]
+
+NARROW: Final = 64  # messages that may be handed out before the mark has to be moved: so many, a crash makes suspect
+WIDE: Final = 16_384  # the same where messages are handed out that fast
+
+
+class Partition:
+    """A Kafka partition while a reader holds it.
+
+    Args:
+        topic: The Kafka topic.
+        number: Its partition.
+        state: Its settlement, as it was committed.
+        decode: How its records are read.
+        is_kept: Whether its settlement is kept in Kafka; else it ends with the reader.
+        is_aside: Whether it holds what was moved aside.
+    """
+
+    __slots__ = (
+        "_last_handed",
+        "_window",
+        "decode",
+        "extend_at",
+        "is_aside",
+        "is_crowded",
+        "is_held",
+        "is_kept",
+        "number",
+        "settlement",
+        "topic",
+        "wants",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        state: State | None,
+        decode: Decoder = decode,
+        *,
+        is_kept: bool = True,
+        is_aside: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.number = number
+        self.decode = decode
+        self.is_kept = is_kept
+        self.is_aside = is_aside
+        self.is_held = True
+        self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
+        self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
+        self._window = NARROW
+        self._last_handed = self.settlement.handed
+        self.wants = -1  # a consumer waits for the message before this offset
+        self.extend_at = -1  # who hands out this offset, or a later one, has the mark moved on
+        if not is_kept:
+            self.settlement.mark = self.extend_at = sys.maxsize
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}[{self.number}] from {self.settlement.base}>"
+
+    @property
+    def needs_mark(self) -> bool:
+        """Whether messages are ready that may soon be handed out, and the mark is near."""
+        settlement = self.settlement
+        if self.wants > settlement.mark:
+            return True
+        return settlement.position > settlement.mark and settlement.handed >= self.extend_at
+
+    def window(self) -> int:
+        """Return how far beyond what was handed out the next mark is to be: farther where more goes out."""
+        handed = self.settlement.handed
+        since, self._last_handed = handed - self._last_handed, handed
+        if since > self._window >> 1:
+            self._window = min(self._window << 1, WIDE)
+        elif since < self._window >> 3:
+            self._window = max(self._window >> 1, NARROW)
+        return self._window + max(self.wants - handed, 0)
+
+    def marked(self) -> None:
+        """Note that Kafka has a new mark."""
+        self.extend_at = self.settlement.mark - (self._window >> 1)
+
+
+class Delivery:
+    """A message on its way: the record it came from, and how often it was handed out.
+
+    Attributes:
+        order: Of arrival, for messages that come back.
+        count: Which delivery of the message this is, or will be next: JMSXDeliveryCount.
+        is_inferred: Whether the first of them is only supposed, and so does not count towards the maximum.
+        due: When it may be handed out, in milliseconds since the epoch; 0 is at once.
+        cause: Why it came back last, for people.
+        lanes: How many lanes it is ready in.
+        is_taken: Whether a lane that still lists it should pass over it.
+        is_out: Whether a session has it.
+    """
+
+    __slots__ = (
+        "cause",
+        "count",
+        "decoded",
+        "due",
+        "feed",
+        "is_inferred",
+        "is_out",
+        "is_taken",
+        "lanes",
+        "offset",
+        "order",
+        "partition",
+        "record",
+    )
+
+    def __init__(self, record: SourceRecord, partition: Partition, offset: int, order: int) -> None:
+        self.record = record
+        self.partition = partition
+        self.offset = offset
+        self.order = order
+        self.count = 1
+        self.is_inferred = False
+        self.due = 0
+        self.cause = ""
+        self.lanes = 0
+        self.is_taken = False
+        self.is_out = False
+        self.decoded: Message | None = None
+        self.feed: Feed | None = None
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.count} of {self.partition.topic}[{self.partition.number}]@{self.offset}>"
+
+    @property
+    def history(self) -> History:
+        """What happened to the message so far: the delivery that is under way is part of it."""
+        if self.is_out:
+            return History(self.count, self.is_inferred)
+        return History(self.count - 1, self.is_inferred, self.due)
+
+    def recall(self, history: History) -> None:
+        """Go on from *history*."""
+        self.count = history.deliveries + 1
+        self.is_inferred = history.is_inferred
+        self.due = history.due
+
+    def message(self, destination: Destination) -> Message:
+        """Return the JMS message: decoded once per delivery, since an application may change the one it got."""
+        if self.decoded is None:
+            self.decoded = self.partition.decode(self.record, destination, self.count)
+        return self.decoded

@@ -1,0 +1,240 @@
+"""The partitions that a reader holds: restored from what Kafka keeps of them, and what Kafka is told in return."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from kjms.engine._delivery import Delivery, Partition
+from kjms.errors import JMSException
+from kjms.txn.metadata import (
+    LIMIT,
+    DamagedStateError,
+    NewerStateError,
+    State,
+    is_foreign,
+    owner,
+    read_state,
+    write_state,
+)
+from kjms.txn.states import NOBODY, Snapshot
+
+if TYPE_CHECKING:
+    from kjms.mapping.bridges import Decoder
+
+__all__ = ["Commit", "Holdings"]
+
+_log = logging.getLogger("kjms.settlement")
+
+ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
+ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
+SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
+
+
+class Commit(NamedTuple):
+    """What is to be committed for a partition."""
+
+    partition: Partition
+    snapshot: Snapshot
+    offset: TopicPartition
+
+
+class Holdings:
+    """The partitions of one reader, by topic and number; whoever uses it holds the reader's lock.
+
+    Args:
+        name: The destination's name, for errors and logs.
+        topic: The Kafka topic.
+        aside: The Kafka topic of what was moved aside: its partition *n* belongs to whoever holds *n* of the topic.
+        decode: How records are read.
+        identity: Gives a topic's id, or ``-`` where Kafka does not say.
+        engine: What the settlement names as its writer.
+        tell: Told of what only the connection's exception listener can hear.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topic: str,
+        aside: str,
+        decode: Decoder,
+        identity: Callable[[str], str],
+        engine: str,
+        tell: Callable[[JMSException], None],
+    ) -> None:
+        self.topic = topic
+        self.aside = aside
+        self.limit = LIMIT
+        self._name = name
+        self._decode = decode
+        self._identity = identity
+        self._engine = engine
+        self._tell = tell
+        self._partitions: dict[tuple[str, int], Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def get(self, topic: str, number: int) -> Partition | None:
+        """Return the partition if it is held."""
+        return self._partitions.get((topic, number))
+
+    def numbers(self) -> list[int]:
+        """Return the partitions of the topic that are held."""
+        return [number for topic, number in self._partitions if topic == self.topic]
+
+    def add(self, partition: Partition) -> None:
+        """Hold *partition* from now on."""
+        self._partitions[partition.topic, partition.number] = partition
+
+    def drop(self, number: int) -> list[Partition]:
+        """Hold partition *number*, and what was moved aside of it, no longer; return both."""
+        dropped = []
+        for topic in (self.topic, self.aside):
+            partition = self._partitions.pop((topic, number), None)
+            if partition is not None:
+                partition.is_held = False
+                dropped.append(partition)
+        return dropped
+
+    # From Kafka.
+
+    def restore(self, consumer: Consumer, wanted: Sequence[tuple[str, int]]) -> list[TopicPartition]:
+        """Hold *wanted* as Kafka knows them; return from where each is to be read.
+
+        A partition whose settlement a later kjms wrote is left alone: what that settled would be delivered again.
+
+        Raises:
+            KafkaException: Kafka does not say what was committed.
+        """
+        if not wanted:
+            return []
+        starts = []
+        for known in consumer.committed([TopicPartition(*place) for place in wanted], ASK_SECONDS):
+            if known.error is not None:
+                raise KafkaException(known.error)
+            try:
+                state = self._state(consumer, known)
+            except NewerStateError as error:
+                self._tell(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
+                continue
+            self.add(Partition(known.topic, known.partition, state, self._decode, is_aside=known.topic == self.aside))
+            starts.append(
+                TopicPartition(known.topic, known.partition, OFFSET_BEGINNING if state is None else state.base)
+            )
+        return starts
+
+    def _state(self, consumer: Consumer, known: TopicPartition) -> State | None:
+        if known.offset < 0:
+            return None
+        place = f"partition {known.partition} of {known.topic}"
+        if is_foreign(known.metadata):
+            _log.warning("%s: the group's last offset was committed by another library; kjms goes on from there", place)
+        topic_id, _ = owner(known.metadata)
+        if topic_id not in {"", "-", self._identity(known.topic)}:
+            _log.warning("%s: the topic was made anew since it was read last; it is read from its start", place)
+            return None
+        try:
+            state = read_state(known.metadata, known.offset)
+        except DamagedStateError as error:
+            _log.warning("%s: %s; what comes from there may have been delivered before", place, error)
+            return State(known.offset, _end(consumer, known), (), known.offset)
+        if state.known == state.base == state.mark:
+            return state
+        end = _end(consumer, known)
+        if state.base > end:
+            _log.warning("%s: the log ends before what was settled; it is read from its start", place)
+            return None
+        return state.within(end)
+
+    # To Kafka.
+
+    def plan(
+        self,
+        *,
+        last: Collection[Partition] = (),
+        settled: Mapping[Partition, Collection[int]] | None = None,
+        is_proof: bool = False,
+    ) -> tuple[list[Commit], list[Partition]]:
+        """Return what is to be committed, and the partitions whose settlement does not fit.
+
+        Args:
+            last: Partitions that are given up in order: what sessions have of them is recorded as delivered.
+            settled: If given, only of these partitions, with these offsets as if they were settled.
+            is_proof: Commit what is known already, too: it proves that the partitions are still this reader's.
+        """
+        commits, too_large = [], []
+        for partition in self._partitions.values():
+            settlement = partition.settlement
+            if not partition.is_kept or settlement.base < 0 or (settled is not None and partition not in settled):
+                continue
+            is_last = partition in last
+            if is_last:
+                for offset, delivery in settlement.oldest():
+                    if delivery.is_out:
+                        settlement.note(offset, delivery.history)
+            if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_mark):
+                continue
+            snapshot = settlement.snapshot(
+                0 if is_last else partition.window(), NOBODY if settled is None else settled[partition]
+            )
+            metadata = self._written(partition, snapshot.state)
+            partition.is_crowded = len(metadata) > ROOMY * self.limit
+            if len(metadata) > self.limit:
+                if not is_last:
+                    too_large.append(partition)
+                    continue
+                snapshot, metadata = self._cut(partition, snapshot)
+            commits.append(
+                Commit(
+                    partition,
+                    snapshot,
+                    TopicPartition(partition.topic, partition.number, snapshot.state.base, metadata),
+                )
+            )
+        return commits, too_large
+
+    def _written(self, partition: Partition, state: State) -> str:
+        return write_state(state, self._identity(partition.topic), self._engine)
+
+    def _cut(self, partition: Partition, snapshot: Snapshot) -> tuple[Snapshot, str]:
+        """Return as much of *snapshot* as fits: of the rest, nobody was promised that it is settled."""
+        state = snapshot.state
+        while True:
+            runs = state.runs[: len(state.runs) // 2]
+            known = runs[-1][1] if runs else state.base
+            histories = {o: h for o, h in state.histories.items() if o < known or len(state.runs) < 2}
+            if not runs:
+                histories = dict(sorted(histories.items())[: len(histories) // 2])
+            state = replace(
+                state, runs=runs, known=known, histories=histories, mark=max(state.mark, snapshot.state.known)
+            )
+            metadata = self._written(partition, state)
+            if len(metadata) <= self.limit or not (runs or histories):
+                return replace(snapshot, state=state), metadata
+
+    def committed(self, commits: Iterable[Commit]) -> None:
+        """Note that Kafka has *commits*."""
+        for partition, snapshot, _ in commits:
+            partition.settlement.committed(snapshot)
+            partition.marked()
+
+    def refused(self) -> bool:
+        """Make do with less room for the settlement: the broker allows less; tell whether that is possible."""
+        self.limit = self.limit * 3 // 4
+        return self.limit >= SMALLEST_LIMIT
+
+
+def oldest(partition: Partition, share: float) -> list[Delivery]:
+    """Return the oldest *share* of what makes the settlement of *partition* large: what is unsettled among settled."""
+    handed = partition.settlement.handed
+    deliveries = [delivery for offset, delivery in partition.settlement.oldest() if offset < handed]
+    return deliveries[: max(1, int(len(deliveries) * share))]  # the newer ones may be settled soon
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[1])

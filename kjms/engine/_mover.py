@@ -1,0 +1,294 @@
+"""Moves messages: one Kafka transaction writes the copies elsewhere and settles the originals."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as KafkaMessage
+
+from kjms.engine._errors import jms_error, kafka_error
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+
+if TYPE_CHECKING:
+    from kjms.engine._delivery import Delivery
+    from kjms.engine._reader import Reader
+
+__all__ = ["Copy", "Move", "Mover"]
+
+_log = logging.getLogger("kjms.mover")
+
+BATCH: Final = 500  # messages in one transaction: a transaction costs as much as a hundred of them
+FLUSH_SECONDS: Final = 10.0  # how long the copies may take: nothing is held up meanwhile
+COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
+TRANSACTION_MS: Final = 15_000  # readers of a group whose owner died in a transaction wait that long at the most
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts
+LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
+LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+
+class Copy(NamedTuple):
+    """A copy of a message, and where it goes."""
+
+    topic: str
+    partition: int
+    record: KafkaRecord
+
+
+class Move(NamedTuple):
+    """A message that is to be moved.
+
+    Attributes:
+        delivery: The message.
+        copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
+        is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+    """
+
+    delivery: Delivery
+    copy: Callable[[int], Copy]
+    is_aside: bool
+
+
+class _AbortedError(Exception):
+    """The transaction was aborted; the cause says why."""
+
+    def __init__(self, cause: JMSException, too_large: frozenset[int] = frozenset()) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.too_large = too_large  # which of the batch's copies were
+
+
+class Mover:
+    """The engine's mover, with a thread and a transactional producer of its own from the first move on.
+
+    A message that cannot be moved stays unsettled where it is, and is tried again.
+
+    Args:
+        config: librdkafka's settings of the producer.
+        transactional_id: Its name in Kafka, of this engine alone.
+        tell: Told of trouble that lasts.
+    """
+
+    def __init__(self, config: Mapping[str, Any], transactional_id: str, tell: Callable[[JMSException], None]) -> None:
+        self._config = {
+            **config,
+            "transactional.id": transactional_id,
+            "enable.idempotence": True,
+            "transaction.timeout.ms": TRANSACTION_MS,
+            "message.timeout.ms": TRANSACTION_MS,
+            "message.max.bytes": LARGEST_RECORD,
+            "partitioner": "murmur2_random",
+            # Transactions in a row: the coordinator has Kafka ask again until the last one's markers are written.
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 250,
+        }
+        self._id = transactional_id
+        self._tell = tell
+        self._moves: deque[tuple[Reader, list[Move]]] = deque()  # what belongs together is moved together
+        self._sizes: dict[int, int] = {}  # by id of a move's delivery: how often its copy was too large
+        self._news = threading.Condition()
+        self._busy = 0
+        self._alone = 0  # so many go one by one, after they failed together
+        self._told = ""
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._producer: Producer | None = None
+
+    def submit(self, reader: Reader, moves: Sequence[Move]) -> None:
+        """Move messages that *reader* holds, soon and in their order, *moves* all in one transaction."""
+        if not moves:
+            return
+        with self._news:
+            self._moves.append((reader, list(moves)))
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name=f"{self._id}-mover", daemon=True)
+                self._thread.start()
+            self._news.notify_all()
+
+    def close(self, seconds: float) -> None:
+        """Do what is left to do, for *seconds* at the most, and end; what is not done stays where it was."""
+        with self._news:
+            self._news.wait_for(lambda: not self._moves and not self._busy, seconds if self._thread else 0)
+            self._closing = True
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join(seconds + COMMIT_SECONDS)
+
+    # The thread.
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._moves or self._closing)
+                if self._closing:
+                    break
+                reader, batch = self._take()
+            try:
+                self._carry_out(reader, batch)
+                pause = FIRST_PAUSE
+            except Exception as error:
+                self._put_back(reader, batch, error)
+                pause = self._rest(pause, error)
+            finally:
+                with self._news:
+                    self._busy = 0
+                    self._news.notify_all()
+        self._producer = None  # an open transaction is aborted when the producer goes
+
+    def _take(self) -> tuple[Reader, list[Move]]:
+        reader, batch = self._moves.popleft()
+        if self._alone:
+            self._alone -= 1
+        else:
+            while self._moves and self._moves[0][0] is reader and len(batch) < BATCH:
+                batch += self._moves.popleft()[1]
+        self._busy = len(batch)
+        return reader, batch
+
+    def _put_back(self, reader: Reader, batch: list[Move], error: Exception) -> None:
+        too_large = error.too_large if isinstance(error, _AbortedError) else frozenset()
+        for number in too_large:
+            self._sizes[id(batch[number].delivery)] = self._sizes.get(id(batch[number].delivery), 0) + 1
+        aside = [move for move in batch if move.is_aside]  # only together they make the settlement fit
+        single = [[move] for move in batch if not move.is_aside]
+        units = [unit for unit in (*single, aside) if unit]
+        with self._news:
+            self._moves.extendleft((reader, unit) for unit in reversed(units))
+            if not too_large:
+                self._alone = max(self._alone, len(units))
+
+    def _rest(self, pause: float, error: Exception) -> float:
+        failure = error.cause if isinstance(error, _AbortedError) else error
+        if isinstance(error, _AbortedError) and error.too_large:
+            _log.debug("%s; tried again with less", failure)
+            return pause
+        _log.warning("%s; tried again in %.1f s", failure, pause)
+        if str(failure) != self._told:  # not each time that it fails for the same reason
+            self._told = str(failure)
+            self._tell(failure if isinstance(failure, JMSException) else JMSException(self._told, None, failure))
+        with self._news:
+            self._news.wait_for(lambda: self._closing, pause)
+        return min(pause * 2, LONGEST_PAUSE)
+
+    # One transaction.
+
+    def _carry_out(self, reader: Reader, batch: list[Move]) -> None:
+        """Move *batch*.
+
+        Raises:
+            _AbortedError: It was not moved.
+        """
+        batch[:] = reader.still_held(batch)
+        if not batch:
+            return
+        copies = [move.copy(self._sizes.get(id(move.delivery), 0)) for move in batch]
+        producer = self._begin()
+        try:
+            offsets = self._write(producer, copies)
+            self._settle(producer, reader, batch, offsets)
+        except _AbortedError:
+            raise
+        except KafkaException as error:
+            raise _AbortedError(self._undo(producer, error)) from error
+        except BaseException as error:
+            self._abort(producer)
+            raise _AbortedError(error if isinstance(error, JMSException) else JMSException(repr(error))) from error
+        for move in batch:
+            self._sizes.pop(id(move.delivery), None)
+
+    def _begin(self) -> Producer:
+        producer = self._producer
+        if producer is None:
+            try:
+                producer = Producer(self._config)
+                producer.init_transactions(COMMIT_SECONDS)
+            except KafkaException as error:
+                raise jms_error(error, "prepare to move messages") from error
+            self._producer = producer
+        producer.begin_transaction()
+        return producer
+
+    def _write(self, producer: Producer, copies: list[Copy]) -> list[tuple[int, int]]:
+        """Write *copies*; return the partition and offset of each."""
+        places: list[tuple[int, int]] = [(-1, -1)] * len(copies)
+        failures: dict[int, KafkaError] = {}
+
+        def report(number: int) -> Callable[[KafkaError | None, KafkaMessage], None]:
+            def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
+                if error is not None:
+                    failures[number] = error
+                else:
+                    places[number] = message.partition() or 0, message.offset() or 0
+
+            return on_delivery
+
+        for number, (topic, partition, record) in enumerate(copies):
+            key, value, headers, timestamp = record
+            try:
+                producer.produce(
+                    topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report(number)
+                )
+            except KafkaException as error:
+                failures[number] = kafka_error(error)
+                break
+            producer.poll(0)
+        # The target may be dead: wait for it before anything of the source is touched.
+        if not failures and producer.flush(FLUSH_SECONDS):
+            raise JMSException(f"move messages to {copies[0].topic}: not confirmed within {FLUSH_SECONDS:.0f} s")
+        if failures:
+            too_large = frozenset(number for number, failure in failures.items() if failure.code() in LEANER)
+            first, why = next(iter(failures.items()))
+            self._abort(producer)
+            raise _AbortedError(jms_error(why, f"move a message to {copies[first].topic}"), too_large)
+        return places
+
+    def _settle(self, producer: Producer, reader: Reader, batch: list[Move], places: list[tuple[int, int]]) -> None:
+        """Settle the originals in the transaction, and end it: nobody else commits for the group meanwhile."""
+        with reader.client_held(COMMIT_SECONDS):
+            commits, group = reader.plan_moves([move.delivery for move in batch])
+            if commits:
+                producer.send_offsets_to_transaction([commit.offset for commit in commits], group, COMMIT_SECONDS)
+            while True:
+                try:
+                    producer.commit_transaction(COMMIT_SECONDS)
+                    break
+                except KafkaException as error:
+                    if kafka_error(error).retriable() and not self._closing:
+                        continue  # its outcome is not known before it is answered
+                    if not kafka_error(error).fatal() or not self._was_committed(reader, commits):
+                        raise
+                    break
+            reader.moved(commits, batch, places)
+
+    def _was_committed(self, reader: Reader, commits: Sequence[Any]) -> bool:
+        """After a fatal error in a commit: find out what became of it."""
+        self._producer = None
+        self._begin_anew()
+        return bool(commits) and reader.has_committed(commits)
+
+    def _begin_anew(self) -> None:
+        """End, in Kafka, what the last producer of this name left open."""
+        producer = Producer(self._config)
+        producer.init_transactions(COMMIT_SECONDS)
+        self._producer = producer
+
+    def _undo(self, producer: Producer, error: KafkaException) -> JMSException:
+        """Abort the transaction, or give the producer up; return what went wrong."""
+        if kafka_error(error).fatal():
+            self._producer = None
+        else:
+            self._abort(producer)
+        return jms_error(error, "move messages")
+
+    def _abort(self, producer: Producer) -> None:
+        try:
+            producer.abort_transaction(COMMIT_SECONDS)
+        except KafkaException as error:
+            _log.debug("a transaction could not be aborted: %s", error)
+            self._producer = None  # the next one's beginning ends it

@@ -1,0 +1,92 @@
+"""What a message that was moved to another Kafka topic carries, so that nothing of it is lost: pure, no I/O.
+
+One header more, ``kjms-moved``: ``1;<deliveries>;<how>;<due>;<partition>;<offset>;<topic>``, in decimal, where *how* is
+``-`` or ``i`` (the first delivery is inferred) and the last three are where the record stood first. It is taken off
+again when the message is read, or moved on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.txn.metadata import History
+
+__all__ = ["MOVED", "MovedRecord", "moved_record", "unmoved"]
+
+MOVED: Final = "kjms-moved"
+
+Headers = list[tuple[str, "bytes | None"]]
+
+
+class MovedRecord:
+    """A record that was moved, as it was where it stood first."""
+
+    __slots__ = ("_headers", "_offset", "_partition", "_record", "_topic")
+
+    def __init__(self, record: SourceRecord, headers: Headers, topic: str, partition: int, offset: int) -> None:
+        self._record = record
+        self._headers = headers
+        self._topic = topic
+        self._partition = partition
+        self._offset = offset
+
+    def key(self) -> bytes | None:
+        """Return the record's key."""
+        return self._record.key()
+
+    def value(self) -> bytes | None:
+        """Return the record's value."""
+        return self._record.value()
+
+    def headers(self) -> Headers | None:
+        """Return the headers that it had."""
+        return self._headers
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of its time and the time, in milliseconds since the epoch."""
+        return self._record.timestamp()
+
+    def topic(self) -> str:
+        """Return the topic where it stood first."""
+        return self._topic
+
+    def partition(self) -> int:
+        """Return the partition where it stood first."""
+        return self._partition
+
+    def offset(self) -> int:
+        """Return the offset where it stood first."""
+        return self._offset
+
+
+def moved_record(record: SourceRecord, history: History) -> KafkaRecord:
+    """Return the copy of *record* that is to stand elsewhere, and what happened to the message so far."""
+    how = "i" if history.is_inferred else "-"
+    place = f"{record.partition()};{record.offset()};{record.topic()}"
+    header = f"1;{history.deliveries};{how};{history.due};{place}".encode()
+    headers = [*_without(record), (MOVED, header)]
+    return KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0))
+
+
+def unmoved(record: SourceRecord) -> tuple[SourceRecord, History]:
+    """Return the record as it was before it was moved, and what had happened to the message by then.
+
+    A record without the header, or with one that cannot be read, is taken as it is.
+    """
+    for name, value in record.headers() or ():
+        if name == MOVED:
+            try:
+                version, deliveries, how, due, partition, offset, topic = (value or b"").decode().split(";", 6)
+                if version == "1":
+                    history = History(int(deliveries), how == "i", int(due))
+                    return MovedRecord(record, _without(record), topic, int(partition), int(offset)), history
+            except ValueError:
+                pass
+            place = record.topic() or "", record.partition() or 0, record.offset() or 0
+            return MovedRecord(record, _without(record), *place), History(0)
+    return record, History(0)
+
+
+def _without(record: SourceRecord) -> Headers:
+    return [header for header in record.headers() or () if header[0] != MOVED]

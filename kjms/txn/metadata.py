@@ -1,0 +1,205 @@
+"""The text that Kafka keeps beside a committed offset: the settlement of a partition, written and read; pure, no I/O.
+
+    kjms/1 <topic id> <engine> <form><payload>
+
+The first word says whose it is and in which version. The topic's id tells a topic from one of the same name that was
+made later. The engine is who wrote it. The payload is a sequence of variable-length numbers in base64, its form
+``z`` when it is deflated and ``p`` when it is plain; offsets in it count from the committed offset, the base:
+
+    mark
+    number of runs, then for each run of unsettled offsets: distance from the end of the last one, length
+    distance from the end of the last run to the end of what is known
+    number of histories, then for each: distance from the offset of the last one, what happened, and, where the
+        message waits, until when
+
+Offsets below the end of what is known and in no run are settled. At and beyond that end nothing is settled; at and
+beyond the mark nothing was handed out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+__all__ = ["LIMIT", "DamagedStateError", "History", "NewerStateError", "State", "read_state", "write_state"]
+
+LIMIT: Final = 4_000  # characters; brokers refuse metadata of over 4,096 bytes by default
+VERSION: Final = 1
+PREFIX: Final = "kjms/"
+WORTH_DEFLATING: Final = 64  # bytes; shorter ones only get longer
+LARGEST: Final = 1 << 24  # bytes that a payload may inflate to: what cannot have been written is not read
+
+
+class DamagedStateError(ValueError):
+    """The metadata begins like kjms's and cannot be read."""
+
+
+class NewerStateError(ValueError):
+    """The metadata was written by a later version of kjms; whoever ignores it delivers again what is settled."""
+
+
+class History(NamedTuple):
+    """What happened to a message that is not settled.
+
+    Attributes:
+        deliveries: How often it was delivered.
+        is_inferred: Whether the first delivery is only supposed: whoever held the message before ended in disorder.
+        due: When it may be delivered again, in milliseconds since the epoch; 0 is at once.
+    """
+
+    deliveries: int
+    is_inferred: bool = False
+    due: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """The settlement of a partition, as it is kept.
+
+    Attributes:
+        base: Everything before this offset is settled; the committed offset.
+        mark: Nothing at or beyond this offset was handed out.
+        runs: The unsettled offsets below `known`: rising, disjoint pairs of first and one past the last.
+        known: From this offset on nothing is settled.
+        histories: By offset.
+    """
+
+    base: int
+    mark: int = 0
+    runs: Sequence[tuple[int, int]] = ()
+    known: int = 0
+    histories: Mapping[int, History] = field(default_factory=dict)
+
+    def within(self, end: int) -> State:
+        """Return what is left of it where the log ends at *end*: of what is beyond, nothing can be known."""
+        if self.known <= end and self.mark <= end:
+            return self
+        return State(
+            self.base,
+            min(self.mark, end),
+            tuple((first, min(past, end)) for first, past in self.runs if first < end),
+            min(self.known, end),
+            {offset: history for offset, history in self.histories.items() if offset < end},
+        )
+
+
+def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
+    """Return the metadata that says *state*; it may be longer than `LIMIT`.
+
+    Args:
+        state: What to say.
+        topic_id: The Kafka topic's id, without spaces.
+        engine: Who says it, without spaces.
+
+    >>> read_state(write_state(State(7, 20, [(7, 8), (9, 12)], 15)), 7).runs
+    ((7, 8), (9, 12))
+    """
+    payload = bytes(_bytes(_numbers(state)))
+    form = "p"
+    if len(payload) > WORTH_DEFLATING:
+        form, payload = "z", zlib.compress(payload, 6)
+    return f"{PREFIX}{VERSION} {topic_id} {engine} {form}{base64.b64encode(payload).decode()}"
+
+
+def _numbers(state: State) -> Iterator[int]:
+    yield max(state.mark - state.base, 0)
+    yield len(state.runs)
+    end = state.base
+    for first, past in state.runs:
+        yield first - end
+        yield past - first
+        end = past
+    yield max(state.known - end, 0)
+    yield len(state.histories)
+    last = state.base
+    for offset in sorted(state.histories):
+        deliveries, is_inferred, due = state.histories[offset]
+        yield offset - last
+        yield deliveries << 2 | is_inferred << 1 | (due > 0)
+        if due > 0:
+            yield due
+        last = offset
+
+
+def _bytes(numbers: Iterable[int]) -> bytearray:
+    written = bytearray()
+    add = written.append
+    for number in numbers:
+        rest = number
+        while rest > 0x7F:
+            add(rest & 0x7F | 0x80)
+            rest >>= 7
+        add(rest)
+    return written
+
+
+def owner(metadata: str | None) -> tuple[str, str]:
+    """Return the topic id and the engine that *metadata* names; both empty where it is not kjms's."""
+    words = (metadata or "").split(" ")
+    return (words[1], words[2]) if len(words) == 4 and words[0].startswith(PREFIX) else ("", "")
+
+
+def is_foreign(metadata: str | None) -> bool:
+    """Tell whether somebody else wrote *metadata*; None and an empty one say nothing, and are nobody's."""
+    return bool(metadata) and not str(metadata).startswith(PREFIX)
+
+
+def read_state(metadata: str | None, base: int) -> State:
+    """Return what *metadata*, beside the committed offset *base*, says; nothing but the base if it is not kjms's.
+
+    Raises:
+        NewerStateError: A later version wrote it.
+        DamagedStateError: It cannot be read.
+    """
+    if not metadata or is_foreign(metadata):
+        return State(base, base, (), base)
+    words = metadata.split(" ")
+    version = words[0][len(PREFIX) :]
+    if version.isdecimal() and int(version) > VERSION:
+        raise NewerStateError(f"settlement of version {version}, and this kjms knows versions up to {VERSION}")
+    if version != str(VERSION) or len(words) != 4 or words[3][:1] not in {"p", "z"}:
+        raise DamagedStateError("settlement that cannot be read: its frame is damaged")
+    try:
+        payload = base64.b64decode(words[3][1:], validate=True)
+        if words[3][0] == "z":
+            inflater = zlib.decompressobj()
+            payload = inflater.decompress(payload, LARGEST)
+            if not inflater.eof:
+                raise DamagedStateError("settlement that cannot be read: it is cut off, or too large")
+        return _state(_read_numbers(payload), base)
+    except (binascii.Error, zlib.error, StopIteration) as error:
+        raise DamagedStateError(f"settlement that cannot be read: {error or 'it is cut off'}") from error
+
+
+def _state(numbers: Iterator[int], base: int) -> State:
+    mark = base + next(numbers)
+    runs = []
+    end = base
+    for _ in range(next(numbers)):
+        first = end + next(numbers)
+        end = first + next(numbers)
+        runs.append((first, end))
+    known = end + next(numbers)
+    histories = {}
+    offset = base
+    for _ in range(next(numbers)):
+        offset += next(numbers)
+        what = next(numbers)
+        histories[offset] = History(what >> 2, bool(what & 2), next(numbers) if what & 1 else 0)
+    return State(base, mark, tuple(runs), known, histories)
+
+
+def _read_numbers(payload: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in payload:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number
+            number = shift = 0
+        elif shift > 63:
+            raise DamagedStateError("settlement that cannot be read: a number is too large")

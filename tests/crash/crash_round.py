@@ -1,0 +1,406 @@
+"""One round of the crash test: a broker, a queue, processes that use it, and what is done to them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from crash_checker import BROKE, CLIENT, INDIVIDUAL, Checker, Round, Stop, Violation
+from crash_history import Kind, histories, now
+from crash_plan import CONSUMERS, PRODUCERS, Disturbance, Plan
+from crash_process import Task
+
+from kjms import JMSException
+from kjms.broker import LocalBroker
+
+PROGRAM: Final = Path(__file__).with_name("crash_process.py")
+QUEUE: Final = "crash"
+MAX_DELIVERIES: Final = 3
+RATE: Final = 60.0  # messages per second and producer
+FATAL_FROM: Final = 40  # which message of the first producer is the first that kills
+FATAL_STEP: Final = 40
+NUMBERS: Final = 100_000  # for each producer process
+LOOK_SECONDS: Final = 0.05
+LEAVE_SECONDS: Final = 20.0  # closing gives Kafka 5 seconds, and there are several things to close
+RETURN_SECONDS: Final = 0.3  # the place of a process that was killed stays empty so long
+DRAIN_SECONDS: Final = 120.0
+QUIET_SECONDS: Final = 2.0  # the queue is dry when nothing came for so long, and nobody was lost lately
+
+
+class Child:
+    """A process and what was done to it."""
+
+    def __init__(self, role: str, task: Task) -> None:
+        self.role = role
+        self.task = task
+        self.stops: list[Stop] = []
+        self.paused_at: float | None = None
+        self.leave_at: float | None = None
+        self.is_late = False  # it did not leave in order in time
+        self.said = Path(task.folder) / f"{task.name}.stderr"
+        with open(self.said, "wb") as said:
+            command = [sys.executable, str(PROGRAM), role, json.dumps(asdict(task))]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """End it as kill -9 does."""
+        began = now()
+        self.process.kill()
+        self.process.wait()
+        if self.paused_at is not None:
+            self.stops.append(Stop(self.paused_at, began, is_kill=False))
+            self.paused_at = None
+        self.stops.append(Stop(began, now(), is_kill=True))
+
+    def pause(self) -> None:
+        self.paused_at = now()
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.paused_at is not None:
+            self.process.send_signal(signal.SIGCONT)
+            self.stops.append(Stop(self.paused_at, now(), is_kill=False))
+            self.paused_at = None
+
+    def leave(self) -> None:
+        """Ask it to leave in order."""
+        if self.leave_at is None:
+            self.leave_at = now()
+            self.process.terminate()
+
+    def look(self) -> None:
+        """Kill it if it does not leave."""
+        if self.leave_at is not None and self.is_running and now() - self.leave_at > LEAVE_SECONDS:
+            self.is_late = True
+            self.kill()
+
+    def failure(self) -> str | None:
+        """Return what it said if it ended by itself, and not in order."""
+        code = self.process.poll()
+        if code is None or code in {0, -signal.SIGKILL} or (code == -signal.SIGTERM and self.leave_at is not None):
+            return None  # SIGTERM: it was asked to leave before it could listen
+        said = self.said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return f"{self.task.name} ended with {code}: {said[-1] if said else 'it said nothing'}"
+
+
+@dataclass
+class Result:
+    """What a round was like."""
+
+    record: Round
+    violations: list[Violation]
+    messages: int
+    deliveries: int
+    redeliveries: int
+    kills: int  # from outside
+    deaths: int  # by messages
+    pauses: int
+    late: list[str]  # processes that did not leave within the time
+    restarts: int
+    seconds: float
+
+    def line(self) -> str:
+        counted = (
+            f"{self.messages} messages, {self.deliveries} deliveries, {self.redeliveries} redeliveries,"
+            f" {len(self.record.dead)} dead, {self.kills} kills, {self.deaths} killed by messages,"
+            f" {self.pauses} pauses, {self.restarts} broker restarts"
+        )
+        late = f", {' '.join(self.late)} had to be killed on leaving" if self.late else ""
+        return f"{counted}{late}: {len(self.violations)} violations ({self.seconds:.0f} s)"
+
+
+@dataclass
+class Stage:
+    """A round while it runs.
+
+    Args:
+        plan: What is done.
+        folder: For histories, and what processes say.
+        seed: What the processes' own chance begins with.
+        seconds: How long the queue is used and disturbed.
+        session_timeout: Milliseconds.
+    """
+
+    plan: Plan
+    folder: Path
+    seed: str
+    seconds: float
+    session_timeout: int
+    children: list[Child] = field(default_factory=list)
+    outages: list[tuple[float, float]] = field(default_factory=list)
+    restarts: int = 0
+    last_loss: float = 0.0  # when a member of the group was lost last
+    _repair: threading.Thread | None = None  # starts the broker again
+    _broker_error: JMSException | None = None
+
+    def run(self) -> Result:
+        """Play the round and return what came of it."""
+        began = now()
+        with LocalBroker() as broker:
+            self.broker = broker
+            try:
+                self._use()
+                self._calm()
+                is_drained = self._drain()
+            finally:
+                self._end()
+            record = self._record(is_drained)
+        checker = Checker(record)
+        failures = [child.failure() for child in self.children]
+        violations = checker.violations() + [Violation(BROKE, -1, failure) for failure in failures if failure]
+        stops = [stop for child in self.children for stop in child.stops]
+        return Result(
+            record=record,
+            violations=violations,
+            messages=checker.confirmed,
+            deliveries=checker.deliveries,
+            redeliveries=checker.redeliveries,
+            kills=sum(stop.is_kill for stop in stops),
+            deaths=sum(event.kind is Kind.KILLING for each in record.histories for event in each.events),
+            pauses=sum(not stop.is_kill for stop in stops),
+            late=[child.task.name for child in self.children if child.is_late],
+            restarts=self.restarts,
+            seconds=now() - began,
+        )
+
+    # The queue is used, and everybody disturbed.
+
+    def _use(self) -> None:
+        self._modes = iter(self.plan.modes)
+        self._consumers: list[Child | None] = [None] * CONSUMERS
+        self._senders: list[Child | None] = [None] * PRODUCERS
+        self._empty_until: dict[int, float] = defaultdict(float)
+        begin = now()
+        waiting = list(self.plan.disturbances)
+        resumes: list[tuple[float, Child]] = []
+        while waiting or now() - begin < self.seconds:
+            self._fill()
+            while waiting and now() - begin >= waiting[0].at:
+                self._disturb(waiting.pop(0), resumes)
+            for when, child in [due for due in resumes if due[0] <= now()]:
+                resumes.remove((when, child))
+                if child.is_running:
+                    child.resume()
+            for child in self.children:
+                child.look()
+            time.sleep(LOOK_SECONDS)
+        for when, child in sorted(resumes, key=lambda due: due[0]):  # a pause is never cut short
+            time.sleep(max(0.0, when - now()))
+            if child.is_running:
+                child.resume()
+
+    def _fill(self) -> None:
+        """Start a process in each empty place."""
+        for slot, child in enumerate(self._consumers):
+            if child is not None and not child.is_running:
+                self._lost(slot)  # a message killed it
+                self._consumers[slot] = None
+            if self._consumers[slot] is None and now() >= self._empty_until[slot]:
+                self._consumers[slot] = self._consumer(next(self._modes))
+        for slot, sender in enumerate(self._senders):
+            if sender is None or not sender.is_running:
+                self._senders[slot] = self._sender()
+
+    def _lost(self, slot: int) -> None:
+        self.last_loss = now()
+        self._empty_until[slot] = now() + RETURN_SECONDS
+
+    def _disturb(self, disturbance: Disturbance, resumes: list[tuple[float, Child]]) -> None:
+        what, slot = disturbance.what, disturbance.slot
+        if what in {"stop broker", "kill broker"}:
+            self._disturb_broker(at_once=what == "kill broker", seconds=disturbance.seconds)
+            return
+        if what == "join":
+            self._consumer(next(self._modes))
+            return
+        child = (self._senders if what == "kill producer" else self._consumers)[slot]
+        if child is None or not child.is_running:
+            return
+        if what == "pause":
+            child.pause()
+            resumes.append((now() + disturbance.seconds, child))
+        elif what == "leave":
+            child.resume()
+            child.leave()
+            self._consumers[slot] = None
+            self._empty_until[slot] = now() + disturbance.seconds
+        else:
+            child.kill()
+            if what == "kill":
+                self.last_loss = now()
+                self._consumers[slot] = None
+                self._empty_until[slot] = now() + disturbance.seconds
+
+    def _disturb_broker(self, *, at_once: bool, seconds: float) -> None:
+        def restart() -> None:
+            began = now()
+            self.broker.kill() if at_once else self.broker.stop()
+            time.sleep(seconds)
+            try:
+                self.broker.start()
+            except JMSException as error:
+                self._broker_error = error
+            self.outages.append((began, now()))
+
+        if self._repair is not None and self._repair.is_alive():
+            return
+        self.restarts += 1
+        self._repair = threading.Thread(target=restart, name="crash-broker")
+        self._repair.start()
+
+    # The end.
+
+    def _calm(self) -> None:
+        """End every disturbance, and let everybody leave in order."""
+        if self._repair is not None:
+            self._repair.join()
+        if self._broker_error is not None:
+            raise self._broker_error
+        for child in self.children:
+            if child.is_running:
+                child.resume()
+                child.leave()
+        self._wait_for_leaving()
+
+    def _wait_for_leaving(self) -> None:
+        while any(child.is_running for child in self.children):
+            for child in self.children:
+                child.look()
+            time.sleep(LOOK_SECONDS)
+
+    def _drain(self) -> bool:
+        """Let fresh consumers take what is left; tell whether the queue ran dry."""
+        deadline = now() + DRAIN_SECONDS
+        modes = [(CLIENT,), (INDIVIDUAL,)]
+        drainers = [self._consumer(mode, is_calm=True) for mode in modes]
+        while now() < deadline:
+            time.sleep(0.5)
+            for place, child in enumerate(drainers):
+                if not child.is_running:
+                    if child.process.returncode == -signal.SIGKILL:
+                        self.last_loss = now()
+                    drainers[place] = self._consumer(modes[place], is_calm=True)
+            lately = max(self.last_loss + self.session_timeout / 1000, *self._ends_of_disturbances())
+            checker = Checker(self._record(is_drained=True))
+            if now() - max(lately, checker.last_event) > QUIET_SECONDS and not checker.unaccounted:
+                break
+        else:
+            return False
+        for child in drainers:
+            child.leave()
+        self._wait_for_leaving()
+        return True
+
+    def _ends_of_disturbances(self) -> list[float]:
+        return [0.0, *(ended for _, ended in self.outages)]
+
+    def _end(self) -> None:
+        """Leave no process behind."""
+        if self._repair is not None:
+            self._repair.join()
+        for child in self.children:
+            if child.is_running:
+                child.kill()
+
+    # Processes and what they wrote.
+
+    def _task(self, name: str, **more: object) -> Task:
+        return Task(
+            name=name,
+            folder=str(self.folder),
+            servers=self.broker.bootstrap_servers,
+            queue=QUEUE,
+            partitions=self.plan.partitions,
+            prefetch=self.plan.prefetch,
+            session_timeout=self.session_timeout,
+            max_deliveries=MAX_DELIVERIES,
+            seed=self.seed,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _consumer(self, modes: tuple[str, ...], *, is_calm: bool = False) -> Child:
+        number = sum(child.role == "consume" for child in self.children) + 1
+        name = f"{'drain' if is_calm else 'consumer'}-{number:02}"
+        return self._started("consume", self._task(name, modes=modes, is_calm=is_calm))
+
+    def _sender(self) -> Child:
+        number = sum(child.role == "produce" for child in self.children)
+        fatal = tuple(FATAL_FROM + FATAL_STEP * each for each in range(self.plan.fatal)) if number == 0 else ()
+        return self._started(
+            "produce", self._task(f"producer-{number + 1:02}", first=number * NUMBERS, fatal=fatal, rate=RATE)
+        )
+
+    def _started(self, role: str, task: Task) -> Child:
+        child = Child(role, task)
+        self.children.append(child)
+        return child
+
+    def _record(self, is_drained: bool) -> Round:
+        written = histories(self.folder)
+        fatal = {
+            number
+            for history in written
+            for event in history.events
+            if event.kind is Kind.INTENDED and event.text == "fatal"
+            for number in event.numbers
+        }
+        dead = dead_letters(self.broker.bootstrap_servers, f"{QUEUE}.dlq")
+        return Round(
+            histories=written,
+            stops={child.task.name: tuple(child.stops) for child in self.children if child.stops},
+            outages=tuple(self.outages),
+            dead=[number for number, _ in dead],
+            causes=dict(dead),
+            fatal=frozenset(fatal),
+            max_deliveries=MAX_DELIVERIES,
+            is_drained=is_drained,
+        )
+
+
+def dead_letters(servers: str, topic: str) -> list[tuple[int, str]]:
+    """Return number and cause of the messages that a Kafka topic holds: read by plain Kafka, whatever kjms says."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "crash-dead-letters",
+            "enable.auto.commit": False,
+            "allow.auto.create.topics": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        known = consumer.list_topics(timeout=10).topics.get(topic)
+        found: list[tuple[int, str]] = []
+        for partition in known.partitions if known is not None and known.error is None else ():
+            found += _read(consumer, topic, partition)
+        return found
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, topic: str, partition: int) -> list[tuple[int, str]]:
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[tuple[int, str]] = []
+    until = now() + 10
+    while now() < until:
+        if consumer.position([TopicPartition(topic, partition)])[0].offset >= end or end == 0:
+            return found
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            cause = dict(message.headers() or ()).get("JMS_kjms_Cause") or b""
+            found.append((int(message.value().split()[0]), cause.decode()))
+    raise KafkaException(f"the dead letters in {topic} could not be read to their end")

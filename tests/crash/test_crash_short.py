@@ -1,0 +1,36 @@
+"""The crash test, in short: the long one is a chore."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("crash.py")
+LIMIT_SECONDS = 110
+
+
+@pytest.mark.requirement(
+    "JMS-3.4.7-1",
+    "JMS-3.5.11-3",
+    "JMS-4.4.12-1",
+    "JMS-4.4.12-2",
+    "JMS-4.10-2",
+    "JMS-5.7-1",
+    "NEV-43",
+    "NEV-245",
+    "NEV-280",
+)
+def test_what_is_killed_paused_and_restarted_loses_and_repeats_nothing() -> None:
+    """A round in which processes and the broker are killed, paused and restarted breaks no promise."""
+    arguments = ["--rounds", "1", "--seed", "75", "--seconds", "5", "--session-timeout", "2000", "--fatal", "1"]
+    done = subprocess.run(
+        [sys.executable, PROGRAM, *arguments, "--plan"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

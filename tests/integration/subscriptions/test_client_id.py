@@ -1,0 +1,44 @@
+"""One connection at a time has a client identifier: on a real Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kjms import ConnectionFactory, InvalidClientIDException
+
+
+@pytest.mark.requirement("JMS-4.3.2-4", "JMS-4.3.2-6", "NEV-149", "NEV-154", "NEV-317", "NET-22", "NET-68")
+def test_a_client_id_in_use_is_refused_and_free_after(desk: Any, kjms_broker: Any) -> None:
+    """A second connection does not get it, by factory or by itself, until the first is closed."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, client_id=desk.client)
+    with factory.create_connection() as first:
+        assert first.client_id == desk.client
+        with pytest.raises(InvalidClientIDException, match="in use"):
+            factory.create_connection()
+        second = desk.connect()
+        with desk._factory.create_connection() as third:
+            with pytest.raises(InvalidClientIDException, match="in use"):
+                third.client_id = desk.client
+            third.client_id = desk.client + "-3"  # a refusal changes nothing
+        second.close()
+    with factory.create_connection() as again:
+        assert again.client_id == desk.client
+
+
+def test_an_engine_of_other_settings_is_no_way_around(desk: Any, kjms_broker: Any) -> None:
+    """A connection with Kafka clients of its own is refused, too: what counts stands in Kafka."""
+    other = ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=20_000)
+    desk.connect(desk.client)
+    with other.create_connection() as connection, pytest.raises(InvalidClientIDException, match="in use"):
+        connection.client_id = desk.client
+
+
+def test_hundreds_of_connections_share_one_registry_thread(desk: Any) -> None:
+    """The registry costs the process one thread, however many connections have client identifiers."""
+    import threading
+
+    for number in range(30):
+        desk.connect(f"{desk.client}-{number}")
+    assert [thread.name for thread in threading.enumerate()].count("kjms-registry") == 1

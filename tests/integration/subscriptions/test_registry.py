@@ -1,0 +1,150 @@
+"""The registry on a real Kafka: several engines of one process agree, whatever happens between their steps."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kjms import ConnectionFactory, JMSException
+from kjms.engine import Engine
+from kjms.engine._claims import DEFINITION, LOCK, USE
+from kjms.engine._registry import Registry
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+@pytest.fixture
+def registries(kjms_broker: Any) -> Iterator[list[Registry]]:
+    """The registries of three engines, which differ in a setting."""
+    with contextlib.ExitStack() as stack:
+        connections = [
+            stack.enter_context(
+                ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=15_000 + number).create_connection()
+            )
+            for number in range(3)
+        ]
+        yield [connection._engine.registry for connection in connections]
+
+
+@pytest.fixture
+def name() -> str:
+    return f"test-{uuid.uuid4().hex}"
+
+
+def test_one_at_a_time_has_a_lock(registries: list[Registry], name: str) -> None:
+    """Threads of several engines that change one thing do it one after the other, and see what was done before."""
+    inside: list[int] = []
+    seen: list[int] = []
+
+    def work(registry: Registry) -> None:
+        for _ in range(5):
+            with registry.locked(name) as claims:
+                inside.append(1)
+                assert len(inside) == 1
+                seen.append(len(claims.all(DEFINITION, name)))
+                registry.put(DEFINITION, {"r": name})
+                inside.pop()
+
+    threads = [threading.Thread(target=work, args=(registry,)) for registry in registries * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == list(range(30))
+    with registries[0].locked(name) as claims:
+        registries[0].take_away([claim.key for claim in claims.all(DEFINITION, name)])
+
+
+def test_who_lives_is_heard_and_who_does_not_is_buried(registries: list[Registry], name: str) -> None:
+    """An engine that answers keeps what it has; what one leaves that does not answer is taken away."""
+    one, other, _ = registries
+    with one.reading() as claims, other.reading():
+        use = other.put(USE, {"r": name})
+        ghost = one.put(USE, {"r": name, "e": "nobody"})
+        lock = one.put(LOCK, {"r": name, "e": "nobody"})
+        assert one.living([use.engine, "nobody", one._name]) == {use.engine, one._name}
+        assert one.one_lives([use.engine, "nobody"])
+        assert one.counts(use.key, ghost.key, lock.key)
+        with one.locked(name):  # behind the ghost's lock
+            assert not one.counts(ghost.key)
+            assert not one.counts(lock.key)
+            assert one.counts(use.key)
+        other.take_away([use.key])
+        one.catch_up()
+        assert claims.all(USE, name) == []
+
+
+def test_a_claim_that_others_took_away_is_lost(registries: list[Registry], name: str, eventually: Eventually) -> None:
+    """Its owner hears of it, and finds out when it checks."""
+    one, other, _ = registries
+    lost: list[str] = []
+    one._on_lost = lost.append
+    with one.reading(), other.reading():
+        use = one.put(USE, {"r": name})
+        with one.locked(name) as claims:
+            lock = claims.first(LOCK, name)
+            assert lock is not None
+            other.take_away([lock.key, use.key])
+            eventually(lambda: use.key in lost)
+            with pytest.raises(JMSException, match="took this one for gone"):
+                one.check(lock.key)
+        one.take_away([use.key])  # what is gone can be taken away again
+
+
+def test_a_claim_that_was_given_up_and_arrives_is_taken_away(
+    registries: list[Registry], name: str, eventually: Eventually
+) -> None:
+    """What an engine wrote and did not wait for does not stay in the way."""
+    one = registries[0]
+    with one.reading() as claims:
+        one.catch_up()
+        one._send(f"use:{uuid.uuid4().hex}", {"r": name, "e": one._name})
+        one.catch_up()
+        eventually(lambda: not claims.all(USE, name))
+
+
+def test_strange_records_in_the_log_do_no_harm(
+    registries: list[Registry], name: str, kjms_broker: Any, kjms_factory: Any
+) -> None:
+    """Whatever somebody writes there, the registry is read on."""
+    producer = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
+    with registries[0].locked(name):
+        pass
+    for key, value in [(b"\xff", b"x"), (b"use:x", b"{"), (b"use:y", b"[]"), (b"def:z", b'{"v":1,"r":[],"e":{}}')]:
+        producer.produce("kjms.registry", value, key, 0)
+    producer.flush()
+    with registries[0].locked(name) as claims:
+        assert "def:z" not in claims
+    with kjms_factory.create_connection() as connection:
+        connection._engine.subscriptions.find()
+
+
+def test_the_thread_ends_when_it_is_not_needed(
+    registries: list[Registry], name: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """While the engine holds something the log is read; some time after, it is not, until it is needed again."""
+    monkeypatch.setattr("kjms.engine._registry.GRACE_SECONDS", 0.0)
+    one = registries[0]
+    with one.reading():
+        use = one.put(USE, {"r": name})
+    assert not one._may_end()
+    one.take_away([use.key])
+    eventually(lambda: one._thread is None)
+    with one.locked(name) as claims:
+        assert claims.all(USE, name) == []
+
+
+def test_a_closed_engine_leaves_nothing(kjms_broker: Any, registries: list[Registry], name: str) -> None:
+    """Closing takes away what was forgotten."""
+    with ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=14_000).create_connection() as connection:
+        engine: Engine = connection._engine
+        with engine.registry.reading():
+            engine.registry.put(USE, {"r": name})
+    with registries[0].locked(name) as claims:
+        assert claims.all(USE, name) == []

@@ -1,0 +1,152 @@
+"""What follows from the registry's log, for every kind of record and whatever compaction leaves of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kjms.engine._claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claims, read_value, resource, written_value
+
+CLAIMS = (LOCK, USE, DEFINITION)
+Record = tuple[int, str, "dict[str, Any] | None"]
+
+
+def folded(log: list[Record]) -> Claims:
+    claims = Claims()
+    for offset, key, value in log:
+        claims.apply(offset, key, value)
+    return claims
+
+
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_the_first_claim_counts_and_the_next_after_it(kind: str) -> None:
+    """Of claims on one resource the first in the log has it; when its key is taken away, the next."""
+    claims = folded([(3, f"{kind}:a", {"r": "x", "e": "1"}), (4, f"{kind}:b", {"r": "x", "e": "2"})])
+    assert [claim.engine for claim in claims.all(kind, "x")] == ["1", "2"]
+    first = claims.first(kind, "x")
+    assert first is not None
+    assert (first.key, first.offset) == (f"{kind}:a", 3)
+    claims.apply(5, f"{kind}:a", None)
+    assert f"{kind}:a" not in claims
+    assert [claim.engine for claim in claims.all(kind, "x")] == ["2"]
+    claims.apply(6, f"{kind}:b", None)
+    assert claims.first(kind, "x") is None
+    claims.apply(7, f"{kind}:b", None)  # twice is once
+
+
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_kinds_and_resources_have_nothing_to_do_with_each_other(kind: str) -> None:
+    """A claim is seen under its own kind and resource alone."""
+    claims = folded([(0, f"{kind}:a", {"r": "x", "e": "1"})])
+    seen = [(other, of) for other in CLAIMS for of in "xy" if claims.first(other, of)]
+    assert seen == [(kind, "x")]
+
+
+def test_a_claim_written_again_goes_to_the_end() -> None:
+    """Only a key's last record counts, since compaction leaves no other: so does its place."""
+    claims = folded(
+        [(0, "use:a", {"r": "x", "e": "1"}), (1, "use:b", {"r": "x", "e": "2"}), (2, "use:a", {"r": "x", "e": "1"})]
+    )
+    assert [claim.key for claim in claims.all(USE, "x")] == ["use:b", "use:a"]
+
+
+def test_what_an_engine_leaves() -> None:
+    """Locks, uses and signs of life of an engine are left by it; definitions stay, and what is others' too."""
+    claims = folded(
+        [
+            (0, "use:a", {"r": "x", "e": "1"}),
+            (1, "lock:b", {"r": "y", "e": "1"}),
+            (2, "def:c", {"r": "x", "e": "1"}),
+            (3, "use:d", {"r": "x", "e": "2"}),
+            (4, "ask:1", {"n": "q"}),
+            (5, "alive:1", {}),
+        ]
+    )
+    assert sorted(claims.left_by("1")) == ["alive:1", "ask:1", "lock:b", "use:a"]
+    assert [claim.key for claim in claims.definitions()] == ["def:c"]
+    assert (claims.heard("1"), claims.heard("2")) == (5, -1)
+    for offset, key in enumerate(claims.left_by("1"), 6):
+        claims.apply(offset, key, None)
+    assert claims.left_by("1") == []
+    assert claims.heard("1") == -1
+
+
+def test_of_several_definitions_the_first_is_listed() -> None:
+    """A definition that came too late is not listed."""
+    claims = folded([(0, "def:a", {"r": "x", "e": "1"}), (1, "def:b", {"r": "x", "e": "2"})])
+    assert [claim.key for claim in claims.definitions()] == ["def:a"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"7", b'"x"', b"\xff", b'{"v":2,"r":"x","e":"1"}', b"{}"])
+def test_strange_records_are_passed_over(data: bytes) -> None:
+    """What cannot be read, or is of a later version, claims nothing."""
+    claims = folded([(0, "use:a", read_value(data)), (1, "what:b", {"r": "x", "e": "1"}), (2, "", {})])
+    assert claims.all(USE, "x") == []
+    assert claims.left_by("1") == []
+
+
+def test_values_are_read_as_they_were_written() -> None:
+    """Writing and reading are inverse; no value means that the key is taken away."""
+    value = {"r": resource("durable", "größe", "a:b"), "e": "1", "starts": [0, 7]}
+    assert read_value(written_value(value)) == {"v": 1, **value}
+    assert read_value(None) is None
+
+
+def test_resources_of_different_names_differ() -> None:
+    """No client id and an empty one, or names with separators in them, are never mixed up."""
+    names = [("a", None, "b"), ("a", "", "b"), ("a", "b", ""), ("a", 'b","c', "d"), ("a", "b", 'c","d'), ("a", "b")]
+    assert len({resource(*parts) for parts in names}) == len(names)
+
+
+keys = st.one_of(
+    st.tuples(st.sampled_from(CLAIMS), st.sampled_from("abcde")),
+    st.tuples(st.sampled_from([ASK, ALIVE]), st.sampled_from("12")),
+).map(":".join)
+values = st.none() | st.fixed_dictionaries({"r": st.sampled_from("xy"), "e": st.sampled_from("12")})
+logs = st.lists(st.tuples(keys, values), max_size=30).map(
+    lambda records: [(offset, key, value) for offset, (key, value) in enumerate(records)]
+)
+
+
+def view(claims: Claims) -> object:
+    return (
+        {(kind, of): [(c.key, c.offset, c.engine) for c in claims.all(kind, of)] for kind in CLAIMS for of in "xy"},
+        {engine: (claims.heard(engine), sorted(claims.left_by(engine))) for engine in "12"},
+        sorted(claim.key for claim in claims.definitions()),
+    )
+
+
+@given(logs)
+def test_the_state_is_what_a_plain_reading_gives(log: list[Record]) -> None:
+    """The claims are, in the order of their last records, those keys whose last record has a value."""
+    last: dict[str, Record] = {}
+    for record in log:
+        last.pop(record[1], None)
+        last[record[1]] = record
+    claims = folded(log)
+    for kind in CLAIMS:
+        for of in "xy":
+            wanted = [
+                (offset, key, value["e"])
+                for offset, key, value in last.values()
+                if value is not None and key.startswith(kind) and value["r"] == of
+            ]
+            assert [(claim.offset, claim.key, claim.engine) for claim in claims.all(kind, of)] == wanted
+
+
+@given(logs, st.data())
+def test_compaction_changes_nothing(log: list[Record], data: st.DataObject) -> None:
+    """Whichever superseded records and old tombstones compaction has removed, the state is the same."""
+    last = {key: offset for offset, key, _ in log}
+    kept = [
+        (offset, key, value)
+        for offset, key, value in log
+        if (last[key] == offset and value is not None) or data.draw(st.booleans(), label=f"keep {offset}")
+    ]
+    # A tombstone goes only after what it takes away.
+    gone = {key for offset, key, value in log if last[key] == offset and (offset, key, value) not in kept}
+    kept = [record for record in kept if record[1] not in gone]
+    assert view(folded(kept)) == view(folded(log))

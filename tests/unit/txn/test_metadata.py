@@ -1,0 +1,105 @@
+"""What is kept beside a committed offset: read as it was written, and safe against whatever else stands there."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kjms.txn.metadata import (
+    LIMIT,
+    DamagedStateError,
+    History,
+    NewerStateError,
+    State,
+    is_foreign,
+    owner,
+    read_state,
+    write_state,
+)
+
+numbers = st.integers(0, 2**40)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> State:
+    base = draw(numbers)
+    runs, end = [], base
+    for gap, length in draw(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), max_size=20)):
+        runs.append((end + gap, end + gap + length))
+        end += gap + length
+    histories = draw(
+        st.dictionaries(
+            st.integers(base, base + 5_000),
+            st.builds(History, st.integers(1, 1_000), st.booleans(), st.integers(0, 2**43)),
+            max_size=20,
+        )
+    )
+    return State(base, base + draw(numbers), tuple(runs), end + draw(numbers), histories)
+
+
+@given(states())
+def test_a_state_is_read_as_it_was_written(state: State) -> None:
+    """The law of the format."""
+    text = write_state(state, "topic", "engine")
+    assert read_state(text, state.base) == state
+    assert owner(text) == ("topic", "engine")
+    assert text.isascii()
+
+
+@pytest.mark.parametrize("metadata", [None, "", "AgAAAYkQ", "streams 1 2", "kjm"])
+def test_what_others_wrote_says_nothing(metadata: str | None) -> None:
+    """A group that another library used is taken over from its offset (trap: it crashed others)."""
+    assert read_state(metadata, 5) == State(5, 5, (), 5)
+    assert is_foreign(metadata) == bool(metadata)
+    assert owner(metadata) == ("", "")
+
+
+def test_a_later_version_is_not_guessed_at() -> None:
+    """Who ignored it would deliver again what is settled (trap: rolling upgrades)."""
+    with pytest.raises(NewerStateError, match="version 2"):
+        read_state("kjms/2 - - pAAAA", 5)
+
+
+GOOD = write_state(State(0, 9, tuple((n * 7 + 1, n * 7 + 3) for n in range(60)), 430))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    ["kjms/", "kjms/1", "kjms/x - - pAA==", "kjms/1 - - q", "kjms/1 - - p", "kjms/1 - - p!!!", "kjms/1 - - zAAAA"]
+    + [GOOD[:length] for length in range(10, len(GOOD), 7)]
+    + ["kjms/1 - - p" + "////" * 20],
+)
+def test_damage_is_found(metadata: str) -> None:
+    """Cut off or altered, it raises what its reader expects, and nothing else."""
+    with pytest.raises(DamagedStateError):
+        read_state(metadata, 5)
+
+
+@given(st.text(alphabet="kjms/1 -pzAB=+9", max_size=60))
+def test_no_text_does_harm(text: str) -> None:
+    """Whatever stands there is read, or refused."""
+    try:
+        read_state(text, 0)
+    except (DamagedStateError, NewerStateError):
+        pass
+
+
+def test_a_regular_pattern_takes_little_room() -> None:
+    """Every hundredth of a million messages unsettled fits; a random hundredth does not."""
+    regular = State(0, 1_000_000, [(n, n + 1) for n in range(0, 1_000_000, 100)], 1_000_000)
+    assert len(write_state(regular)) < LIMIT
+    chosen = sorted(random.Random(1).sample(range(1_000_000), 10_000))
+    assert len(write_state(State(0, 1_000_000, [(n, n + 1) for n in chosen], 1_000_000))) > LIMIT
+
+
+def test_a_bomb_is_refused() -> None:
+    """A payload that inflates without end is not read."""
+    import base64
+    import zlib
+
+    bomb = base64.b64encode(zlib.compress(b"\x01" * (1 << 25))).decode()
+    with pytest.raises(DamagedStateError, match="too large"):
+        read_state(f"kjms/1 - - z{bomb}", 0)
