@@ -103,7 +103,7 @@ def fuzz(arguments: Sequence[str]) -> int:
 
 
 def crash(arguments: Sequence[str]) -> int:
-    """Kill, pause and restart what uses a queue, and check what came of it (100 rounds, an hour); or --figures."""
+    """Kill, pause and restart what uses a queue, and check what came of it (100 rounds, two hours); or --figures."""
     program = "figures" if "--figures" in arguments else "crash"
     return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each != "--figures"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kjms.destinations import Destination
 from kjms.mapping import decode
 from kjms.txn.metadata import History, State
-from kjms.txn.states import PartitionSettlement
+from kjms.txn.states import NEVER, PartitionSettlement
 
 if TYPE_CHECKING:
     from kjms.engine._buffer import Feed
@@ -128,6 +128,7 @@ class Delivery:
         "order",
         "partition",
         "record",
+        "told",
     )
 
     def __init__(self, record: SourceRecord, partition: Partition, offset: int, order: int) -> None:
@@ -142,6 +143,7 @@ class Delivery:
         self.lanes = 0
         self.is_taken = False
         self.is_out = False
+        self.told = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
         self.feed: Feed | None = None
 
@@ -154,6 +156,12 @@ class Delivery:
         if self.is_out:
             return History(self.count, self.is_inferred)
         return History(self.count - 1, self.is_inferred, self.due)
+
+    def note(self) -> None:
+        """Keep what happened to the message, unless its record tells."""
+        history = self.history
+        if history != self.told:
+            self.partition.settlement.note(self.offset, history)
 
     def recall(self, history: History) -> None:
         """Go on from *history*."""

@@ -174,9 +174,9 @@ class Holdings:
                 continue
             is_last = partition in last
             if is_last:
-                for offset, delivery in settlement.oldest():
+                for _, delivery in settlement.messages():
                     if delivery.is_out:
-                        settlement.note(offset, delivery.history)
+                        delivery.note()
             if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_mark):
                 continue
             snapshot = settlement.snapshot(
@@ -230,10 +230,9 @@ class Holdings:
 
 
 def oldest(partition: Partition, share: float) -> list[Delivery]:
-    """Return the oldest *share* of what makes the settlement of *partition* large: what is unsettled among settled."""
-    handed = partition.settlement.handed
-    deliveries = [delivery for offset, delivery in partition.settlement.oldest() if offset < handed]
-    return deliveries[: max(1, int(len(deliveries) * share))]  # the newer ones may be settled soon
+    """Return the oldest *share* of what makes the settlement of *partition* large; the newer may be settled soon."""
+    crowd = partition.settlement.crowd()
+    return [delivery for _, delivery in crowd[: max(1, int(len(crowd) * share))]]
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:

@@ -14,12 +14,14 @@ from confluent_kafka import Message as KafkaMessage
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
+from kjms.txn.metadata import History
+from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
     from kjms.engine._delivery import Delivery
     from kjms.engine._reader import Reader
 
-__all__ = ["Copy", "Move", "Mover"]
+__all__ = ["Copy", "Made", "Move", "Mover"]
 
 _log = logging.getLogger("kjms.mover")
 
@@ -38,6 +40,8 @@ class Copy(NamedTuple):
     topic: str
     partition: int
     record: KafkaRecord
+    history: History = NEVER
+    """What the copy tells of what happened to the message before."""
 
 
 class Move(NamedTuple):
@@ -52,6 +56,10 @@ class Move(NamedTuple):
     delivery: Delivery
     copy: Callable[[int], Copy]
     is_aside: bool
+
+
+Made = tuple[Move, History, tuple[int, int]]
+"""A move, the history that its copy tells, and the copy's partition and offset."""
 
 
 class _AbortedError(Exception):
@@ -190,8 +198,9 @@ class Mover:
         copies = [move.copy(self._sizes.get(id(move.delivery), 0)) for move in batch]
         producer = self._begin()
         try:
-            offsets = self._write(producer, copies)
-            self._settle(producer, reader, batch, offsets)
+            places = self._write(producer, copies)
+            told = [copy.history for copy in copies]
+            self._settle(producer, reader, [*zip(batch, told, places, strict=True)])
         except _AbortedError:
             raise
         except KafkaException as error:
@@ -228,7 +237,7 @@ class Mover:
 
             return on_delivery
 
-        for number, (topic, partition, record) in enumerate(copies):
+        for number, (topic, partition, record, _) in enumerate(copies):
             key, value, headers, timestamp = record
             try:
                 producer.produce(
@@ -248,10 +257,10 @@ class Mover:
             raise _AbortedError(jms_error(why, f"move a message to {copies[first].topic}"), too_large)
         return places
 
-    def _settle(self, producer: Producer, reader: Reader, batch: list[Move], places: list[tuple[int, int]]) -> None:
+    def _settle(self, producer: Producer, reader: Reader, made: list[Made]) -> None:
         """Settle the originals in the transaction, and end it: nobody else commits for the group meanwhile."""
         with reader.client_held(COMMIT_SECONDS):
-            commits, group = reader.plan_moves([move.delivery for move in batch])
+            commits, group = reader.plan_moves([move.delivery for move, _, _ in made])
             if commits:
                 producer.send_offsets_to_transaction([commit.offset for commit in commits], group, COMMIT_SECONDS)
             while True:
@@ -264,7 +273,7 @@ class Mover:
                     if not kafka_error(error).fatal() or not self._was_committed(reader, commits):
                         raise
                     break
-            reader.moved(commits, batch, places)
+            reader.moved(commits, made)
 
     def _was_committed(self, reader: Reader, commits: Sequence[Any]) -> bool:
         """After a fatal error in a commit: find out what became of it."""

@@ -18,7 +18,7 @@ from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._holdings import Commit, Holdings, oldest
-from kjms.engine._mover import Copy, Move
+from kjms.engine._mover import Copy, Made, Move
 from kjms.errors import JMSException
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
@@ -221,8 +221,7 @@ class Reader:
             JMSException: Kafka did not take it.
         """
         with self._lock:
-            partition, offset = delivery.partition, delivery.offset
-            partition.settlement.note(offset, delivery.history)
+            delivery.note()
         self.flush()
         return delivery.partition.is_held
 
@@ -252,7 +251,7 @@ class Reader:
                 if is_counted:
                     delivery.count += 1
                     delivery.due = due(delivery) if due is not None else 0
-                    delivery.partition.settlement.note(delivery.offset, delivery.history)
+                    delivery.note()
                 if delivery.partition.is_held:
                     (later if delivery.due else back).append(delivery)
             self._buffer.put_back(later)
@@ -285,7 +284,8 @@ class Reader:
         def copy(too_large: int) -> Copy:
             self._open_aside(number)
             with self._lock:
-                return Copy(self._aside.topic, number, moved_record(delivery.record, delivery.history))
+                history = delivery.history
+                return Copy(self._aside.topic, number, moved_record(delivery.record, history), history)
 
         return copy
 
@@ -370,11 +370,11 @@ class Reader:
         )
         return [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]
 
-    def moved(self, commits: Sequence[Commit], moves: Sequence[Move], places: Sequence[tuple[int, int]]) -> None:
-        """Note that *moves* were made, with *commits*, and that the copies are at *places*."""
+    def moved(self, commits: Sequence[Commit], made: Sequence[Made]) -> None:
+        """Note that moves were made, with *commits*."""
         with self._lock:
             self._holdings.committed(commits)
-            for move, (number, offset) in zip(moves, places, strict=True):
+            for move, told, (number, offset) in made:
                 delivery = move.delivery
                 self._crowding.discard(delivery.partition)
                 old = delivery.partition.settlement
@@ -386,12 +386,12 @@ class Reader:
                 old.settle(delivery.offset)
                 aside = self._holdings.get(self._aside.topic, number)
                 assert aside is not None
-                delivery.partition, delivery.offset = aside, offset
+                delivery.partition, delivery.offset, delivery.told = aside, offset, told
                 aside.settlement.place(offset, delivery)
                 if is_done:
                     aside.settlement.settle(offset)
-                elif not delivery.is_out and delivery.count > 1:
-                    aside.settlement.note(offset, delivery.history)
+                else:
+                    delivery.note()  # it may have come back meanwhile
             self._news.notify()
 
     # What is settled is told to Kafka.
@@ -613,8 +613,8 @@ class Reader:
             if not settlement.read(offset, delivery):
                 continue
             if partition.is_aside:
-                delivery.record, history = unmoved(record)
-                delivery.recall(history)
+                delivery.record, delivery.told = unmoved(record)
+                delivery.recall(delivery.told)
             if offset < settlement.recalls:
                 history = settlement.history(offset)
                 if history.deliveries > delivery.count - 1 or not partition.is_aside:

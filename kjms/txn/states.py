@@ -195,9 +195,7 @@ class PartitionSettlement(Generic[T]):
                 the history of all that it handed out.
             settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
         """
-        top = max(self.handed, self._known)
-        if self._ahead:
-            top = max(top, *(o + 1 for o, message in self._ahead.items() if message is None or o in settled), top)
+        top = self._top(settled)
         runs: list[tuple[int, int]] = []
         base = self._collect(runs, top, settled)
         while runs and runs[-1][1] >= top:
@@ -205,6 +203,13 @@ class PartitionSettlement(Generic[T]):
         mark = max(self._suspects, self.handed + window if window else 0, base)
         histories = {o: history for o, history in self._histories.items() if o not in settled}
         return Snapshot(State(base, mark, runs, max(top, base), histories), self.version)
+
+    def _top(self, settled: Collection[int] = NOBODY) -> int:
+        """Return the offset from which on nothing is settled."""
+        top = max(self.handed, self._known)
+        if self._ahead:
+            top = max(top, *(o + 1 for o, message in self._ahead.items() if message is None or o in settled), top)
+        return top
 
     def _collect(self, runs: list[tuple[int, int]], top: int, settled: Collection[int]) -> int:
         """Put the unsettled offsets below *top* into *runs*; return the base."""
@@ -247,9 +252,19 @@ class PartitionSettlement(Generic[T]):
         self._committed = max(self._committed, snapshot.version)
         self.mark = max(self.mark, snapshot.state.mark)
 
-    def oldest(self) -> Iterator[tuple[int, T]]:
+    def messages(self) -> Iterator[tuple[int, T]]:
         """Return the unsettled messages that were read, oldest first, with their offsets."""
         for offset in list(self._order):
             message = self._open.get(offset)
             if message is not None:
                 yield offset, message
+
+    def crowd(self) -> list[tuple[int, T]]:
+        """Return the unsettled messages that have to be written down one way or another, oldest first.
+
+        The others, beyond all that is settled and without a history, take no room.
+        """
+        top = self._top()
+        crowd = [(o, message) for o, message in self.messages() if o < top or o in self._histories]
+        ahead = [(o, message) for o, message in sorted(self._ahead.items()) if message is not None]
+        return crowd + [(o, message) for o, message in ahead if o < top or o in self._histories]

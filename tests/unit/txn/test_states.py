@@ -239,7 +239,7 @@ def test_memory_follows_what_is_unsettled_and_not_what_was_read() -> None:
             settlement.settle(offset)
     assert settlement.unsettled == 50
     assert len(settlement._order) < 3_000
-    assert [offset for offset, _ in settlement.oldest()] == list(range(0, 50_000, 1_000))
+    assert [offset for offset, _ in settlement.messages()] == list(range(0, 50_000, 1_000))
 
 
 @pytest.mark.parametrize("due", [0, 1_800_000_000_000])
