@@ -70,7 +70,7 @@ class Acknowledgement:
         """Return when *delivery*, which is not the first of its message, may be made."""
         assert delivery.feed is not None
         policy = self._policy(delivery.feed.reader.destination)
-        if delivery.count - delivery.is_inferred > policy.max_deliveries:
+        if delivery.counted > policy.max_deliveries:
             return 0  # it will not be
         delay = policy.delay_before(delivery.count, random.random())
         return time.time_ns() // 1_000_000 + delay if delay else 0
@@ -91,9 +91,13 @@ class Auto(Acknowledgement):
     def __init__(self, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool = False) -> None:
         super().__init__(policy)
         self._is_pipelined = is_pipelined
+        self._last: Delivery | None = None  # what the program has; asking for the next one, it is through with it
         self._unflushed: tuple[Reader, Receipt] | None = None
 
     def before_next(self) -> None:
+        if self._last is not None:
+            last, self._last = self._last, None
+            self.listened(last)
         if self._unflushed is None:
             return
         reader, receipt = self._unflushed
@@ -107,7 +111,8 @@ class Auto(Acknowledgement):
 
     def received(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
-        self.listened(delivery)
+        delivery.is_yielded = True
+        self._last = delivery
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
@@ -129,6 +134,9 @@ class Auto(Acknowledgement):
 
     def close(self) -> None:
         self._is_closed = True
+        if self._last is not None:
+            last, self._last = self._last, None
+            self.listened(last)
         if self._unflushed is not None:
             self._unflushed[0].flush_at_last()
 
@@ -149,8 +157,15 @@ class Client(Acknowledgement):
         self._unflushed: dict[Reader, list[Receipt]] = {}
 
     def received(self, delivery: Delivery, message: Message) -> None:
-        self._open.append(delivery)
+        self._go_on_to(delivery)
         message._receipt = self
+
+    def _go_on_to(self, delivery: Delivery) -> None:
+        if self._open and self._open[-1].count > 1:
+            before = self._open[-1]
+            assert before.feed is not None
+            before.feed.reader.excuse(before)
+        self._open.append(delivery)
 
     listening = received
 
@@ -202,7 +217,7 @@ class Individual(Client):
     """INDIVIDUAL_ACKNOWLEDGE, of kjms: acknowledging a message acknowledges that message alone."""
 
     def received(self, delivery: Delivery, message: Message) -> None:
-        self._open.append(delivery)
+        self._go_on_to(delivery)
         message._receipt = _One(self, delivery)
 
     listening = received

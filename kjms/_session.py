@@ -442,7 +442,7 @@ class Session:
         """Tell whether *delivery* would be one too many; if so, its message is on its way to the dead-letter queue."""
         destination = consumer._destination
         policy = self._redelivery(destination)
-        if delivery.count - delivery.is_inferred <= policy.max_deliveries:
+        if delivery.counted <= policy.max_deliveries:
             return False
         consumer._feed.reader.bury(delivery, dead_letter(self._engine, self._options, destination, delivery, policy))
         return True

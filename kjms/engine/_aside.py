@@ -1,12 +1,16 @@
-"""Where a queue or subscription puts messages that must make way, and who moves them there."""
+"""What a reader needs of its engine beyond Kafka's group: messages that must make way, and copies of settlement."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
+    from kjms.engine._bookkeeping import Bookkeeping
     from kjms.engine._mover import Mover
     from kjms.engine._topics import Topics
 
@@ -16,7 +20,7 @@ MARGIN: Final = 64 * 1024  # bytes by which a copy may be larger than what it wa
 
 
 class Aside:
-    """What a reader needs of its engine to move messages.
+    """What a reader needs of its engine to move messages, and not to forget what was settled.
 
     Partition *n* of the aside topic belongs to whoever holds partition *n* of the topic itself: it is restored,
     committed and given up together with that, so that a message that was moved aside has one owner at any time, too.
@@ -24,14 +28,21 @@ class Aside:
     Args:
         mover: Makes the moves.
         topics: Knows and makes Kafka topics.
+        bookkeeping: Keeps copies of settlement.
+        group: The consumer group.
         source: The Kafka topic that messages are moved from.
         topic: The Kafka topic that they are moved to; made when it is first needed.
         engine: The engine's name, as settlement names its writer.
     """
 
-    def __init__(self, mover: Mover, topics: Topics, source: str, topic: str, engine: str) -> None:
+    def __init__(
+        self, mover: Mover, topics: Topics, bookkeeping: Bookkeeping, group: str, source: str, topic: str, engine: str
+    ) -> None:
         self.mover = mover
         self.topic = topic
+        self._bookkeeping = bookkeeping
+        self._group = group
+        self._created = source in topics.created
         self.engine = engine
         self._topics = topics
         self._source = source
@@ -40,6 +51,19 @@ class Aside:
     def identity(self, topic: str) -> str:
         """Return Kafka's id of *topic*, ``-`` where it does not say."""
         return self._topics.identity(topic)
+
+    def keep(self, offsets: Iterable[TopicPartition]) -> None:
+        """Keep a copy of what was committed."""
+        self._bookkeeping.keep(self._group, offsets)
+
+    def recall(self, places: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, str]]:
+        """Return the copies of what was committed for *places*, and forgotten by Kafka.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        is_new, self._created = self._created, False  # of a topic that was just made nothing can have been forgotten
+        return {} if is_new else self._bookkeeping.recall(self._group, places)
 
     def exists(self) -> bool:
         """Tell whether something was ever moved aside.

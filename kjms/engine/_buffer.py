@@ -131,7 +131,7 @@ class Buffer:
                 if self._wants(lane, delivery):
                     self._add(lane, delivery)
                 elif not delivery.lanes:
-                    self.unwanted.append(delivery)
+                    self._keep(delivery)
         lane.feeds.append(feed)
         feed.lane = lane
 
@@ -281,7 +281,7 @@ class Buffer:
             lane.prune_at = 2 * max(self._limit, len(lane.ready))
 
     def _keep(self, delivery: Delivery) -> None:
-        if self._keeps_unwanted:
+        if self._keeps_unwanted or not self._lanes:  # nobody is there who could not want it
             self.unwanted.append(delivery)
         else:
             delivery.partition.settlement.settle(delivery.offset)

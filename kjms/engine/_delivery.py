@@ -11,6 +11,8 @@ from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
     from kjms.engine._buffer import Feed
     from kjms.mapping import SourceRecord
     from kjms.mapping.bridges import Decoder
@@ -43,6 +45,7 @@ class Partition:
         "is_crowded",
         "is_held",
         "is_kept",
+        "kept",
         "number",
         "settlement",
         "topic",
@@ -69,6 +72,7 @@ class Partition:
         self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
         self._window = NARROW
         self._last_handed = self.settlement.handed
+        self.kept: TopicPartition | None = None  # what was committed since the last copy of it was made
         self.wants = -1  # a consumer waits for the message before this offset
         self.extend_at = -1  # who hands out this offset, or a later one, has the mark moved on
         if not is_kept:
@@ -106,12 +110,14 @@ class Delivery:
     Attributes:
         order: Of arrival, for messages that come back.
         count: Which delivery of the message this is, or will be next: JMSXDeliveryCount.
-        is_inferred: Whether the first of them is only supposed, and so does not count towards the maximum.
+        excused: How many of them do not count towards the maximum.
         due: When it may be handed out, in milliseconds since the epoch; 0 is at once.
         cause: Why it came back last, for people.
         lanes: How many lanes it is ready in.
         is_taken: Whether a lane that still lists it should pass over it.
         is_out: Whether a session has it.
+        is_yielded: Whether the session that has it is through with it, but for saying so.
+        is_excused: Whether its present delivery is one of those that do not count.
     """
 
     __slots__ = (
@@ -119,10 +125,12 @@ class Delivery:
         "count",
         "decoded",
         "due",
+        "excused",
         "feed",
-        "is_inferred",
+        "is_excused",
         "is_out",
         "is_taken",
+        "is_yielded",
         "lanes",
         "offset",
         "order",
@@ -137,12 +145,14 @@ class Delivery:
         self.offset = offset
         self.order = order
         self.count = 1
-        self.is_inferred = False
+        self.excused = 0
         self.due = 0
         self.cause = ""
         self.lanes = 0
         self.is_taken = False
         self.is_out = False
+        self.is_yielded = False
+        self.is_excused = False
         self.told = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
         self.feed: Feed | None = None
@@ -154,8 +164,29 @@ class Delivery:
     def history(self) -> History:
         """What happened to the message so far: the delivery that is under way is part of it."""
         if self.is_out:
-            return History(self.count, self.is_inferred)
-        return History(self.count - 1, self.is_inferred, self.due)
+            return History(self.count, self.excused)
+        return History(self.count - 1, self.excused, self.due)
+
+    @property
+    def counted(self) -> int:
+        """Which delivery this is, of those that count towards the maximum."""
+        return self.count - self.excused
+
+    def excuse(self) -> None:
+        """Note that its session went on to another message: should it fall now, this one was not the reason."""
+        if self.count > 1 and not self.is_excused:
+            self.is_excused = True
+            self.excused += 1
+            self.note()
+
+    def come_back(self, due: int) -> None:
+        """Note that it was delivered, and is to be delivered again when it is *due*."""
+        if self.is_excused:  # it comes back in order, so it counts
+            self.is_excused = False
+            self.excused -= 1
+        self.count += 1
+        self.due = due
+        self.note()
 
     def note(self) -> None:
         """Keep what happened to the message, unless its record tells."""
@@ -166,7 +197,7 @@ class Delivery:
     def recall(self, history: History) -> None:
         """Go on from *history*."""
         self.count = history.deliveries + 1
-        self.is_inferred = history.is_inferred
+        self.excused = history.excused
         self.due = history.due
 
     def message(self, destination: Destination) -> Message:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from kjms.destinations import Destination, Queue
 from kjms.engine._aside import Aside
+from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._buffer import Feed
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._mover import Mover
@@ -79,6 +80,7 @@ class Engine:
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
+        self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self._settings, None))
         self.mover = Mover(producer_settings(self._settings), f"kjms-{self.name}", self.tell)
         self.registry = self._registry()
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
@@ -257,7 +259,7 @@ class Engine:
             destination_name(destination),
             consumer_settings(self._settings, group),
             topic,
-            Aside(self.mover, self.topics, topic, aside(topic, group or ""), self.name),
+            Aside(self.mover, self.topics, self.bookkeeping, group or "", topic, aside(topic, group or ""), self.name),
             starts=starts,
             keeps_unwanted=isinstance(destination, Queue),
             prefetch=chosen.prefetch or 1,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kjms.engine._delivery import Delivery, Partition
 from kjms.errors import JMSException
@@ -24,6 +24,7 @@ from kjms.txn.metadata import (
 from kjms.txn.states import NOBODY, Snapshot
 
 if TYPE_CHECKING:
+    from kjms.engine._aside import Aside
     from kjms.mapping.bridges import Decoder
 
 __all__ = ["Commit", "Holdings"]
@@ -49,10 +50,8 @@ class Holdings:
     Args:
         name: The destination's name, for errors and logs.
         topic: The Kafka topic.
-        aside: The Kafka topic of what was moved aside: its partition *n* belongs to whoever holds *n* of the topic.
+        aside: What the engine does for the reader.
         decode: How records are read.
-        identity: Gives a topic's id, or ``-`` where Kafka does not say.
-        engine: What the settlement names as its writer.
         tell: Told of what only the connection's exception listener can hear.
     """
 
@@ -60,19 +59,18 @@ class Holdings:
         self,
         name: str,
         topic: str,
-        aside: str,
+        aside: Aside,
         decode: Decoder,
-        identity: Callable[[str], str],
-        engine: str,
         tell: Callable[[JMSException], None],
     ) -> None:
         self.topic = topic
-        self.aside = aside
+        self.aside = aside.topic
         self.limit = LIMIT
         self._name = name
         self._decode = decode
-        self._identity = identity
-        self._engine = engine
+        self._identity = aside.identity
+        self._recall = aside.recall
+        self._engine = aside.engine
         self._tell = tell
         self._partitions: dict[tuple[str, int], Partition] = {}
 
@@ -114,18 +112,22 @@ class Holdings:
         if not wanted:
             return []
         starts = []
-        for known in consumer.committed([TopicPartition(*place) for place in wanted], ASK_SECONDS):
+        answers = consumer.committed([TopicPartition(*place) for place in wanted], ASK_SECONDS)
+        for known in answers:
             if known.error is not None:
                 raise KafkaException(known.error)
+        forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
+        copies = self._recall(forgotten) if forgotten else {}
+        for known in answers:
+            copy = copies.get((known.topic, known.partition))
             try:
-                state = self._state(consumer, known)
+                state = self._state(consumer, known) if copy is None else self._remembered(consumer, known, *copy)
             except NewerStateError as error:
                 self._tell(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
                 continue
             self.add(Partition(known.topic, known.partition, state, self._decode, is_aside=known.topic == self.aside))
-            starts.append(
-                TopicPartition(known.topic, known.partition, OFFSET_BEGINNING if state is None else state.base)
-            )
+            start = _first(consumer, known) if state is None else state.base
+            starts.append(TopicPartition(known.topic, known.partition, start))
         return starts
 
     def _state(self, consumer: Consumer, known: TopicPartition) -> State | None:
@@ -151,6 +153,19 @@ class Holdings:
             return None
         return state.within(end)
 
+    def _remembered(self, consumer: Consumer, place: TopicPartition, offset: int, metadata: str) -> State | None:
+        """Return the state from a copy: more may have been settled since, so what comes may have been delivered."""
+        known = TopicPartition(place.topic, place.partition, offset, metadata)
+        state = self._state(consumer, known)
+        if state is None:
+            return None
+        _log.warning(
+            "partition %d of %s: Kafka has forgotten what was settled; it goes on from a copy",
+            place.partition,
+            place.topic,
+        )
+        return replace(state, mark=max(_end(consumer, place), state.mark))
+
     # To Kafka.
 
     def plan(
@@ -175,7 +190,9 @@ class Holdings:
             is_last = partition in last
             if is_last:
                 for _, delivery in settlement.messages():
-                    if delivery.is_out:
+                    if delivery.is_yielded:
+                        settlement.settle(delivery.offset)
+                    elif delivery.is_out:
                         delivery.note()
             if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_mark):
                 continue
@@ -219,9 +236,10 @@ class Holdings:
 
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""
-        for partition, snapshot, _ in commits:
+        for partition, snapshot, offset in commits:
             partition.settlement.committed(snapshot)
             partition.marked()
+            partition.kept = offset
 
     def refused(self) -> bool:
         """Make do with less room for the settlement: the broker allows less; tell whether that is possible."""
@@ -233,6 +251,11 @@ def oldest(partition: Partition, share: float) -> list[Delivery]:
     """Return the oldest *share* of what makes the settlement of *partition* large; the newer may be settled soon."""
     crowd = partition.settlement.crowd()
     return [delivery for _, delivery in crowd[: max(1, int(len(crowd) * share))]]
+
+
+def _first(consumer: Consumer, place: TopicPartition) -> int:
+    """Return where the log begins: said as a number, it is found at once."""
+    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[0])
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:

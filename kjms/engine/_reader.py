@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -42,6 +43,8 @@ COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer may have lost its partitions unawares
+COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
+REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
 ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
 
 _PASSING: Final = frozenset(
@@ -114,7 +117,7 @@ class Reader:
         self._consumer: Consumer | None = None
         self._thread: threading.Thread | None = None
         self._aside = aside
-        self._holdings = Holdings(name, topic, aside.topic, decode, aside.identity, aside.engine, on_error)
+        self._holdings = Holdings(name, topic, aside, decode, on_error)
         self._crowding: set[Partition] = set()  # whose messages are being moved aside
         self._heard = time.monotonic()  # when the thread was seen to run last
         self._is_proved = True  # whether the partitions are surely still this process's
@@ -207,6 +210,11 @@ class Reader:
             partition.settlement.settle(delivery.offset)
             return partition, partition.settlement.version
 
+    def excuse(self, delivery: Delivery) -> None:
+        """Note that the session which has *delivery* goes on to another message."""
+        with self._lock:
+            delivery.excuse()
+
     def lost(self, receipts: Iterable[Receipt]) -> int:
         """Return how many of what was settled, and flushed since, Kafka did not take: its partition was lost."""
         return sum(
@@ -248,10 +256,9 @@ class Reader:
                 self._in_hands -= 1
                 delivery.is_out = False
                 delivery.decoded = None
+                delivery.is_yielded = False
                 if is_counted:
-                    delivery.count += 1
-                    delivery.due = due(delivery) if due is not None else 0
-                    delivery.note()
+                    delivery.come_back(0 if due is None else due(delivery))
                 if delivery.partition.is_held:
                     (later if delivery.due else back).append(delivery)
             self._buffer.put_back(later)
@@ -499,6 +506,7 @@ class Reader:
             with self._client:
                 self._join(consumer)
             committed = time.monotonic()
+            copy, refresh = committed + COPY_SECONDS, committed + REFRESH_SECONDS
             while not self._may_end():
                 self._see_whether_it_slept()
                 if self._is_full():
@@ -507,9 +515,15 @@ class Reader:
                     self._read(consumer)
                     self._wait_for_news()
                 self._release()
-                if self._wants_commit() or time.monotonic() - committed >= TICK_SECONDS:
-                    self._flush_quietly()
-                    committed = time.monotonic()
+                now = time.monotonic()
+                if self._wants_commit() or now - committed >= TICK_SECONDS:
+                    self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
+                    committed = now
+                    if now >= copy:
+                        self._keep_copies(list(self._holdings))
+                        copy = now + COPY_SECONDS
+                    if now >= refresh:
+                        refresh = now + REFRESH_SECONDS
         except Exception as error:  # the thread's last words must be heard
             _log.exception("reader of %s failed", self.name)
             self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
@@ -533,6 +547,15 @@ class Reader:
             if error is None:
                 self._is_proved = True
                 self._buffer.marked()
+
+    def _keep_copies(self, partitions: Collection[Partition]) -> None:
+        """Write down, for the day when Kafka forgets it, what is committed of *partitions*."""
+        with self._lock:
+            offsets = [partition.kept for partition in partitions if partition.kept is not None]
+            for partition in partitions:
+                partition.kept = None
+        if offsets:
+            self._aside.keep(offsets)
 
     def _release(self) -> None:
         """Make ready what is due."""
@@ -671,17 +694,17 @@ class Reader:
             and time.monotonic() - idle_since > GRACE_SECONDS
         )
 
-    def _flush_quietly(self) -> None:
+    def _flush_quietly(self, *, is_proof: bool = False) -> None:
         """Commit once, from the reader's thread; whoever needs to know flushes, too, and gets the error."""
         if self._starts is not None:
             return
         with self._client:
-            error, _ = self._commit()
+            error, _ = self._commit(is_proof=is_proof)
         if error is not None:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
     def _leave(self, consumer: Consumer) -> None:
-        for leave in (self._flush_quietly, lambda: self._close_client(consumer)):
+        for leave in (self._flush_quietly, partial(self._close_client, consumer)):
             try:
                 leave()
             except Exception:
@@ -701,6 +724,8 @@ class Reader:
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._closing:  # the poll is that of the closing: Kafka would not be asked any more
+            return
         numbers = [assigned.partition for assigned in partitions]
         topics = [self.topic, self._aside.topic] if numbers and self._aside.exists() else [self.topic]
         with self._lock:
@@ -712,9 +737,13 @@ class Reader:
         with self._lock:
             numbers = {revoked.partition for revoked in partitions}
             last = [partition for partition in self._holdings if partition.number in numbers]
+            for partition in last:
+                partition.is_held = False
+                self._buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
         error, _ = self._commit(last)  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
+        self._keep_copies(last)
         self._on_lost(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

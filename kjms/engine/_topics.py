@@ -33,6 +33,8 @@ class Topics:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._timeout = timeout / 1000
         self._partitions: dict[str, int] = {}
+        self.created: set[str] = set()
+        """The topics that this engine made, a moment ago or longer."""
         self._identities: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -164,12 +166,14 @@ class Topics:
             raise JMSException(f"the Kafka topic {topic!r} has cleanup.policy={policy}, and needs compact")
 
     def _create(self, topic: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> None:
+        self.created.add(topic)
         wanted = NewTopic(topic, partitions, replication_factor or -1, config=config)
         try:
             self.admin.create_topics([wanted], operation_timeout=self._timeout, request_timeout=self._timeout)[
                 topic
             ].result()
         except KafkaException as error:
+            self.created.discard(topic)
             if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was first
                 raise jms_error(error, f"create the Kafka topic {topic!r}") from error
 

@@ -1,8 +1,8 @@
 """What a message that was moved to another Kafka topic carries, so that nothing of it is lost: pure, no I/O.
 
-One header more, ``kjms-moved``: ``1;<deliveries>;<how>;<due>;<partition>;<offset>;<topic>``, in decimal, where *how* is
-``-`` or ``i`` (the first delivery is inferred) and the last three are where the record stood first. It is taken off
-again when the message is read, or moved on.
+One header more, ``kjms-moved``: ``1;<deliveries>;<excused>;<due>;<partition>;<offset>;<topic>``, in decimal: what
+happened to the message so far (`kjms.txn.metadata.History`), and where the record stood first. It is taken off again
+when the message is read, or moved on.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ class MovedRecord:
 
 def moved_record(record: SourceRecord, history: History) -> KafkaRecord:
     """Return the copy of *record* that is to stand elsewhere, and what happened to the message so far."""
-    how = "i" if history.is_inferred else "-"
     place = f"{record.partition()};{record.offset()};{record.topic()}"
-    header = f"1;{history.deliveries};{how};{history.due};{place}".encode()
+    header = f"1;{history.deliveries};{history.excused};{history.due};{place}".encode()
     headers = [*_without(record), (MOVED, header)]
     return KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0))
 
@@ -77,9 +76,9 @@ def unmoved(record: SourceRecord) -> tuple[SourceRecord, History]:
     for name, value in record.headers() or ():
         if name == MOVED:
             try:
-                version, deliveries, how, due, partition, offset, topic = (value or b"").decode().split(";", 6)
+                version, deliveries, excused, due, partition, offset, topic = (value or b"").decode().split(";", 6)
                 if version == "1":
-                    history = History(int(deliveries), how == "i", int(due))
+                    history = History(int(deliveries), int(excused), int(due))
                     return MovedRecord(record, _without(record), topic, int(partition), int(offset)), history
             except ValueError:
                 pass

@@ -149,7 +149,7 @@ def aside(topic: str, group: str) -> str:
     """Return the topic for messages of *topic* that must make way in the consumer group *group*.
 
     >>> aside("orders", queue_group("orders")), aside("prices", "kjms.sub.prices:17:billing:daily")
-    ('orders.kjms.aside', 'prices.kjms.aside.5cbbf8e05bd0')
+    ('orders.kjms.aside', 'prices.kjms.aside.1cefbca46a65')
     """
     if group == queue_group(topic):
         return _beside(topic, _ASIDE)

@@ -9,8 +9,8 @@ made later. The engine is who wrote it. The payload is a sequence of variable-le
     mark
     number of runs, then for each run of unsettled offsets: distance from the end of the last one, length
     distance from the end of the last run to the end of what is known
-    number of histories, then for each: distance from the offset of the last one, what happened, and, where the
-        message waits, until when
+    number of histories, then for each: distance from the offset of the last one, four times its
+        deliveries, plus two if some are excused, plus one if it waits; how many are excused; until when it waits
 
 Offsets below the end of what is known and in no run are settled. At and beyond that end nothing is settled; at and
 beyond the mark nothing was handed out.
@@ -47,12 +47,13 @@ class History(NamedTuple):
 
     Attributes:
         deliveries: How often it was delivered.
-        is_inferred: Whether the first delivery is only supposed: whoever held the message before ended in disorder.
+        excused: How many of them do not count towards the maximum: supposed ones, since whoever held the message before
+            ended in disorder, and those after which its session went on to another message before it fell.
         due: When it may be delivered again, in milliseconds since the epoch; 0 is at once.
     """
 
     deliveries: int
-    is_inferred: bool = False
+    excused: int = 0
     due: int = 0
 
 
@@ -117,9 +118,11 @@ def _numbers(state: State) -> Iterator[int]:
     yield len(state.histories)
     last = state.base
     for offset in sorted(state.histories):
-        deliveries, is_inferred, due = state.histories[offset]
+        deliveries, excused, due = state.histories[offset]
         yield offset - last
-        yield deliveries << 2 | is_inferred << 1 | (due > 0)
+        yield deliveries << 2 | (excused > 0) << 1 | (due > 0)
+        if excused > 0:
+            yield excused
         if due > 0:
             yield due
         last = offset
@@ -189,7 +192,8 @@ def _state(numbers: Iterator[int], base: int) -> State:
     for _ in range(next(numbers)):
         offset += next(numbers)
         what = next(numbers)
-        histories[offset] = History(what >> 2, bool(what & 2), next(numbers) if what & 1 else 0)
+        excused = next(numbers) if what & 2 else 0
+        histories[offset] = History(what >> 2, excused, next(numbers) if what & 1 else 0)
     return State(base, mark, tuple(runs), known, histories)
 
 

@@ -129,7 +129,7 @@ class PartitionSettlement(Generic[T]):
         history = self._histories.get(offset)
         if history is not None:
             return history
-        return History(1, True) if offset < self._suspects else NEVER
+        return History(1, 1) if offset < self._suspects else NEVER
 
     def holds(self, offset: int) -> bool:
         """Tell whether the message at *offset* is in this process and not settled."""

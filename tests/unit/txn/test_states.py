@@ -84,9 +84,9 @@ class Owners(RuleBasedStateMachine):
             offset = sorted(self.hands)[pick % len(self.hands)]
             history = self.hands.pop(offset)
             deliveries = max(history.deliveries, 1)
-            self.owner.note(offset, History(deliveries, history.is_inferred, due))
+            self.owner.note(offset, History(deliveries, history.excused, due))
             self.ready[offset] = self.owner.history(offset)
-            assert self.ready[offset].deliveries >= self.deliveries[offset] - history.is_inferred
+            assert self.ready[offset].deliveries >= self.deliveries[offset] - history.excused
 
     @rule()
     def commit(self) -> None:
@@ -109,7 +109,7 @@ class Owners(RuleBasedStateMachine):
     @rule()
     def leave_in_order(self) -> None:
         for offset, history in self.hands.items():
-            self.owner.note(offset, History(max(history.deliveries, 1), history.is_inferred))
+            self.owner.note(offset, History(max(history.deliveries, 1), history.excused))
         self.write(0)
         untouched = [offset for offset in self.log if not self.deliveries.get(offset)]
         suspected = {offset for offset, history in self.ready.items() if history.deliveries}
@@ -143,7 +143,7 @@ class Owners(RuleBasedStateMachine):
 
 
 def replace_history(history: History) -> History:
-    return History(history.deliveries + 1, history.is_inferred)
+    return History(history.deliveries + 1, history.excused)
 
 
 TestOwners = Owners.TestCase
@@ -245,9 +245,9 @@ def test_memory_follows_what_is_unsettled_and_not_what_was_read() -> None:
 @pytest.mark.parametrize("due", [0, 1_800_000_000_000])
 def test_histories_come_back(due: int) -> None:
     """Counts and due times are kept over owners."""
-    state = State(5, 9, ((5, 6), (8, 9)), 9, {5: History(2, True, due), 8: History(1)})
+    state = State(5, 9, ((5, 6), (8, 9)), 9, {5: History(2, 1, due), 8: History(1)})
     settlement: PartitionSettlement[str] = PartitionSettlement(read_state(write_state(state), 5))
-    assert settlement.history(5) == History(2, True, due)
+    assert settlement.history(5) == History(2, 1, due)
     assert settlement.history(8) == History(1)
-    assert settlement.history(6) == History(1, True)  # below the mark, so perhaps delivered
+    assert settlement.history(6) == History(1, 1)  # below the mark, so perhaps delivered
     assert settlement.history(9).deliveries == 0

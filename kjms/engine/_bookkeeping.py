@@ -1,0 +1,116 @@
+"""Copies of settlement, for the day when Kafka has forgotten what a group committed.
+
+Kafka forgets a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
+``kjms.bookkeeping`` is compacted, so it keeps the newest copy for ever. A record's key is the group, the topic and the
+partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from kjms.engine._errors import jms_error
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+from kjms.mapping.names import BOOKKEEPING
+
+if TYPE_CHECKING:
+    from kjms.engine._publisher import Publisher
+    from kjms.engine._topics import Topics
+
+__all__ = ["Bookkeeping"]
+
+_log = logging.getLogger("kjms.bookkeeping")
+
+READ_SECONDS: Final = 30.0  # how long reading all copies may take
+ANY_PARTITION: Final = -1
+
+
+class Bookkeeping:
+    """Writes and finds copies of settlement.
+
+    Args:
+        topics: Knows and makes Kafka topics.
+        publisher: Writes the copies; nobody waits for them.
+        settings: librdkafka's settings of a consumer without a group.
+    """
+
+    def __init__(self, topics: Topics, publisher: Callable[[], Publisher], settings: Mapping[str, Any]) -> None:
+        self._topics = topics
+        self._publisher = publisher
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._is_there = False
+
+    def keep(self, group: str, offsets: Iterable[TopicPartition]) -> None:
+        """Write copies of what *group* has committed; a failure is logged: the next copy will do."""
+        try:
+            with self._lock:
+                if not self._is_there:
+                    self._topics.ensure_compacted(BOOKKEEPING, None)
+                    self._is_there = True
+            for offset in offsets:
+                key = _key(group, offset.topic, offset.partition)
+                value = f"{offset.offset} {offset.metadata or ''}".encode()
+                self._publisher().send(BOOKKEEPING, ANY_PARTITION, KafkaRecord(key, value, [], 0), _report)
+        except JMSException as error:
+            _log.warning("no copy of the settlement of %s was made: %s", group, error)
+
+    def recall(self, group: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, str]]:
+        """Return the newest copies of what *group* committed for *places*: offset and metadata.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        if not self._topics.look_up(BOOKKEEPING):
+            return {}
+        wanted = {_key(group, topic, number): (topic, number) for topic, number in places}
+        found: dict[tuple[str, int], tuple[int, str]] = {}
+        for key, value in self._read():
+            place = wanted.get(key)
+            if place is not None:
+                offset, _, metadata = value.decode().partition(" ")
+                found[place] = int(offset), metadata
+        return found
+
+    def _read(self) -> Iterable[tuple[bytes, bytes]]:
+        try:
+            consumer = Consumer(dict(self._settings))
+        except KafkaException as error:
+            raise jms_error(error, f"read {BOOKKEEPING}") from error
+        try:
+            left = {}
+            for number in range(self._topics.look_up(BOOKKEEPING)):
+                first, end = consumer.get_watermark_offsets(TopicPartition(BOOKKEEPING, number), READ_SECONDS)
+                if end > first:
+                    left[number] = end
+            consumer.assign([TopicPartition(BOOKKEEPING, number, OFFSET_BEGINNING) for number in left])
+            deadline = time.monotonic() + READ_SECONDS
+            while left:
+                if time.monotonic() > deadline:
+                    raise JMSException(f"{BOOKKEEPING} could not be read within {READ_SECONDS:.0f} s")
+                for record in consumer.consume(500, 0.1):
+                    if record.error() is None and record.key() is not None and record.value() is not None:
+                        yield record.key() or b"", record.value() or b""
+                for reached in consumer.position([TopicPartition(BOOKKEEPING, number) for number in left]):
+                    if reached.offset >= left[reached.partition]:
+                        del left[reached.partition]
+        except KafkaException as error:
+            raise jms_error(error, f"read {BOOKKEEPING}") from error
+        finally:
+            consumer.close()
+
+
+def _key(group: str, topic: str, number: int) -> bytes:
+    return f"{group}\n{topic}\n{number}".encode()
+
+
+def _report(error: object, _message: object) -> None:
+    if error is not None:
+        _log.warning("no copy of a settlement was made: %s", error)
