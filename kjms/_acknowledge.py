@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,9 @@ class Acknowledgement:
         delivery.cause = f"the listener raised {type(error).__name__}"
         self._give_back([delivery], to=delivery.feed)
 
+    def consumer_closes(self, feed: Feed) -> None:
+        """Note that the consumer of *feed* closes, before it does."""
+
     def recover(self) -> None:
         """Deliver again what was handed out and not acknowledged (JMS 2.0 §4.4.11)."""
 
@@ -91,13 +95,12 @@ class Auto(Acknowledgement):
     def __init__(self, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool = False) -> None:
         super().__init__(policy)
         self._is_pipelined = is_pipelined
-        self._last: Delivery | None = None  # what the program has; asking for the next one, it is through with it
+        self._last: deque[Delivery] = deque()  # what the program has; asking for the next one, it is through with it
         self._unflushed: tuple[Reader, Receipt] | None = None
 
     def before_next(self) -> None:
-        if self._last is not None:
-            last, self._last = self._last, None
-            self.listened(last)
+        if self._last:
+            self._through_with(self._last.pop())
         if self._unflushed is None:
             return
         reader, receipt = self._unflushed
@@ -112,7 +115,17 @@ class Auto(Acknowledgement):
     def received(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
         delivery.is_yielded = True
-        self._last = delivery
+        self._last.append(delivery)
+
+    def consumer_closes(self, feed: Feed) -> None:
+        try:  # perhaps while another thread receives
+            last = self._last.pop()
+        except IndexError:
+            return
+        if last.feed is feed:
+            self._through_with(last)
+        else:
+            self._last.append(last)
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
@@ -126,6 +139,9 @@ class Auto(Acknowledgement):
         self._check_open()
 
     def listened(self, delivery: Delivery) -> None:
+        self._through_with(delivery)
+
+    def _through_with(self, delivery: Delivery) -> None:
         assert delivery.feed is not None
         reader = delivery.feed.reader
         receipt = reader.settle(delivery)
@@ -134,9 +150,8 @@ class Auto(Acknowledgement):
 
     def close(self) -> None:
         self._is_closed = True
-        if self._last is not None:
-            last, self._last = self._last, None
-            self.listened(last)
+        if self._last:
+            self._through_with(self._last.pop())
         if self._unflushed is not None:
             self._unflushed[0].flush_at_last()
 

@@ -577,6 +577,7 @@ class Session:
         if self._is_delivering() and self._current is consumer:
             raise IllegalStateException("close: called by the consumer's own message listener (JMS 2.0 §4.5.3)")
         consumer._is_closed = True
+        self._acknowledgement.consumer_closes(consumer._feed)
         self._engine.close_feeds([consumer._feed])
         with self._lock:
             if consumer in self._consumers:
