@@ -32,6 +32,7 @@ from kjms.errors import (
 logging.getLogger("kjms").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
+    from kjms._browser import QueueBrowser
     from kjms._connection import Connection, ConnectionFactory, ConnectionMetaData
     from kjms._consumer import MessageConsumer, TopicSubscriber
     from kjms._producer import CompletionListener, MessageProducer
@@ -52,6 +53,7 @@ _ROOMS = {
     "MessageConsumer": "kjms._consumer",
     "MessageProducer": "kjms._producer",
     "ObjectMessage": "kjms.message",
+    "QueueBrowser": "kjms._browser",
     "RedeliveryPolicy": "kjms.options",
     "Session": "kjms._session",
     "StreamMessage": "kjms.message",
@@ -85,6 +87,7 @@ __all__ = [
     "MessageProducer",
     "ObjectMessage",
     "Queue",
+    "QueueBrowser",
     "RedeliveryPolicy",
     "ResourceAllocationException",
     "Session",

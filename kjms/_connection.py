@@ -6,15 +6,22 @@ import itertools
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kjms._session import Session
 from kjms._version import __version__
+from kjms.destinations import Queue
 from kjms.engine import Engine
-from kjms.errors import IllegalStateException, InvalidClientIDException, JMSException, shown
+from kjms.errors import (
+    IllegalStateException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    JMSException,
+    shown,
+)
 from kjms.mapping import client_sender, connection_sender
 from kjms.options import (
     DEFAULT_PREFETCH,
@@ -61,7 +68,7 @@ class ConnectionFactory:
             was acknowledged in the last tenth of a second.
         drop_duplicates: Not available yet.
         send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
-        expiry_queue: Not available yet.
+        expiry_queue: The queue that expired messages go to; None: they vanish.
 
     Raises:
         ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
@@ -89,7 +96,9 @@ class ConnectionFactory:
         send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
         expiry_queue: str | None = None,
     ) -> None:
-        _refuse_unavailable(drop_duplicates, expiry_queue, destinations)
+        if drop_duplicates:  # a setting that is silently ignored would be a broken promise
+            raise ValueError(f"drop_duplicates: not available in kjms {__version__} yet")
+        _check_expiry_queues([expiry_queue, *(option.expiry_queue for option in (destinations or {}).values())])
         self._options = FactoryOptions(
             bootstrap_servers=bootstrap_servers,
             client_id=client_id,
@@ -383,16 +392,10 @@ class ConnectionMetaData:
         return f"<ConnectionMetaData: {self.jms_provider_name} {self.provider_version}, JMS {self.jms_version}>"
 
 
-def _refuse_unavailable(
-    drop_duplicates: bool,
-    expiry_queue: str | None,
-    destinations: Mapping[str, DestinationOptions] | None,
-) -> None:
-    """Refuse what cannot be kept yet: a setting that is silently ignored would be a broken promise."""
-    options = list((destinations or {}).values())
-    for name, is_wanted in (
-        ("drop_duplicates", drop_duplicates),
-        ("expiry_queue", expiry_queue is not None or any(option.expiry_queue for option in options)),
-    ):
-        if is_wanted:
-            raise ValueError(f"{name}: not available in kjms {__version__} yet")
+def _check_expiry_queues(names: Iterable[str | None]) -> None:
+    for name in names:
+        if name is not None:
+            try:
+                Queue(name)
+            except InvalidDestinationException as error:
+                raise ValueError(f"expiry_queue: {error}") from error

@@ -1,4 +1,4 @@
-"""Messages that were delivered too often: where they go, and what is written on them."""
+"""Messages that nobody is to get any more: which queue they go to, what is written on them, and how they come back."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Final
 from kjms.destinations import Destination, Queue
 from kjms.engine._engine import destination_name
 from kjms.engine._mover import Copy
+from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 
 if TYPE_CHECKING:
     from kjms.engine import Engine
     from kjms.engine._delivery import Delivery
+    from kjms.mapping import SourceRecord
     from kjms.options import FactoryOptions, RedeliveryPolicy
 
-__all__ = ["dead_letter"]
+__all__ = ["CAUSE", "dead_letter", "expired_letter", "raised_letter"]
 
 CAUSE: Final = "JMS_kjms_Cause"
 DESTINATION: Final = "JMS_kjms_OriginalDestination"
@@ -23,27 +25,49 @@ TOPIC: Final = "JMS_kjms_OriginalTopic"
 PARTITION: Final = "JMS_kjms_OriginalPartition"
 OFFSET: Final = "JMS_kjms_OriginalOffset"
 DELIVERIES: Final = "JMS_kjms_Deliveries"
+EXPIRATION: Final = "JMS_kjms_OriginalExpiration"
 CUT: Final = "JMS_kjms_Omitted"
-OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, CUT})
+OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT})
+EXPIRES: Final = "JMSExpiration"
+EXPIRED: Final = "expired"
 
 
 def dead_letter(
     engine: Engine, options: FactoryOptions, destination: Destination, delivery: Delivery, policy: RedeliveryPolicy
 ) -> Callable[[int], Copy]:
-    """Return what makes the copy of *delivery* for the dead-letter queue, with its cause and where it came from.
+    """Return what makes the copy of *delivery*, delivered too often, for the dead-letter queue."""
+    cause = f"delivered {delivery.count - 1} times{delivery.cause and f'; {delivery.cause}'}"
+    queue = Queue(policy.dead_letter_queue(destination_name(destination)))
+    return _letter(engine, options, destination, delivery, queue, cause)
 
-    A copy that the queue's topic finds too large is made smaller: without the message's own headers, then without its
-    body, which still stands where it came from as long as Kafka keeps it there.
+
+def expired_letter(
+    engine: Engine, options: FactoryOptions, destination: Destination, delivery: Delivery, queue_name: str
+) -> Callable[[int], Copy]:
+    """Return what makes the copy of *delivery*, whose message has expired, for the expiry queue."""
+    return _letter(engine, options, destination, delivery, Queue(queue_name), EXPIRED)
+
+
+def _letter(
+    engine: Engine,
+    options: FactoryOptions,
+    destination: Destination,
+    delivery: Delivery,
+    queue: Queue,
+    cause: str,
+) -> Callable[[int], Copy]:
+    """Return what makes the copy of *delivery* for *queue*, with its cause and where it came from.
+
+    The copy does not expire. One that the queue's topic finds too large is made smaller: without the message's own
+    headers, then without its body, which still stands where it came from as long as Kafka keeps it there.
     """
 
     def copy(too_large: int) -> Copy:
-        queue = Queue(policy.dead_letter_queue(destination_name(destination)))
         topic, _ = engine.topic_of(queue, options)
         record = delivery.record
-        deliveries = delivery.count - 1
         headers: list[tuple[str, bytes | None]] = [
-            (CAUSE, f"delivered {deliveries} times{delivery.cause and f'; {delivery.cause}'}".encode()),
-            (DELIVERIES, b"%d" % deliveries),
+            (CAUSE, cause.encode()),
+            (DELIVERIES, b"%d" % (delivery.count - 1)),
             (DESTINATION, str(destination).encode()),
             (TOPIC, str(record.topic()).encode()),
             (PARTITION, b"%d" % (record.partition() or 0)),
@@ -55,7 +79,8 @@ def dead_letter(
         if too_large:
             headers.append((CUT, b"headers" if too_large == 1 else b"headers, body"))
         else:
-            headers[:0] = [header for header in record.headers() or () if header[0] not in OWN]
+            own = [header for header in record.headers() or () if header[0] not in OWN]
+            headers[:0] = [(EXPIRATION if name == EXPIRES else name, data) for name, data in own]
         return Copy(
             topic,
             -1 if record.key() is not None else 0,
@@ -63,3 +88,41 @@ def dead_letter(
         )
 
     return copy
+
+
+def raised_letter(record: SourceRecord, topic: str, partitions: int, now: int) -> Callable[[int], Copy]:
+    """Return what makes the message again that became the dead letter *record*, for where it came from.
+
+    It is as it was, and nothing tells of its deliveries. It expires when it would have, unless that time is over.
+
+    Args:
+        record: The dead letter.
+        topic: The Kafka topic that the message came from.
+        partitions: How many partitions that has.
+        now: Milliseconds since the epoch.
+    """
+    letter = dict(record.headers() or ())
+    number = _number(letter.get(PARTITION))
+    headers = [header for header in record.headers() or () if header[0] not in OWN]
+    expiration = letter.get(EXPIRATION)
+    if _number(expiration) > now:
+        headers.append((EXPIRES, expiration))
+    raised = Copy(
+        topic,
+        -1 if record.key() is not None else number if number < partitions else 0,
+        KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0)),
+    )
+
+    def copy(too_large: int) -> Copy:
+        if too_large:
+            raise JMSException(f"the Kafka topic {topic!r} finds a message too large that came from there")
+        return raised
+
+    return copy
+
+
+def _number(data: bytes | None) -> int:
+    try:
+        return int(data or b"0")
+    except ValueError:
+        return 0

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual
+from kjms._browser import QueueBrowser
 from kjms._consumer import MessageConsumer, TopicSubscriber
-from kjms._dead_letters import dead_letter
+from kjms._dead_letters import dead_letter, expired_letter
 from kjms._local import NotLocal
 from kjms._outbox import Outbox
 from kjms._producer import ANY_PARTITION, CompletionListener, MessageProducer, Route
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms._connection import Connection
+    from kjms.engine._browsing import Browsing
     from kjms.engine._buffer import Feed
     from kjms.engine._delivery import Delivery
 
@@ -84,6 +86,7 @@ class Session:
         self._routes: dict[Destination, Route] = {}
         self._consumers: list[MessageConsumer] = []
         self._producers: list[MessageProducer] = []
+        self._browsers: list[QueueBrowser] = []
         self._listening: list[MessageConsumer] = []
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -219,6 +222,38 @@ class Session:
         with self._lock:
             if producer in self._producers:
                 self._producers.remove(producer)
+
+    # Looking.
+
+    def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
+        """Return a browser of a queue, which shows messages and takes none (JMS 2.0 §5.9).
+
+        Args:
+            queue: The queue.
+            message_selector: Which messages it shows; None or "" is all (JMS 2.0 §3.8.1).
+
+        Raises:
+            InvalidDestinationException: It is no queue, or there is no such queue, and it may not be created.
+            InvalidSelectorException: The selector's syntax is wrong.
+        """
+        self._check_open("create_browser")
+        _check_destination(queue)
+        if not isinstance(queue, Queue):
+            raise InvalidDestinationException(f"create_browser: a Queue can be browsed, and not {shown(queue)}")
+        selector = parse_selector(message_selector)
+        self._engine.topic_of(queue, self._options)
+        browser = QueueBrowser(self, queue, selector)
+        with self._lock:
+            self._browsers.append(browser)
+        return browser
+
+    def _look_at(self, queue: Queue, selector: Selector | None) -> Browsing:
+        return self._engine.browse(queue, self._options, selector)
+
+    def _browser_closed(self, browser: QueueBrowser) -> None:
+        with self._lock:
+            if browser in self._browsers:
+                self._browsers.remove(browser)
 
     # Receiving.
 
@@ -432,11 +467,20 @@ class Session:
         if "JMSExpiration" in message._properties:  # where header fields wait until they are read
             expires = message.jms_expiration
             if expires and expires < time.time_ns() // 1_000_000:
-                consumer._feed.reader.settle(delivery)
+                self._expire(delivery, consumer)
                 return None
         if delivery.count > 1 and (self._is_dead(delivery, consumer) or not self._is_recorded(delivery, consumer)):
             return None
         return message
+
+    def _expire(self, delivery: Delivery, consumer: MessageConsumer) -> None:
+        """Let the expired message of *delivery* go: to the expiry queue, where there is one."""
+        destination, reader = consumer._destination, consumer._feed.reader
+        queue_name = self._options.destination(destination_name(destination)).expiry_queue
+        if queue_name is None or destination == Queue(queue_name):
+            reader.settle(delivery)
+        else:
+            reader.bury(delivery, expired_letter(self._engine, self._options, destination, delivery, queue_name))
 
     def _is_dead(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
         """Tell whether *delivery* would be one too many; if so, its message is on its way to the dead-letter queue."""
@@ -620,6 +664,8 @@ class Session:
         for consumer in list(self._consumers):
             consumer._feed.stop()
             consumer._is_closed = True
+        for browser in list(self._browsers):
+            browser.close()
         self._wakeup.set()
         if self._thread is not None:
             self._thread.join()

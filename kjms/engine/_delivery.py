@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
@@ -179,13 +180,13 @@ class Delivery:
             self.excused += 1
             self.note()
 
-    def come_back(self, due: int) -> None:
-        """Note that it was delivered, and is to be delivered again when it is *due*."""
+    def come_back(self, due: Callable[[Delivery], int] | None) -> None:
+        """Note that it was delivered, and is to be delivered again: when *due* says, or at once."""
         if self.is_excused:  # it comes back in order, so it counts
             self.is_excused = False
             self.excused -= 1
         self.count += 1
-        self.due = due
+        self.due = 0 if due is None else due(self)
         self.note()
 
     def note(self) -> None:

@@ -18,6 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 from kjms.destinations import Destination, Queue
 from kjms.engine._aside import Aside
 from kjms.engine._bookkeeping import Bookkeeping
+from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._mover import Mover
@@ -145,8 +146,14 @@ class Engine:
         self._close()
 
     def _close(self) -> None:
+        readers = list(self._readers.values())
+        for reader in readers:  # while the mover can still make room for what they have to say
+            try:
+                reader.flush_at_last()
+            except JMSException as failure:
+                _log.warning("%s", failure)
         self.mover.close(MOVES_SECONDS)
-        _close_readers(list(self._readers.values()))
+        _close_readers(readers)
         self.subscriptions.close()
         self.registry.close()
         self.prompt.close()
@@ -259,12 +266,39 @@ class Engine:
             destination_name(destination),
             consumer_settings(self._settings, group),
             topic,
-            Aside(self.mover, self.topics, self.bookkeeping, group or "", topic, aside(topic, group or ""), self.name),
+            self._aside(topic, group or ""),
             starts=starts,
             keeps_unwanted=isinstance(destination, Queue),
             prefetch=chosen.prefetch or 1,
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
+        )
+
+    def _aside(self, topic: str, group: str) -> Aside:
+        return Aside(self.mover, self.topics, self.bookkeeping, group, topic, aside(topic, group), self.name)
+
+    def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
+        """Return a look at *queue*; what is settled in this process is settled for it.
+
+        Raises:
+            InvalidDestinationException: There is no such queue, and it may not be created.
+            JMSException: Kafka does not answer.
+        """
+        topic, _ = self.topic_of(queue, options)
+        group = queue_group(topic)
+        reader = self._readers.get(topic)
+        if reader is not None:
+            reader.flush()
+        return Browsing(
+            queue,
+            consumer_settings(self._settings, group),
+            topic,
+            self._aside(topic, group),
+            self.topics,
+            self._ends_of_topic,
+            decoder(options.destination(queue.queue_name).convention or "kjms"),
+            selector,
+            self.options.send_timeout / 1000,
         )
 
     def _ends(self, topic: str, partitions: int) -> dict[int, int]:

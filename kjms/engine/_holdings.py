@@ -125,9 +125,11 @@ class Holdings:
             except NewerStateError as error:
                 self._tell(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
                 continue
+            if state is None:
+                first = _first(consumer, known)
+                state = State(first, first, (), first)
             self.add(Partition(known.topic, known.partition, state, self._decode, is_aside=known.topic == self.aside))
-            start = _first(consumer, known) if state is None else state.base
-            starts.append(TopicPartition(known.topic, known.partition, start))
+            starts.append(TopicPartition(known.topic, known.partition, state.base))
         return starts
 
     def _state(self, consumer: Consumer, known: TopicPartition) -> State | None:
@@ -219,20 +221,18 @@ class Holdings:
         return write_state(state, self._identity(partition.topic), self._engine)
 
     def _cut(self, partition: Partition, snapshot: Snapshot) -> tuple[Snapshot, str]:
-        """Return as much of *snapshot* as fits: of the rest, nobody was promised that it is settled."""
+        """Return as much of *snapshot* as fits: suspicion instead of histories, then less of what is settled.
+
+        Nobody was promised that the latter is: what was promised did fit.
+        """
         state = snapshot.state
-        while True:
+        state = replace(state, histories={}, mark=max(state.mark, partition.settlement.handed))
+        metadata = self._written(partition, state)
+        while len(metadata) > self.limit and state.runs:
             runs = state.runs[: len(state.runs) // 2]
-            known = runs[-1][1] if runs else state.base
-            histories = {o: h for o, h in state.histories.items() if o < known or len(state.runs) < 2}
-            if not runs:
-                histories = dict(sorted(histories.items())[: len(histories) // 2])
-            state = replace(
-                state, runs=runs, known=known, histories=histories, mark=max(state.mark, snapshot.state.known)
-            )
+            state = replace(state, runs=runs, known=runs[-1][1] if runs else state.base)
             metadata = self._written(partition, state)
-            if len(metadata) <= self.limit or not (runs or histories):
-                return replace(snapshot, state=state), metadata
+        return replace(snapshot, state=state), metadata
 
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""

@@ -258,7 +258,7 @@ class Reader:
                 delivery.decoded = None
                 delivery.is_yielded = False
                 if is_counted:
-                    delivery.come_back(0 if due is None else due(delivery))
+                    delivery.come_back(due)
                 if delivery.partition.is_held:
                     (later if delivery.due else back).append(delivery)
             self._buffer.put_back(later)

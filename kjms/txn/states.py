@@ -58,6 +58,7 @@ class PartitionSettlement(Generic[T]):
     __slots__ = (
         "_ahead",
         "_committed",
+        "_done",
         "_histories",
         "_known",
         "_next_run",
@@ -85,6 +86,7 @@ class PartitionSettlement(Generic[T]):
         self._histories: dict[int, History] = {} if state is None else dict(state.histories)
         self._runs = () if state is None else state.runs  # unsettled, of what was committed
         self._next_run = 0
+        self._done = -1  # the offset after the last one that was settled
         self._known = start if state is None else state.known
         self._suspects = self.mark  # what is unsettled below may have been delivered by the last owner
         self.recalls = max([self._suspects, *(offset + 1 for offset in self._histories)])
@@ -159,6 +161,8 @@ class PartitionSettlement(Generic[T]):
             if self._ahead.get(offset) is None:
                 return
             self._ahead[offset] = None
+        if offset >= self._done:
+            self._done = offset + 1
         self.version += 1
         if self._histories:
             self._histories.pop(offset, None)
@@ -206,10 +210,8 @@ class PartitionSettlement(Generic[T]):
 
     def _top(self, settled: Collection[int] = NOBODY) -> int:
         """Return the offset from which on nothing is settled."""
-        top = max(self.handed, self._known)
-        if self._ahead:
-            top = max(top, *(o + 1 for o, message in self._ahead.items() if message is None or o in settled), top)
-        return top
+        top = max(self.handed, self._known, self._done)
+        return max(top, max(settled) + 1) if settled else top
 
     def _collect(self, runs: list[tuple[int, int]], top: int, settled: Collection[int]) -> int:
         """Put the unsettled offsets below *top* into *runs*; return the base."""

@@ -251,3 +251,16 @@ def test_histories_come_back(due: int) -> None:
     assert settlement.history(8) == History(1)
     assert settlement.history(6) == History(1, 1)  # below the mark, so perhaps delivered
     assert settlement.history(9).deliveries == 0
+
+
+def test_what_is_settled_before_it_was_handed_out_is_written_down() -> None:
+    """A copy of a message that a session has already is settled without being handed out from its new place."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    for offset in range(6):
+        settlement.place(offset, "moved")
+    for offset in range(6):
+        assert not settlement.read(offset, "copy")
+    for offset in (1, 4):
+        settlement.settle(offset)
+    state = settlement.snapshot(1).state
+    assert (state.base, state.runs, state.known) == (0, [(0, 1), (2, 4)], 5)
