@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from kjms.destinations import Destination, Queue
 from kjms.engine._engine import destination_name
 from kjms.engine._mover import Copy
-from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 
 if TYPE_CHECKING:
@@ -17,7 +16,18 @@ if TYPE_CHECKING:
     from kjms.mapping import SourceRecord
     from kjms.options import FactoryOptions, RedeliveryPolicy
 
-__all__ = ["CAUSE", "dead_letter", "expired_letter", "raised_letter"]
+__all__ = [
+    "CAUSE",
+    "CUT",
+    "DELIVERIES",
+    "DESTINATION",
+    "OFFSET",
+    "PARTITION",
+    "TOPIC",
+    "dead_letter",
+    "expired_letter",
+    "raised_letter",
+]
 
 CAUSE: Final = "JMS_kjms_Cause"
 DESTINATION: Final = "JMS_kjms_OriginalDestination"
@@ -36,7 +46,8 @@ def dead_letter(
     engine: Engine, options: FactoryOptions, destination: Destination, delivery: Delivery, policy: RedeliveryPolicy
 ) -> Callable[[int], Copy]:
     """Return what makes the copy of *delivery*, delivered too often, for the dead-letter queue."""
-    cause = f"delivered {delivery.count - 1} times{delivery.cause and f'; {delivery.cause}'}"
+    times = "1 time" if delivery.count == 2 else f"{delivery.count - 1} times"
+    cause = f"delivered {times}{delivery.cause and f'; {delivery.cause}'}"
     queue = Queue(policy.dead_letter_queue(destination_name(destination)))
     return _letter(engine, options, destination, delivery, queue, cause)
 
@@ -90,8 +101,8 @@ def _letter(
     return copy
 
 
-def raised_letter(record: SourceRecord, topic: str, partitions: int, now: int) -> Callable[[int], Copy]:
-    """Return what makes the message again that became the dead letter *record*, for where it came from.
+def raised_letter(record: SourceRecord, topic: str, partitions: int, now: int) -> Copy:
+    """Return the message again that became the dead letter *record*, for where it came from.
 
     It is as it was, and nothing tells of its deliveries. It expires when it would have, unless that time is over.
 
@@ -107,18 +118,11 @@ def raised_letter(record: SourceRecord, topic: str, partitions: int, now: int) -
     expiration = letter.get(EXPIRATION)
     if _number(expiration) > now:
         headers.append((EXPIRES, expiration))
-    raised = Copy(
+    return Copy(
         topic,
         -1 if record.key() is not None else number if number < partitions else 0,
         KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0)),
     )
-
-    def copy(too_large: int) -> Copy:
-        if too_large:
-            raise JMSException(f"the Kafka topic {topic!r} finds a message too large that came from there")
-        return raised
-
-    return copy
 
 
 def _number(data: bytes | None) -> int:

@@ -26,6 +26,8 @@ COMMANDS: Final = {
     "demo": "watch a small shop work: queues, topics, and plain Kafka programs beside them",
     "send": "send messages: arguments, or the lines of the standard input",
     "receive": "receive messages, one line each",
+    "browse": "show the messages of a queue, and take none",
+    "dlq": "list, show, retry or purge dead letters",
     "destinations": "list queues and topics, and what waits in them",
     "subscriptions": "list subscriptions and what waits in them, or delete one",
 }

@@ -16,7 +16,7 @@ from kjms.errors import InvalidDestinationException, JMSException
 if TYPE_CHECKING:
     from kjms import Connection
 
-__all__ = ["add_connection_options", "connect", "destination", "seconds"]
+__all__ = ["add_connection_options", "connect", "destination", "queue", "seconds"]
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_CONFIG: Final = Path("kjms.toml")
@@ -67,8 +67,20 @@ def destination(text: str) -> Destination:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def connect(arguments: argparse.Namespace) -> Connection:
+def queue(text: str) -> Queue:
+    """Return the queue that *text* names, with or without ``queue://``, as argparse wants it."""
+    named = destination(text)
+    if not isinstance(named, Queue):
+        raise argparse.ArgumentTypeError(f"{text!r} is no queue")
+    return named
+
+
+def connect(arguments: argparse.Namespace, *, may_create: bool = True) -> Connection:
     """Return a connection as *arguments* say; trouble that belongs to no call goes to stderr.
+
+    Args:
+        arguments: Those of `add_connection_options`.
+        may_create: Whether destinations that are missing are made, unless the configuration file says no.
 
     Raises:
         WrongUse: There is a user and no password.
@@ -81,7 +93,10 @@ def connect(arguments: argparse.Namespace) -> Connection:
     password = os.environ.get(PASSWORD_VARIABLE) if arguments.user else None
     if arguments.user and password is None:
         raise WrongUse(f"--user {arguments.user}: the environment variable {PASSWORD_VARIABLE} must hold the password")
-    connection = ConnectionFactory(**_settings(arguments)).create_connection(arguments.user, password)
+    settings = _settings(arguments)
+    if not may_create:
+        settings["create_destinations"] = False
+    connection = ConnectionFactory(**settings).create_connection(arguments.user, password)
 
     def report(failure: JMSException) -> None:
         print(f"kjms {arguments.command}: {failure}", file=sys.stderr)

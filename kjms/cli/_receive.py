@@ -58,19 +58,25 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--selector", metavar="TEXT", help="only messages that this selector matches (JMS 2.0 §3.8)")
     end = parser.add_argument_group("when to stop (else with Ctrl-C)")
-    end.add_argument("--count", metavar="N", type=_count, help="after N messages")
+    end.add_argument("--count", metavar="N", type=count, help="after N messages")
     waiting = end.add_mutually_exclusive_group()
     waiting.add_argument("--wait", metavar="SECONDS", type=seconds, help="when no message came for so long")
     waiting.add_argument("--no-wait", action="store_true", help="when what waits there now has been received")
-    form = parser.add_argument_group("what to write").add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="each message as a JSON object with all that stands on it")
-    form.add_argument("--headers", action="store_true", help="headers and properties, for people, before each body")
-    form.add_argument("--raw", action="store_true", help="the bytes of BytesMessages as they are, with nothing added")
+    add_form_options(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="say on stderr when it begins, and how many came")
     add_connection_options(parser)
 
 
-def _count(text: str) -> int:
+def add_form_options(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the options that say how `Output` writes messages."""
+    form = parser.add_argument_group("what to write").add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="each message as a JSON object with all that stands on it")
+    form.add_argument("--headers", action="store_true", help="headers and properties, for people, before each body")
+    form.add_argument("--raw", action="store_true", help="the bytes of BytesMessages as they are, with nothing added")
+
+
+def count(text: str) -> int:
+    """Return how many *text* says, at least 1, as argparse wants it."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)
@@ -86,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from kjms import Session
 
-    _check_selector(arguments.selector)
+    check_selector(arguments.selector)
     output = Output(arguments)
     stop = Stop()
     with connect(arguments) as connection, connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session, stop:
@@ -100,7 +106,12 @@ def run(arguments: argparse.Namespace) -> int:
     return SIGNALLED + stop.number if stop.number else 0
 
 
-def _check_selector(text: str | None) -> None:
+def check_selector(text: str | None) -> None:
+    """Refuse a selector that is none before anything is done.
+
+    Raises:
+        WrongUse: Its syntax is wrong; the text shows where.
+    """
     from kjms.selector import parse_selector
 
     try:
@@ -202,9 +213,17 @@ class Output:
     def settle(self, last: Message | None) -> None:
         """Acknowledge everything up to *last*, the last message that was written, after it has left this process."""
         if last is not None:
-            self._file.flush()
-            self.check_reader()
+            self.flush()
             last.acknowledge()
+
+    def flush(self) -> None:
+        """Make sure that everything that was written has left this process.
+
+        Raises:
+            BrokenPipeError: Nobody reads the pipe any more.
+        """
+        self._file.flush()
+        self.check_reader()
 
     def check_reader(self) -> None:
         """Find out now, and not with the next message, that nobody reads the pipe any more.
@@ -233,7 +252,11 @@ def _line(message: Message) -> bytes:
 
 
 def _json_line(message: Message) -> bytes:
-    form = to_json(message)
+    return json_line(to_json(message))
+
+
+def json_line(form: object) -> bytes:
+    """Return *form* as a line of JSON."""
     try:
         return json.dumps(form, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # a char may be half of a surrogate pair

@@ -136,6 +136,16 @@ class Reader:
             f" {self._in_hands} in hands, {self._started} consumers started>"
         )
 
+    @property
+    def has_messages_in_hands(self) -> bool:
+        """Whether a session has messages that it may still settle or give back."""
+        with self._lock:
+            return self._in_hands > 0 and any(
+                delivery.is_out and not delivery.is_yielded
+                for partition in self._holdings
+                for _, delivery in partition.settlement.messages()
+            )
+
     # Consumers come and go.
 
     def add_feed(self, selector: Selector | None, wakeup: threading.Event) -> Feed:
@@ -690,8 +700,8 @@ class Reader:
         return (
             idle_since > 0
             and self._starts is None
-            and not self._in_hands
             and time.monotonic() - idle_since > GRACE_SECONDS
+            and not self.has_messages_in_hands
         )
 
     def _flush_quietly(self, *, is_proof: bool = False) -> None:

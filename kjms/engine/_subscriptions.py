@@ -145,7 +145,7 @@ class Subscription:
     @property
     def has_messages_in_hands(self) -> bool:
         """Whether messages were received that are not settled."""
-        return self.reader._in_hands > 0
+        return self.reader.has_messages_in_hands
 
 
 class Subscriptions:

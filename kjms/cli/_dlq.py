@@ -1,0 +1,481 @@
+"""``kjms dlq``: dead letters are listed, shown, moved back to where they came from, or deleted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms._dead_letters import CAUSE, CUT, DELIVERIES, DESTINATION, OFFSET, PARTITION, TOPIC, raised_letter
+from kjms.cli import FAILED, WrongUse
+from kjms.cli._connecting import add_connection_options, connect, queue
+from kjms.cli._json_form import to_json
+from kjms.cli._receive import check_selector, json_line
+from kjms.destinations import Queue, Topic, parse_destination
+from kjms.errors import InvalidDestinationException, JMSException
+from kjms.mapping.names import destination_for, is_internal, topic_for
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from kjms import Connection, Message
+    from kjms.engine._delivery import Delivery
+    from kjms.engine._reader import Reader
+
+DESCRIPTION: Final = """\
+Work on dead letters: messages that were delivered too often, and those that expired where there is an expiry queue. A
+message is a dead letter while it says why (property JMS_kjms_Cause); other messages of the same queue are left alone.
+
+  list   the dead-letter queues, with how many dead letters they hold and why. They are found by their names: those
+         that the configuration gives, '...dlq' without one. With a QUEUE: that one, whatever its name.
+  show   the dead letters of a QUEUE: cause, origin, deliveries. 'kjms browse QUEUE' shows them as they are.
+  retry  move them back to where they came from, as they were; their deliveries are counted anew. Each is confirmed
+         there before it is deleted here: if the command is killed half-way, none is lost, and the few that were under
+         way may come twice. They expire when they would have, and never if that time is over.
+  purge  delete them.
+
+Without --id and --selector, retry and purge take all that are there when the command begins.
+"""
+EXAMPLES: Final = """\
+examples:
+  kjms dlq list
+  kjms dlq show orders.dlq
+  kjms dlq retry orders.dlq --id ID:1f0c...-1-7
+  kjms dlq retry orders.dlq --selector "JMS_kjms_Cause LIKE '%TimeoutError%'"
+  kjms dlq purge orders.dlq --yes
+"""
+
+BATCH: Final = 500  # letters sent together, and settled together
+ARRIVE_SECONDS: Final = 10.0  # a consumer that was killed keeps its partitions for 6 s
+NEXT_SECONDS: Final = 3.0  # what is there comes at once after the first one
+CAUSES_SHOWN: Final = 5
+CAUSES_KEPT: Final = 1_000  # an exception's text may differ each time
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to those that argparse knows."""
+    parser = subparsers.add_parser(
+        "dlq",
+        help="list, show, retry or purge dead letters",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="list is the default")
+    parser.add_argument("queue", nargs="?", metavar="QUEUE", type=queue, help="the queue that holds the dead letters")
+    which = parser.add_argument_group("which of them (show, retry, purge)")
+    which.add_argument("--selector", metavar="TEXT", help="those that this selector matches (JMS 2.0 §3.8)")
+    which.add_argument("--id", metavar="ID", action="append", help="the one with this JMSMessageID (can be repeated)")
+    parser.add_argument("--topics", action="store_true", help="retry: those, too, that came from a topic; each of its"
+                        " subscriptions gets them again")  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="purge: do not ask")
+    parser.add_argument("--json", action="store_true", help="list: as a JSON array; show: a JSON object on each line")
+    add_connection_options(parser)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a dead-letter queue."""
+
+    name: str
+    dead_letters: int
+    causes: dict[str, int]
+    """How many there are of each cause, the most frequent first."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What stands on a dead letter beside the message; None where it does not say."""
+
+    cause: str
+    destination: str | None
+    """Where it came from, such as ``queue://orders``."""
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    deliveries: int | None
+    omitted: str | None
+    """What of the message was too large for the dead-letter queue."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what *arguments* say.
+
+    Raises:
+        WrongUse: Arguments are missing, or are too many, or the selector's syntax is wrong.
+        InvalidDestinationException: There is no such queue.
+        JMSException: Kafka does not answer, or did not take a message.
+    """
+    _check(arguments)
+    with connect(arguments, may_create=False) as connection:
+        return ACTIONS[arguments.action](connection, arguments)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    action = arguments.action
+    if action != "list" and arguments.queue is None:
+        raise WrongUse(f"{action}: name the queue that holds the dead letters; 'kjms dlq list' shows which there are")
+    for option, actions in (
+        ("selector", {"show", "retry", "purge"}),
+        ("id", {"show", "retry", "purge"}),
+        ("topics", {"retry"}),
+        ("yes", {"purge"}),
+        ("json", {"list", "show"}),
+    ):
+        if getattr(arguments, option) and action not in actions:
+            raise WrongUse(f"{action}: takes no --{option}")
+    if action == "purge" and not arguments.yes and not sys.stdin.isatty():
+        raise WrongUse("purge: deletes for ever; --yes says so where nobody can be asked")
+    check_selector(arguments.selector)
+
+
+# ------------------------------------------------------------------------------------------------------------ list
+
+
+def _list(connection: Connection, arguments: argparse.Namespace) -> int:
+    entries = [
+        _entry(connection, found)
+        for found in ([arguments.queue] if arguments.queue is not None else _dead_letter_queues(connection))
+    ]
+    if arguments.json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=2, ensure_ascii=False))
+    else:
+        print(table(entries))
+    return 0
+
+
+def _dead_letter_queues(connection: Connection) -> list[Queue]:
+    """Return the queues that are called as dead-letter queues or expiry queues are, sorted by name."""
+    options = connection._options
+    names = []
+    for chosen in (options.defaults, *options.destinations.values()):
+        if chosen.redelivery is not None:
+            names.append(".+".join(map(re.escape, chosen.redelivery.dead_letter.split("{queue}"))))
+        if chosen.expiry_queue is not None:
+            names.append(re.escape(chosen.expiry_queue))
+    is_called_so = re.compile("|".join(names), re.DOTALL).fullmatch
+    found = []
+    for topic in connection._engine.topics.all():
+        if not is_internal(topic):
+            try:
+                named = destination_for(topic, Queue, options.queue_prefix)
+            except InvalidDestinationException:  # without the prefix that ours have: it belongs to somebody else
+                continue
+            if isinstance(named, Queue) and is_called_so(named.queue_name):
+                found.append(named)
+    return sorted(found, key=str)
+
+
+def _entry(connection: Connection, found: Queue) -> Entry:
+    causes: Counter[str] = Counter()
+    for message in _letters(connection, found, _selector()):
+        cause = _letter(message).cause
+        causes[cause if cause in causes or len(causes) < CAUSES_KEPT else "other causes"] += 1
+    return Entry(found.queue_name, causes.total(), dict(causes.most_common()))
+
+
+def table(entries: Sequence[Entry]) -> str:
+    """Return *entries* in aligned columns, a line for each cause."""
+    if not entries:
+        return "There are no dead-letter queues."
+    rows = [("QUEUE", "DEAD LETTERS", "CAUSES")]
+    for entry in entries:
+        causes = [f"{count:,} x {cause}" for cause, count in entry.causes.items()]
+        if len(causes) > CAUSES_SHOWN + 1:
+            causes[CAUSES_SHOWN:] = [f"... and {len(causes) - CAUSES_SHOWN:,} other causes"]
+        rows.append((entry.name, f"{entry.dead_letters:,}", causes[0] if causes else "-"))
+        rows += [("", "", cause) for cause in causes[1:]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(f"{name.ljust(widths[0])}  {count.rjust(widths[1])}  {cause}" for name, count, cause in rows)
+
+
+# ------------------------------------------------------------------------------------------------------------ show
+
+
+def _show(connection: Connection, arguments: argparse.Namespace) -> int:
+    shown = set()
+    for message in _letters(connection, arguments.queue, _selector(arguments)):
+        shown.add(message.jms_message_id)
+        letter = _letter(message)
+        if arguments.json:
+            sys.stdout.buffer.write(json_line({**asdict(letter), "message": to_json(message)}))
+        else:
+            print(_readable(message, letter))
+    return _missing(connection, arguments, shown)
+
+
+def _readable(message: Message, letter: Letter) -> str:
+    sent = datetime.fromtimestamp(message.jms_timestamp / 1000, timezone.utc)
+    lines = [
+        ("cause", letter.cause),
+        ("came from", letter.destination),
+        ("stood at", None if letter.offset is None else f"{letter.topic}[{letter.partition}]@{letter.offset}"),
+        ("deliveries", letter.deliveries),
+        ("sent", f"{sent:%Y-%m-%d %H:%M:%S} UTC"),
+        ("left out", letter.omitted),
+    ]
+    return "\n".join(
+        [str(message.jms_message_id), *(f"  {name:<11} {value}" for name, value in lines if value is not None)]
+    )
+
+
+def _missing(connection: Connection, arguments: argparse.Namespace, found: set[str | None]) -> int:
+    """Say what was not found; return the exit code."""
+    missing = [wanted for wanted in dict.fromkeys(arguments.id or ()) if wanted not in found]
+    if missing:
+        raise JMSException(f"{arguments.queue} holds no such dead letter: {', '.join(missing)}")
+    if not found:
+        named = arguments.queue
+        policy = connection._options.destination(named.queue_name).redelivery
+        other = None if policy is None else Queue(policy.dead_letter_queue(named.queue_name))
+        hint = ""
+        if other is not None and connection._engine.topics.look_up(_topic(connection, other)):
+            hint = f"; those of this queue go to {other}"
+        print(f"kjms dlq: {named} holds no such dead letters{hint}", file=sys.stderr)
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------- retry and purge
+
+
+def _retry(connection: Connection, arguments: argparse.Namespace) -> int:
+    found: set[str | None] = set()
+    stay: Counter[str] = Counter()
+    origins = Origins(connection)
+    wanted = 0
+    for message in _letters(connection, arguments.queue, _selector(arguments)):
+        found.add(message.jms_message_id)
+        letter = _letter(message)
+        obstacle = _obstacle(letter, arguments)
+        if obstacle:
+            stay[obstacle] += 1
+        else:
+            wanted += 1
+            origins.find(letter.destination or "")  # before anything is moved
+    _missing(connection, arguments, found)
+    kinds = "%" if arguments.topics else "queue:%"
+    selector = _selector(arguments, [f"{CUT} IS NULL", f"{DESTINATION} LIKE '{kinds}'"])
+    moved = _take(connection, arguments.queue, selector, wanted, origins.send_back)
+    return _result(arguments, "moved back", moved, wanted, stay)
+
+
+class Origins:
+    """Where dead letters came from, and the way back there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._engine = connection._engine
+        self._options = connection._options
+        self._topics: dict[str, tuple[str, int]] = {}
+
+    def find(self, origin: str) -> tuple[str, int]:
+        """Return the Kafka topic of the destination *origin*, and its number of partitions.
+
+        Raises:
+            InvalidDestinationException: It is not there any more.
+        """
+        if origin not in self._topics:
+            self._topics[origin] = self._engine.topic_of(parse_destination(origin), self._options)
+        return self._topics[origin]
+
+    def send_back(self, batch: Sequence[Delivery]) -> tuple[list[Delivery], JMSException | None]:
+        """Send again what the dead letters *batch* were; return those that arrived, and what went wrong."""
+        now = time.time_ns() // 1_000_000
+        publisher = self._engine.bulk
+        reports: SimpleQueue[tuple[Delivery, str, KafkaError | None]] = SimpleQueue()
+
+        def report(delivery: Delivery, topic: str) -> Callable[[KafkaError | None, object], None]:
+            return lambda error, _message: reports.put((delivery, topic, error))
+
+        failure: JMSException | None = None
+        sent = 0
+        for delivery in batch:
+            headers = dict(delivery.record.headers() or ())
+            topic, partitions = self.find((headers.get(DESTINATION) or b"").decode())
+            _, partition, record, _ = raised_letter(delivery.record, topic, partitions, now)
+            try:
+                publisher.send(topic, partition, record, report(delivery, topic))
+            except JMSException as refusal:
+                failure = refusal
+                break
+            sent += 1
+        arrived = []
+        for delivery, topic, error in (reports.get() for _ in range(sent)):
+            if error is None:
+                arrived.append(delivery)
+            else:
+                failure = publisher.failure(error, topic)
+        return arrived, failure
+
+
+def _obstacle(letter: Letter, arguments: argparse.Namespace) -> str:
+    """Return why *letter* cannot be retried; nothing if it can."""
+    if letter.omitted is not None:
+        return "not complete: the dead-letter queue had no room for their headers or body"
+    try:
+        origin = parse_destination(letter.destination or "")
+    except InvalidDestinationException:
+        return "without a word on where they came from"
+    if isinstance(origin, Topic) and not arguments.topics:
+        return "from a topic: with --topics, every subscription of it gets them again"
+    return ""
+
+
+def _purge(connection: Connection, arguments: argparse.Namespace) -> int:
+    found: set[str | None] = set()
+    wanted = 0
+    selector = _selector(arguments)
+    for message in _letters(connection, arguments.queue, selector):
+        found.add(message.jms_message_id)
+        wanted += 1
+    _missing(connection, arguments, found)
+    if wanted and not arguments.yes and not _agrees(f"Delete {_dead_letters(wanted)} of {arguments.queue} for ever?"):
+        print("kjms dlq: nothing was deleted", file=sys.stderr)
+        return FAILED
+    deleted = _take(connection, arguments.queue, selector, wanted, lambda batch: (list(batch), None))
+    return _result(arguments, "deleted", deleted, wanted, Counter())
+
+
+def _agrees(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _result(arguments: argparse.Namespace, done_so: str, done: int, wanted: int, stay: Counter[str]) -> int:
+    if done or wanted:
+        verb = "was" if done == 1 else "were"
+        print(f"kjms dlq: {_dead_letters(done)} of {arguments.queue} {verb} {done_so}", file=sys.stderr)
+    if done < wanted:
+        stay[f"in the hands of another consumer of {arguments.queue}"] += wanted - done
+    for reason, count in stay.items():
+        print(f"kjms dlq: {_dead_letters(count)} stayed: {reason}", file=sys.stderr)
+    return FAILED if stay else 0
+
+
+def _dead_letters(count: int) -> str:
+    return f"{count:,} dead letter{'' if count == 1 else 's'}"
+
+
+def _take(
+    connection: Connection,
+    found: Queue,
+    selector_text: str,
+    wanted: int,
+    carry_out: Callable[[Sequence[Delivery]], tuple[list[Delivery], JMSException | None]],
+) -> int:
+    """Take dead letters that are there now, give them to *carry_out* in batches, and settle those that it returns.
+
+    Args:
+        connection: The connection.
+        found: The queue.
+        selector_text: Which of its messages.
+        wanted: How many there are.
+        carry_out: Does with them what is to be done; returns for which that succeeded, and what went wrong, if any.
+
+    Returns:
+        How many were settled; fewer than *wanted* if others have the rest.
+
+    Raises:
+        JMSException: What went wrong; the message is settled, or delivered to others as if nothing had happened.
+    """
+    from kjms.selector import parse_selector
+
+    if not wanted:
+        return 0
+    engine = connection._engine
+    ends = engine._ends_of_topic(_topic(connection, found))  # what dies again meanwhile is not taken up again
+    wakeup = threading.Event()
+    feed = engine.open_feed(found, connection._options, parse_selector(selector_text), wakeup)
+    reader = feed.reader
+    later: list[Delivery] = []
+    batch: list[Delivery] = []
+    done = 0
+    try:
+        feed.start()
+        deadline = time.monotonic() + ARRIVE_SECONDS
+        while done < wanted:
+            wakeup.clear()
+            delivery = feed.poll()
+            if delivery is not None:
+                record = delivery.record
+                is_later = (record.offset() or 0) >= ends.get(record.partition() or 0, 0)
+                (later if is_later else batch).append(delivery)
+            if batch and (delivery is None or len(batch) == min(BATCH, wanted - done)):
+                succeeded, failure = carry_out(batch)
+                done += _settle(reader, succeeded)
+                ready = set(succeeded)
+                batch = [one for one in batch if one not in ready]
+                if failure is not None:
+                    raise JMSException(f"{_dead_letters(done)} done, then: {failure}", failure.error_code, failure)
+                deadline = time.monotonic() + NEXT_SECONDS
+            elif delivery is None and not wakeup.wait(max(deadline - time.monotonic(), 0)):
+                break
+    finally:
+        reader.give_back([*batch, *later], is_counted=False)
+        engine.close_feeds([feed])
+    return done
+
+
+def _settle(reader: Reader, deliveries: Sequence[Delivery]) -> int:
+    """Settle *deliveries*; return for how many Kafka took it."""
+    receipts = [reader.settle(delivery) for delivery in deliveries]
+    reader.flush()
+    return len(receipts) - reader.lost(receipts)
+
+
+# --------------------------------------------------------------------------------------------------------- letters
+
+
+def _selector(arguments: argparse.Namespace | None = None, more: Sequence[str] = ()) -> str:
+    """Return the selector of the dead letters that *arguments* choose."""
+    parts = [f"{CAUSE} IS NOT NULL", *more]
+    if arguments is not None and (arguments.selector or "").strip():
+        parts.append(f"({arguments.selector})")
+    if arguments is not None and arguments.id:
+        quoted = ", ".join("'{}'".format(wanted.replace("'", "''")) for wanted in arguments.id)
+        parts.append(f"JMSMessageID IN ({quoted})")
+    return " AND ".join(parts)
+
+
+def _letters(connection: Connection, found: Queue, selector: str) -> Iterator[Message]:
+    with connection.create_session() as session, session.create_browser(found, selector) as browser:
+        yield from browser
+
+
+def _letter(message: Message) -> Letter:
+    text = message.get_string_property
+
+    def number(name: str) -> int | None:
+        value = text(name)
+        return int(value) if value is not None and value.isdecimal() else None
+
+    return Letter(
+        cause=text(CAUSE) or "",
+        destination=text(DESTINATION),
+        topic=text(TOPIC),
+        partition=number(PARTITION),
+        offset=number(OFFSET),
+        deliveries=number(DELIVERIES),
+        omitted=text(CUT),
+    )
+
+
+def _topic(connection: Connection, found: Queue) -> str:
+    return topic_for(found, connection._options.queue_prefix)
+
+
+ACTIONS: Final[dict[str, Callable[[Connection, argparse.Namespace], int]]] = {
+    "list": _list,
+    "show": _show,
+    "retry": _retry,
+    "purge": _purge,
+}
