@@ -225,12 +225,12 @@ class Session:
 
     # Looking.
 
-    def create_browser(self, queue: Queue, message_selector: str | None = None) -> QueueBrowser:
+    def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
         """Return a browser of a queue, which shows messages and takes none (JMS 2.0 §5.9).
 
         Args:
             queue: The queue.
-            message_selector: Which messages it shows; None or "" is all (JMS 2.0 §3.8.1).
+            selector: Which messages it shows; None or "" is all (JMS 2.0 §3.8.1).
 
         Raises:
             InvalidDestinationException: It is no queue, or there is no such queue, and it may not be created.
@@ -240,9 +240,9 @@ class Session:
         _check_destination(queue)
         if not isinstance(queue, Queue):
             raise InvalidDestinationException(f"create_browser: a Queue can be browsed, and not {shown(queue)}")
-        selector = parse_selector(message_selector)
+        chosen = parse_selector(selector)
         self._engine.topic_of(queue, self._options)
-        browser = QueueBrowser(self, queue, selector)
+        browser = QueueBrowser(self, queue, chosen)
         with self._lock:
             self._browsers.append(browser)
         return browser

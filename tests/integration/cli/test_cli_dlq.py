@@ -72,7 +72,9 @@ def kill(connection: Connection, queue: Queue, *sent: str, **how: Any) -> list[M
     return messages
 
 
-def test_dead_letters_are_listed_with_their_causes(kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue) -> None:
+def test_dead_letters_are_listed_with_their_causes(
+    kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue, eventually: Eventually
+) -> None:
     """Each dead-letter queue is listed with how many dead letters it holds, and why; other messages do not count."""
 
     def fails(message: Message) -> None:
@@ -85,8 +87,7 @@ def test_dead_letters_are_listed_with_their_causes(kjms: Kjms, kjms_broker: Any,
         session.create_producer(queue).send(session.create_text_message("c"))
         with connection.create_session() as other:
             other.create_producer(dead).send(other.create_text_message("no dead letter"))
-        while len(texts(connection, dead)) < 4:
-            pass
+        eventually(lambda: len(texts(connection, dead)) == 4)
     entries = {entry["name"]: entry for entry in json.loads(kjms("dlq", "list", "--json").stdout)}
     assert entries[dead.queue_name] == {
         "name": dead.queue_name,
@@ -220,7 +221,9 @@ def test_purge_asks(
             assert texts(connection, dead) == left
 
 
-def test_what_expired_lives_on_when_it_is_retried(kjms: Kjms, kjms_broker: Any, queue: Queue) -> None:
+def test_what_expired_lives_on_when_it_is_retried(
+    kjms: Kjms, kjms_broker: Any, queue: Queue, eventually: Eventually
+) -> None:
     """A message comes back from the expiry queue without the time to live that is over."""
     late = Queue(f"{queue.queue_name}-late")
     with started(kjms_broker, expiry_queue=late.queue_name) as connection:
@@ -229,8 +232,7 @@ def test_what_expired_lives_on_when_it_is_retried(kjms: Kjms, kjms_broker: Any, 
         time.sleep(0.01)
         with session.create_consumer(queue) as consumer:
             assert consumer.receive(300) is None
-        while not texts(connection, late):
-            pass
+        eventually(lambda: texts(connection, late))
         kjms("dlq", "retry", late.queue_name)
         message = session.create_consumer(queue).receive(SECONDS)
         assert isinstance(message, TextMessage)
@@ -238,7 +240,7 @@ def test_what_expired_lives_on_when_it_is_retried(kjms: Kjms, kjms_broker: Any, 
 
 
 def test_dead_letters_of_a_topic_are_retried_when_that_is_meant(
-    kjms: Kjms, kjms_broker: Any, topic: Topic, queue: Queue
+    kjms: Kjms, kjms_broker: Any, topic: Topic, eventually: Eventually
 ) -> None:
     """Every subscription gets such a message again, so it stays unless --topics says otherwise."""
     dead = f"{topic.topic_name}.dlq"
@@ -249,8 +251,7 @@ def test_dead_letters_of_a_topic_are_retried_when_that_is_meant(
         assert subscriber.receive(SECONDS) is not None
         session.recover()
         assert subscriber.receive(300) is None
-        while connection._engine.topics.look_up(dead) == 0 or not texts(connection, Queue(dead)):
-            pass
+        eventually(lambda: connection._engine.topics.look_up(dead) and texts(connection, Queue(dead)))
         stayed = kjms("dlq", "retry", dead, expected=1).stderr
         assert b"1 dead letter stayed: from a topic" in stayed
         assert texts(connection, Queue(dead)) == ["price"]
@@ -285,19 +286,22 @@ def test_what_cannot_be_retried_stays(kjms: Kjms, kjms_broker: Any, queue: Queue
         assert texts(connection, dead) == ["cut", "astray", "damaged"]
 
 
-def test_nothing_is_moved_to_a_queue_that_is_gone(kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue) -> None:
+def test_nothing_is_moved_to_a_queue_that_is_gone(
+    kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue, eventually: Eventually
+) -> None:
     """A queue that does not exist any more is not made anew by a retry."""
     with started(kjms_broker) as connection:
         kill(connection, queue, "a")
         admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
         admin.delete_topics([queue.queue_name])[queue.queue_name].result()
-        while connection._engine.topics.look_up(queue.queue_name):
-            pass
+        eventually(lambda: connection._engine.topics.look_up(queue.queue_name) == 0)
         assert queue.queue_name.encode() in kjms("dlq", "retry", dead.queue_name, expected=1).stderr
         assert texts(connection, dead) == ["a"]
 
 
-def test_what_dies_again_is_not_retried_again(kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue) -> None:
+def test_what_dies_again_is_not_retried_again(
+    kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue, eventually: Eventually
+) -> None:
     """A retry takes the dead letters that were there when it began, and ends."""
     deliveries: Counter[str] = Counter()
 
@@ -310,14 +314,17 @@ def test_what_dies_again_is_not_retried_again(kjms: Kjms, kjms_broker: Any, queu
         kill(connection, queue, *sent)
         connection.create_session().create_consumer(queue).message_listener = fails
         kjms("dlq", "retry", dead.queue_name)
-        deadline = time.monotonic() + 20
-        while sorted(texts(connection, dead)) != sorted(sent):
-            assert time.monotonic() < deadline
+        eventually(lambda: sorted(texts(connection, dead)) == sorted(sent))
         assert deliveries == dict.fromkeys(sent, 1)
 
 
 def test_nothing_is_lost_when_a_retry_is_killed(
-    kjms: Kjms, start: Callable[..., subprocess.Popen[bytes]], kjms_broker: Any, queue: Queue, dead: Queue
+    kjms: Kjms,
+    start: Callable[..., subprocess.Popen[bytes]],
+    kjms_broker: Any,
+    queue: Queue,
+    dead: Queue,
+    eventually: Eventually,
 ) -> None:
     """After kill -9 in the middle and another retry, every message is in its queue, and no dead letter is left."""
     count = 5_000
@@ -332,8 +339,7 @@ def test_nothing_is_lost_when_a_retry_is_killed(
         assert not producer.flush(20)
         process = start("dlq", "retry", dead.queue_name, stderr=subprocess.DEVNULL)
         begun = session.create_browser(queue)
-        while not any(begun):
-            pass
+        eventually(lambda: any(begun))
         process.kill()
         process.wait(20)
         left = len(texts(connection, dead))
