@@ -99,12 +99,11 @@ class Auto(Acknowledgement):
         self._unflushed: tuple[Reader, Receipt] | None = None
 
     def before_next(self) -> None:
-        if self._last:
-            self._through_with(self._last.pop())
+        self._through_with_all()
         if self._unflushed is None:
             return
         reader, receipt = self._unflushed
-        reader.flush()
+        reader.flush(receipts=[receipt])
         self._unflushed = None  # not before: what Kafka did not take is tried again
         if reader.lost([receipt]):
             raise JMSException(
@@ -118,14 +117,21 @@ class Auto(Acknowledgement):
         self._last.append(delivery)
 
     def consumer_closes(self, feed: Feed) -> None:
-        try:  # perhaps while another thread receives
-            last = self._last.pop()
-        except IndexError:
-            return
-        if last.feed is feed:
-            self._through_with(last)
-        else:
-            self._last.append(last)
+        self._through_with_all(feed)
+
+    def _through_with_all(self, feed: Feed | None = None) -> None:
+        """Settle what the program has, of *feed* alone if given; perhaps while another thread does the same."""
+        others = []
+        while self._last:
+            try:
+                last = self._last.popleft()
+            except IndexError:
+                break
+            if feed is None or last.feed is feed:
+                self._through_with(last)
+            else:
+                others.append(last)
+        self._last.extendleft(reversed(others))
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
@@ -150,8 +156,7 @@ class Auto(Acknowledgement):
 
     def close(self) -> None:
         self._is_closed = True
-        if self._last:
-            self._through_with(self._last.pop())
+        self._through_with_all()
         if self._unflushed is not None:
             self._unflushed[0].flush_at_last()
 
@@ -205,7 +210,7 @@ class Client(Acknowledgement):
             self._unflushed.setdefault(reader, []).append(reader.settle(delivery))
         lost = 0
         for reader in list(self._unflushed):
-            reader.flush()
+            reader.flush(receipts=self._unflushed[reader])
             lost += reader.lost(self._unflushed.pop(reader))  # not before: what Kafka did not take is tried again
         if lost:
             raise JMSException(

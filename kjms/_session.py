@@ -552,6 +552,14 @@ class Session:
                 return
             self._current = consumer
             try:
+                self._acknowledgement.before_next()  # in case that it failed after the last one
+            except JMSException as failure:
+                consumer._feed.reader.give_back([delivery], is_counted=False)
+                self._connection._tell(failure)
+                self._current = None
+                self._closed.wait(FAILURE_SECONDS)
+                return
+            try:
                 message = self._acceptable(delivery, consumer)
                 if message is not None:
                     self._call(listener, delivery, message)

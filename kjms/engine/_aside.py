@@ -42,11 +42,9 @@ class Aside:
         self.topic = topic
         self._bookkeeping = bookkeeping
         self._group = group
-        self._created = source in topics.created
         self.engine = engine
         self._topics = topics
         self._source = source
-        self._exists = False
 
     def identity(self, topic: str) -> str:
         """Return Kafka's id of *topic*, ``-`` where it does not say."""
@@ -62,29 +60,32 @@ class Aside:
         Raises:
             JMSException: Kafka does not say.
         """
-        is_new, self._created = self._created, False  # of a topic that was just made nothing can have been forgotten
-        return {} if is_new else self._bookkeeping.recall(self._group, places)
+        if self._source in self._topics.created:  # just now: nothing of it can have been forgotten
+            self._topics.created.discard(self._source)
+            return {}
+        return self._bookkeeping.recall(self._group, places)
 
-    def exists(self) -> bool:
-        """Tell whether something was ever moved aside.
+    def partitions(self) -> int:
+        """Return how many partitions what was moved aside has now; 0 where nothing ever was.
 
         Raises:
             JMSException: Kafka does not say.
         """
-        if not self._exists:
-            self._exists = self._topics.look_up(self.topic) > 0
-        return self._exists
+        return self._topics.look_up(self.topic)
 
-    def ensure(self) -> None:
-        """Make the topic where it is missing.
+    def ensure(self, number: int) -> None:
+        """Make the topic, or its partition *number*, where it is missing.
 
         Raises:
             JMSException: It cannot be made.
         """
-        if self._exists:
+        there = self.partitions()
+        if number < there:
             return
-        partitions = self._topics.partitions(self._source)
-        if not partitions:
-            raise JMSException(f"the Kafka topic {self._source!r} is gone")
-        self._topics.ensure_internal(self.topic, like=self._source, partitions=partitions, margin=MARGIN)
-        self._exists = True
+        wanted = self._topics.look_up(self._source)
+        if number >= wanted:
+            raise JMSException(f"the Kafka topic {self._source!r} has no partition {number} any more")
+        if there:
+            self._topics.grow(self.topic, wanted)
+        else:
+            self._topics.ensure_internal(self.topic, like=self._source, partitions=wanted, margin=MARGIN)

@@ -162,8 +162,9 @@ class Browsing:
         # In one request: a message that is moved aside meanwhile is unsettled in one place of the answer.
         holdings = Holdings(str(self._queue), self._topic, self._aside, self._decode, refuse)
         places = [(topic, number) for topic, count in counts.items() for number in range(count)]
-        starts = holdings.restore(consumer, places)
-        self._states = {(p.topic, p.number): p.settlement.snapshot().state for p in holdings}
+        partitions = holdings.restore(consumer, places)
+        self._states = {(p.topic, p.number): p.settlement.snapshot().state for p in partitions}
+        starts = [partition.start for partition in partitions]
         for topic, count in counts.items():
             if not count:
                 continue

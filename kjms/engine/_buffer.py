@@ -176,6 +176,7 @@ class Buffer:
         if lane is None:
             return None
         if feed.returned:
+            lane.hungry.pop(feed, None)
             delivery = feed.returned.popleft()
             delivery.is_taken = True
             return delivery
@@ -197,6 +198,8 @@ class Buffer:
             delivery.lanes = 0
             delivery.feed = feed
             self.held -= 1
+            if lane.hungry:
+                lane.hungry.pop(feed, None)  # it does not wait any more: the next wake-up is somebody else's
             return delivery
         lane.hungry[feed] = None
         return None

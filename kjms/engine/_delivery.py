@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from confluent_kafka import TopicPartition
+
 from kjms.destinations import Destination
 from kjms.mapping import decode
 from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
-
     from kjms.engine._buffer import Feed
     from kjms.mapping import SourceRecord
     from kjms.mapping.bridges import Decoder
@@ -83,6 +83,11 @@ class Partition:
         return f"<Partition {self.topic}[{self.number}] from {self.settlement.base}>"
 
     @property
+    def start(self) -> TopicPartition:
+        """From where it is to be read."""
+        return TopicPartition(self.topic, self.number, self.settlement.position)
+
+    @property
     def needs_mark(self) -> bool:
         """Whether messages are ready that may soon be handed out, and the mark is near."""
         settlement = self.settlement
@@ -138,6 +143,7 @@ class Delivery:
         "partition",
         "record",
         "told",
+        "too_large",
     )
 
     def __init__(self, record: SourceRecord, partition: Partition, offset: int, order: int) -> None:
@@ -154,6 +160,7 @@ class Delivery:
         self.is_out = False
         self.is_yielded = False
         self.is_excused = False
+        self.too_large = 0  # how often its copy was too large for where it was to go
         self.told = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
         self.feed: Feed | None = None

@@ -101,8 +101,8 @@ class Holdings:
 
     # From Kafka.
 
-    def restore(self, consumer: Consumer, wanted: Sequence[tuple[str, int]]) -> list[TopicPartition]:
-        """Hold *wanted* as Kafka knows them; return from where each is to be read.
+    def restore(self, consumer: Consumer, wanted: Sequence[tuple[str, int]]) -> list[Partition]:
+        """Return *wanted* as Kafka knows them, to be added; it may take long, and needs no lock.
 
         A partition whose settlement a later kjms wrote is left alone: what that settled would be delivered again.
 
@@ -111,7 +111,7 @@ class Holdings:
         """
         if not wanted:
             return []
-        starts = []
+        partitions = []
         answers = consumer.committed([TopicPartition(*place) for place in wanted], ASK_SECONDS)
         for known in answers:
             if known.error is not None:
@@ -128,9 +128,9 @@ class Holdings:
             if state is None:
                 first = _first(consumer, known)
                 state = State(first, first, (), first)
-            self.add(Partition(known.topic, known.partition, state, self._decode, is_aside=known.topic == self.aside))
-            starts.append(TopicPartition(known.topic, known.partition, state.base))
-        return starts
+            is_aside = known.topic == self.aside
+            partitions.append(Partition(known.topic, known.partition, state, self._decode, is_aside=is_aside))
+        return partitions
 
     def _state(self, consumer: Consumer, known: TopicPartition) -> State | None:
         if known.offset < 0:
@@ -147,8 +147,6 @@ class Holdings:
         except DamagedStateError as error:
             _log.warning("%s: %s; what comes from there may have been delivered before", place, error)
             return State(known.offset, _end(consumer, known), (), known.offset)
-        if state.known == state.base == state.mark:
-            return state
         end = _end(consumer, known)
         if state.base > end:
             _log.warning("%s: the log ends before what was settled; it is read from its start", place)
@@ -204,10 +202,8 @@ class Holdings:
             metadata = self._written(partition, snapshot.state)
             partition.is_crowded = len(metadata) > ROOMY * self.limit
             if len(metadata) > self.limit:
-                if not is_last:
-                    too_large.append(partition)
-                    continue
-                snapshot, metadata = self._cut(partition, snapshot)
+                too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
+                continue
             commits.append(
                 Commit(
                     partition,
@@ -219,20 +215,6 @@ class Holdings:
 
     def _written(self, partition: Partition, state: State) -> str:
         return write_state(state, self._identity(partition.topic), self._engine)
-
-    def _cut(self, partition: Partition, snapshot: Snapshot) -> tuple[Snapshot, str]:
-        """Return as much of *snapshot* as fits: suspicion instead of histories, then less of what is settled.
-
-        Nobody was promised that the latter is: what was promised did fit.
-        """
-        state = snapshot.state
-        state = replace(state, histories={}, mark=max(state.mark, partition.settlement.handed))
-        metadata = self._written(partition, state)
-        while len(metadata) > self.limit and state.runs:
-            runs = state.runs[: len(state.runs) // 2]
-            state = replace(state, runs=runs, known=runs[-1][1] if runs else state.base)
-            metadata = self._written(partition, state)
-        return replace(snapshot, state=state), metadata
 
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""

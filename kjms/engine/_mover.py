@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kjms.engine._delivery import Delivery
     from kjms.engine._reader import Reader
 
-__all__ = ["Copy", "Made", "Move", "Mover"]
+__all__ = ["Copy", "Made", "Move", "Mover", "OutgrownError"]
 
 _log = logging.getLogger("kjms.mover")
 
@@ -31,6 +31,7 @@ COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
 TRANSACTION_MS: Final = 15_000  # readers of a group whose owner died in a transaction wait that long at the most
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts
 LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
+LEANEST: Final = 2  # how often a copy can be made smaller
 LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
 
@@ -62,13 +63,17 @@ Made = tuple[Move, History, tuple[int, int]]
 """A move, the history that its copy tells, and the copy's partition and offset."""
 
 
+class OutgrownError(JMSException):
+    """More was settled, or handed out, while messages were being moved: now it takes more of them to make room."""
+
+
 class _AbortedError(Exception):
     """The transaction was aborted; the cause says why."""
 
-    def __init__(self, cause: JMSException, too_large: frozenset[int] = frozenset()) -> None:
+    def __init__(self, cause: JMSException, *, is_too_large: bool = False) -> None:
         super().__init__(str(cause))
         self.cause = cause
-        self.too_large = too_large  # which of the batch's copies were
+        self.is_too_large = is_too_large
 
 
 class Mover:
@@ -98,7 +103,6 @@ class Mover:
         self._id = transactional_id
         self._tell = tell
         self._moves: deque[tuple[Reader, list[Move]]] = deque()  # what belongs together is moved together
-        self._sizes: dict[int, int] = {}  # by id of a move's delivery: how often its copy was too large
         self._news = threading.Condition()
         self._busy = 0
         self._alone = 0  # so many go one by one, after they failed together
@@ -142,7 +146,7 @@ class Mover:
                 pause = FIRST_PAUSE
             except Exception as error:
                 self._put_back(reader, batch, error)
-                pause = self._rest(pause, error)
+                pause = self._rest(pause, batch, error)
             finally:
                 with self._news:
                     self._busy = 0
@@ -160,28 +164,33 @@ class Mover:
         return reader, batch
 
     def _put_back(self, reader: Reader, batch: list[Move], error: Exception) -> None:
-        too_large = error.too_large if isinstance(error, _AbortedError) else frozenset()
-        for number in too_large:
-            self._sizes[id(batch[number].delivery)] = self._sizes.get(id(batch[number].delivery), 0) + 1
         aside = [move for move in batch if move.is_aside]  # only together they make the settlement fit
         single = [[move] for move in batch if not move.is_aside]
+        if isinstance(error, _AbortedError) and isinstance(error.cause, OutgrownError):
+            reader.forget(aside)  # others are to go with them
+            aside = []
+        if isinstance(error, _AbortedError) and error.is_too_large and len(batch) == 1:
+            batch[0].delivery.too_large += 1  # else the batch was too large, and perhaps no message of it
         units = [unit for unit in (*single, aside) if unit]
         with self._news:
-            self._moves.extendleft((reader, unit) for unit in reversed(units))
-            if not too_large:
-                self._alone = max(self._alone, len(units))
+            self._moves.extend((reader, unit) for unit in units)  # at the end: they hold up nobody else's
+            self._alone = max(self._alone, len(units) if len(batch) > 1 else 0)
 
-    def _rest(self, pause: float, error: Exception) -> float:
+    def _rest(self, pause: float, batch: list[Move], error: Exception) -> float:
         failure = error.cause if isinstance(error, _AbortedError) else error
-        if isinstance(error, _AbortedError) and error.too_large:
-            _log.debug("%s; tried again with less", failure)
+        is_too_large = isinstance(error, _AbortedError) and error.is_too_large
+        if isinstance(failure, OutgrownError) or (
+            is_too_large and (len(batch) > 1 or (not batch[0].is_aside and batch[0].delivery.too_large <= LEANEST))
+        ):
+            _log.debug("%s; tried again, otherwise", failure)
             return pause
         _log.warning("%s; tried again in %.1f s", failure, pause)
         if str(failure) != self._told:  # not each time that it fails for the same reason
             self._told = str(failure)
             self._tell(failure if isinstance(failure, JMSException) else JMSException(self._told, None, failure))
         with self._news:
-            self._news.wait_for(lambda: self._closing, pause)
+            others = any(unit[0] not in batch for _, unit in self._moves)
+            self._news.wait_for(lambda: self._closing, FIRST_PAUSE if others else pause)
         return min(pause * 2, LONGEST_PAUSE)
 
     # One transaction.
@@ -195,7 +204,7 @@ class Mover:
         batch[:] = reader.still_held(batch)
         if not batch:
             return
-        copies = [move.copy(self._sizes.get(id(move.delivery), 0)) for move in batch]
+        copies = [move.copy(move.delivery.too_large) for move in batch]
         producer = self._begin()
         try:
             places = self._write(producer, copies)
@@ -208,8 +217,6 @@ class Mover:
         except BaseException as error:
             self._abort(producer)
             raise _AbortedError(error if isinstance(error, JMSException) else JMSException(repr(error))) from error
-        for move in batch:
-            self._sizes.pop(id(move.delivery), None)
 
     def _begin(self) -> Producer:
         producer = self._producer
@@ -220,7 +227,11 @@ class Mover:
             except KafkaException as error:
                 raise jms_error(error, "prepare to move messages") from error
             self._producer = producer
-        producer.begin_transaction()
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            self._producer = None
+            raise jms_error(error, "move messages") from error
         return producer
 
     def _write(self, producer: Producer, copies: list[Copy]) -> list[tuple[int, int]]:
@@ -251,35 +262,52 @@ class Mover:
         if not failures and producer.flush(FLUSH_SECONDS):
             raise JMSException(f"move messages to {copies[0].topic}: not confirmed within {FLUSH_SECONDS:.0f} s")
         if failures:
-            too_large = frozenset(number for number, failure in failures.items() if failure.code() in LEANER)
-            first, why = next(iter(failures.items()))
+            first, why = next(
+                ((n, failure) for n, failure in failures.items() if failure.code() != KafkaError._PURGE_QUEUE),
+                next(iter(failures.items())),
+            )
+            is_too_large = any(failure.code() in LEANER for failure in failures.values())
             self._abort(producer)
-            raise _AbortedError(jms_error(why, f"move a message to {copies[first].topic}"), too_large)
+            raise _AbortedError(jms_error(why, f"move a message to {copies[first].topic}"), is_too_large=is_too_large)
         return places
 
     def _settle(self, producer: Producer, reader: Reader, made: list[Made]) -> None:
         """Settle the originals in the transaction, and end it: nobody else commits for the group meanwhile."""
         with reader.client_held(COMMIT_SECONDS):
-            commits, group = reader.plan_moves([move.delivery for move, _, _ in made])
-            if commits:
-                producer.send_offsets_to_transaction([commit.offset for commit in commits], group, COMMIT_SECONDS)
-            while True:
-                try:
-                    producer.commit_transaction(COMMIT_SECONDS)
-                    break
-                except KafkaException as error:
-                    if kafka_error(error).retriable() and not self._closing:
-                        continue  # its outcome is not known before it is answered
-                    if not kafka_error(error).fatal() or not self._was_committed(reader, commits):
-                        raise
-                    break
+            commits, group = reader.plan_moves(made)
+            try:
+                if commits:
+                    producer.send_offsets_to_transaction([commit.offset for commit in commits], group, COMMIT_SECONDS)
+                self._commit(producer, reader, commits)
+            except BaseException:
+                reader.unplan_moves(made)
+                raise
             reader.moved(commits, made)
+
+    def _commit(self, producer: Producer, reader: Reader, commits: Sequence[Any]) -> None:
+        """End the transaction, and return when it is known that it came through."""
+        while True:
+            try:
+                producer.commit_transaction(COMMIT_SECONDS)
+            except KafkaException as error:
+                if kafka_error(error).retriable() and not self._closing:
+                    continue  # its outcome is not known before it is answered
+                if not kafka_error(error).fatal() or not self._was_committed(reader, commits):
+                    raise
+            return
 
     def _was_committed(self, reader: Reader, commits: Sequence[Any]) -> bool:
         """After a fatal error in a commit: find out what became of it."""
-        self._producer = None
-        self._begin_anew()
-        return bool(commits) and reader.has_committed(commits)
+        while True:
+            self._producer = None
+            try:
+                self._begin_anew()
+                return bool(commits) and reader.has_committed(commits)
+            except KafkaException as error:
+                _log.warning("what became of a transaction is not known yet: %s", error)
+                with self._news:
+                    if self._news.wait_for(lambda: self._closing, FIRST_PAUSE * 10):
+                        raise
 
     def _begin_anew(self) -> None:
         """End, in Kafka, what the last producer of this name left open."""

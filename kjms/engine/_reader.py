@@ -19,7 +19,7 @@ from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._holdings import Commit, Holdings, oldest
-from kjms.engine._mover import Copy, Made, Move
+from kjms.engine._mover import Copy, Made, Move, OutgrownError
 from kjms.errors import JMSException
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
@@ -119,6 +119,7 @@ class Reader:
         self._aside = aside
         self._holdings = Holdings(name, topic, aside, decode, on_error)
         self._crowding: set[Partition] = set()  # whose messages are being moved aside
+        self._lacks_room = False  # whether the last commit left out what did not fit
         self._heard = time.monotonic()  # when the thread was seen to run last
         self._is_proved = True  # whether the partitions are surely still this process's
         self._buffer = Buffer(destination, keeps_unwanted=keeps_unwanted, limit=prefetch)
@@ -289,9 +290,9 @@ class Reader:
     def _make_room(self, partitions: Iterable[Partition], share: float = ROOM) -> None:
         """Move the oldest messages of *partitions* aside, so that their settlement gets small again."""
         for partition in partitions:
-            if partition not in self._crowding:
+            chosen = [] if partition in self._crowding else oldest(partition, share)
+            if chosen:
                 self._crowding.add(partition)
-                chosen = oldest(partition, share)
                 number = partition.number
                 self._aside.mover.submit(
                     self, [Move(delivery, self._aside_copy(delivery, number), is_aside=True) for delivery in chosen]
@@ -311,14 +312,17 @@ class Reader:
         topic = self._aside.topic
         if self._holdings.get(topic, number) is not None:
             return
-        self._aside.ensure()
+        self._aside.ensure(number)
         with self.client_held(COMMIT_SECONDS):
             consumer = self._consumer
             if consumer is None or self._holdings.get(self.topic, number) is None:
                 raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
+            restored = self._holdings.restore(consumer, [(topic, number)])
+            if not restored:
+                raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
             with self._lock:
-                starts = self._holdings.restore(consumer, [(topic, number)])
-            consumer.incremental_assign(starts)
+                self._holdings.add(restored[0])
+            consumer.incremental_assign([restored[0].start])
 
     def still_held(self, moves: Iterable[Move]) -> list[Move]:
         """Return those of *moves* that are still to be made: the messages are held here, and not settled."""
@@ -359,25 +363,62 @@ class Reader:
                 if not self._committing:
                     self._news.notify()
 
-    def plan_moves(self, deliveries: Iterable[Delivery]) -> tuple[list[Commit], Any]:
-        """Return the commits that settle *deliveries*, and the group's metadata; the caller holds the client.
+    def plan_moves(self, made: Sequence[Made]) -> tuple[list[Commit], Any]:
+        """Return the commits that settle the originals of *made*, and the group's metadata.
+
+        The caller holds the client. What became of a message while it was being copied is in them, too.
 
         Raises:
-            JMSException: One of them is not held any more, or the settlement would not fit even so.
+            OutgrownError: The settlement would not fit even so.
+            JMSException: One of the messages is not held any more.
         """
         with self._lock:
             settled: dict[Partition, set[int]] = {}
-            for delivery in deliveries:
+            for move, _, _ in made:
+                delivery = move.delivery
                 if not delivery.partition.is_held:
                     raise JMSException(f"a message of {self.name} went to another consumer before it was moved")
                 settled.setdefault(delivery.partition, set()).add(delivery.offset)
-            if self._starts is not None or self._consumer is None:
+            consumer = self._consumer
+            if self._starts is not None or consumer is None:
                 return [], None
+            for move, told, (number, offset) in made:
+                if move.is_aside:
+                    aside = self._aside_partition(number)
+                    settled.setdefault(aside, set())
+                    delivery = move.delivery
+                    aside.settlement.place(offset, delivery)
+                    if not delivery.partition.settlement.holds(delivery.offset):
+                        aside.settlement.settle(offset)
+                    elif delivery.history != told:
+                        aside.settlement.note(offset, delivery.history)
             commits, too_large = self._holdings.plan(settled=settled)
             if too_large:
-                raise JMSException(f"the settlement of {self.name} does not fit")
-            consumer = self._consumer
+                self.unplan_moves(made)
+                raise OutgrownError(f"the settlement of {self.name} does not fit")
         return commits, consumer.consumer_group_metadata()
+
+    def _aside_partition(self, number: int) -> Partition:
+        aside = self._holdings.get(self._aside.topic, number)
+        if aside is None:
+            raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
+        return aside
+
+    def unplan_moves(self, made: Sequence[Made]) -> None:
+        """Note that *made* did not come through: their copies do not count."""
+        with self._lock:
+            for move, _, (number, offset) in made:
+                aside = self._holdings.get(self._aside.topic, number) if move.is_aside else None
+                if aside is not None:
+                    aside.settlement.unplace(offset)
+
+    def forget(self, moves: Sequence[Move]) -> None:
+        """Note that *moves* will not be made; others may be chosen."""
+        with self._lock:
+            for move in moves:
+                self._crowding.discard(move.delivery.partition)
+            self._lacks_room = False
+            self._news.notify()
 
     def has_committed(self, commits: Sequence[Commit]) -> bool:
         """Ask Kafka whether *commits* came through; the caller holds the client."""
@@ -388,23 +429,23 @@ class Reader:
         return [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]
 
     def moved(self, commits: Sequence[Commit], made: Sequence[Made]) -> None:
-        """Note that moves were made, with *commits*."""
+        """Note that *made* came through, with *commits*."""
         with self._lock:
             self._holdings.committed(commits)
+            self._lacks_room = False
             for move, told, (number, offset) in made:
                 delivery = move.delivery
                 self._crowding.discard(delivery.partition)
                 old = delivery.partition.settlement
+                is_done = not old.holds(delivery.offset)  # by now
+                old.settle(delivery.offset)
                 if not move.is_aside:
                     self._in_hands -= 1
-                    old.settle(delivery.offset)
                     continue
-                is_done = not old.holds(delivery.offset)  # settled while it was being moved
-                old.settle(delivery.offset)
                 aside = self._holdings.get(self._aside.topic, number)
-                assert aside is not None
+                if aside is None:  # it was given up at once: whoever has it reads the copy
+                    continue
                 delivery.partition, delivery.offset, delivery.told = aside, offset, told
-                aside.settlement.place(offset, delivery)
                 if is_done:
                     aside.settlement.settle(offset)
                 else:
@@ -413,13 +454,14 @@ class Reader:
 
     # What is settled is told to Kafka.
 
-    def flush(self, patience: float = COMMIT_SECONDS) -> None:
+    def flush(self, patience: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> None:
         """Return when Kafka knows everything that was settled before the call.
 
         What cannot be committed because the partition went to another member of the group is that member's now. A
         commit that is under way when the last broker goes returns when one is back: librdkafka never gives it up.
 
         Args:
+            receipts: What the caller waits for; empty: everything that was settled.
             patience: Seconds to try again for what passes, and to wait behind a commit that gets no answer.
 
         Raises:
@@ -431,7 +473,7 @@ class Reader:
         while True:
             with self.client_held(patience):
                 error, is_complete = self._commit()
-            if error is None and is_complete:
+            if error is None and (is_complete or (receipts and self._are_known(receipts))):
                 return
             if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in _PASSING):
                 if error is None:
@@ -439,6 +481,10 @@ class Reader:
                 raise jms_error(error, f"acknowledge messages of {self.name}") from error
             with self._news:  # without the client: the rebalance itself happens in a poll
                 self._news.wait(0.02)
+
+    def _are_known(self, receipts: Sequence[Receipt]) -> bool:
+        with self._lock:
+            return all(part.settlement.knows(version) or not part.is_held for part, version in receipts)
 
     def flush_at_last(self) -> None:
         """Flush, and return in any case: for closing.
@@ -479,6 +525,7 @@ class Reader:
         with self._lock:
             commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
             consumer = self._consumer
+            self._lacks_room = bool(too_large)
             self._make_room(too_large, 1.0)
             self._make_room(commit.partition for commit in commits if commit.partition.is_crowded and not last)
             if not commits:
@@ -575,6 +622,8 @@ class Reader:
 
     def _wants_commit(self) -> bool:
         """Whether messages wait for the mark to be moved on."""
+        if self._lacks_room:  # it would not be complete: the mover is making room
+            return False
         return self._buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
 
     def _join(self, consumer: Consumer) -> None:
@@ -649,9 +698,11 @@ class Reader:
                 delivery.record, delivery.told = unmoved(record)
                 delivery.recall(delivery.told)
             if offset < settlement.recalls:
-                history = settlement.history(offset)
-                if history.deliveries > delivery.count - 1 or not partition.is_aside:
-                    delivery.recall(history)
+                noted = settlement.noted(offset)
+                if noted is not None:
+                    delivery.recall(noted)
+                elif delivery.count == 1:
+                    delivery.recall(settlement.history(offset))
             buffer.arrive(delivery)
 
     def _report(self, error: KafkaError) -> None:
@@ -737,11 +788,15 @@ class Reader:
         if self._closing:  # the poll is that of the closing: Kafka would not be asked any more
             return
         numbers = [assigned.partition for assigned in partitions]
-        topics = [self.topic, self._aside.topic] if numbers and self._aside.exists() else [self.topic]
+        asides = self._aside.partitions() if numbers else 0
+        wanted = [(self.topic, number) for number in numbers]
+        wanted += [(self._aside.topic, number) for number in numbers if number < asides]
+        restored = self._holdings.restore(consumer, wanted)  # without the lock: it may take long
         with self._lock:
-            starts = self._holdings.restore(consumer, [(topic, number) for number in numbers for topic in topics])
+            for partition in restored:
+                self._holdings.add(partition)
             self._is_proved = True
-        consumer.incremental_assign(starts)
+        consumer.incremental_assign([partition.start for partition in restored])
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
@@ -19,6 +19,7 @@ __all__ = ["Topics"]
 QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Of each key the last record counts, and is kept. Small segments, so that compaction gets at what does not count.
 COMPACTED_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "86400000"}
+SMALLEST_LIMIT: Final = 2 * 1024 * 1024  # bytes: the limit holds for whole batches, and a batch may have 1 MB
 VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
 
 
@@ -136,13 +137,29 @@ class Topics:
         resource = ConfigResource(ConfigResource.Type.TOPIC, like)
         try:
             config = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
-            largest = int(config["max.message.bytes"].value or 0) + margin
+            largest = max(int(config["max.message.bytes"].value or 0) + margin, SMALLEST_LIMIT)
             replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
         except KafkaException as error:
             raise jms_error(error, f"look up the Kafka topic {like!r}") from error
         with self._lock:
             self._create(topic, partitions, replicas, {**QUEUE_CONFIG, "max.message.bytes": str(largest)})
             self._wait_until_visible(topic)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give *topic* as many partitions as *partitions* says.
+
+        Raises:
+            JMSException: Kafka refuses.
+        """
+        wanted = NewPartitions(topic, partitions)
+        try:
+            self.admin.create_partitions([wanted], request_timeout=self._timeout)[topic].result()
+        except KafkaException as error:
+            if self.look_up(topic) < partitions:  # else another process was first
+                raise jms_error(error, f"add partitions to the Kafka topic {topic!r}") from error
+        deadline = time.monotonic() + VISIBLE_SECONDS
+        while self.look_up(topic) < partitions and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def ensure_compacted(self, topic: str, replication_factor: int | None) -> None:
         """Make *topic*, one that kjms keeps for itself, where it is missing: one partition, compacted.

@@ -137,6 +137,15 @@ class PartitionSettlement(Generic[T]):
         """Tell whether the message at *offset* is in this process and not settled."""
         return offset in self._open or self._ahead.get(offset) is not None
 
+    def noted(self, offset: int) -> History | None:
+        """Return what was noted of the message at *offset*; None: nothing was."""
+        return self._histories.get(offset)
+
+    def unplace(self, offset: int) -> None:
+        """Note that nothing stands at *offset* after all."""
+        self._ahead.pop(offset, None)
+        self._histories.pop(offset, None)
+
     def place(self, offset: int, message: T) -> None:
         """Note that *message*, which is in this process already, stands at *offset*, which was not read yet."""
         if offset >= self.position:
@@ -205,7 +214,8 @@ class PartitionSettlement(Generic[T]):
         while runs and runs[-1][1] >= top:
             top = runs.pop()[0]  # what is unsettled at the end needs no saying
         mark = max(self._suspects, self.handed + window if window else 0, base)
-        histories = {o: history for o, history in self._histories.items() if o not in settled}
+        # A message may be gone from the log before it is read again; its history stays behind the base.
+        histories = {o: history for o, history in self._histories.items() if o >= base and o not in settled}
         return Snapshot(State(base, mark, runs, max(top, base), histories), self.version)
 
     def _top(self, settled: Collection[int] = NOBODY) -> int:
@@ -255,11 +265,14 @@ class PartitionSettlement(Generic[T]):
         self.mark = max(self.mark, snapshot.state.mark)
 
     def messages(self) -> Iterator[tuple[int, T]]:
-        """Return the unsettled messages that were read, oldest first, with their offsets."""
+        """Return the unsettled messages that are in this process, oldest first, with their offsets."""
         for offset in list(self._order):
             message = self._open.get(offset)
             if message is not None:
                 yield offset, message
+        for offset, placed in sorted(self._ahead.items(), key=_first):
+            if placed is not None:
+                yield offset, placed
 
     def crowd(self) -> list[tuple[int, T]]:
         """Return the unsettled messages that have to be written down one way or another, oldest first.
@@ -267,6 +280,8 @@ class PartitionSettlement(Generic[T]):
         The others, beyond all that is settled and without a history, take no room.
         """
         top = self._top()
-        crowd = [(o, message) for o, message in self.messages() if o < top or o in self._histories]
-        ahead = [(o, message) for o, message in sorted(self._ahead.items()) if message is not None]
-        return crowd + [(o, message) for o, message in ahead if o < top or o in self._histories]
+        return [(o, message) for o, message in self.messages() if o < top or o in self._histories]
+
+
+def _first(item: tuple[int, object]) -> int:
+    return item[0]
