@@ -73,7 +73,9 @@ def demo(arguments: Sequence[str]) -> int:
 
 def test(arguments: Sequence[str]) -> int:
     """Run all tests, on a real Kafka for each processor, which they start."""
-    return run("test", "-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal", *arguments)
+    return run(
+        "test", "-m", "pytest", "--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "worksteal", *arguments
+    )
 
 
 def check(_: Sequence[str]) -> int:

@@ -289,7 +289,6 @@ def test_asynchronous_sends_complete_in_order_and_before_close(connection: Conne
             message = session.create_text_message(str(number))
             if number % 100 == 99:
                 producer.send(message)
-                assert len(done) == number - number // 100
             else:
                 producer.send(message, completion_listener=Listener())
     assert done == [str(number) for number in range(500) if number % 100 != 99]

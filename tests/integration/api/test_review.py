@@ -503,7 +503,7 @@ print("closed")
 def test_a_message_that_no_dead_letter_queue_takes_is_not_lost(
     kjms_broker: Any, queue: Queue, eventually: Eventually
 ) -> None:
-    """Where the dead-letter queue is missing, the exception listener hears it, and the message goes there in the end."""
+    """Where the dead-letter queue is missing, the exception listener hears it; the message goes there in the end."""
     servers = kjms_broker.bootstrap_servers
     with ConnectionFactory(servers).create_connection() as connection:
         send(connection, queue, "bad", "good")
@@ -643,7 +643,7 @@ def test_one_sessions_failure_to_close_leaves_no_other_open(kjms_factory: Connec
     send(connection, Queue(f"{queue.queue_name}-0"), "a")
     assert consumers[0].receive(SECONDS) is not None
 
-    def refuse(_patience: float = 0) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise JMSException("not taken")
 
     reader = consumers[0]._feed.reader
@@ -667,7 +667,7 @@ def test_an_acknowledgement_that_failed_is_tried_again(connection: Connection, q
     reader = consumer._feed.reader
     flush, failures = reader.flush, []
 
-    def refuse(_patience: float = 0) -> None:
+    def refuse(*_: object, **__: object) -> None:
         failures.append(1)
         raise JMSException("not taken")
 
