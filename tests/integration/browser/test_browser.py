@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any
 
-import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -284,32 +285,42 @@ def test_a_look_ends_when_its_session_closes(connection: Connection, session: Se
         next(look)
 
 
+LOOKS = """
+import sys, time
+import psutil
+from kjms import ConnectionFactory, Queue
+with ConnectionFactory(sys.argv[1]).create_connection() as connection:
+    session = connection.create_session()
+    queue = Queue(sys.argv[2])
+    def show(count):
+        shown = [message.text for message, _ in zip(session.create_browser(queue), range(count))]
+        assert shown == [str(number) for number in range(count)], shown
+    threads = psutil.Process().num_threads
+    show(10)
+    before = threads()
+    while before != (now := threads()):
+        before = now
+        time.sleep(0.3)
+    show(10)
+    show(1)
+    look = iter(browser := session.create_browser(queue))
+    next(look)
+    assert threads() > before, (threads(), before)
+    browser.close()
+    while threads() > before:
+        time.sleep(0.01)
+print("clean")
+"""
+
+
 def test_a_look_that_is_over_or_abandoned_leaves_nothing_running(
-    session: Session, queue: Queue, eventually: Eventually
+    kjms_broker: Any, session: Session, queue: Queue
 ) -> None:
     """The Kafka client of a look ends with it, with the loop that is left, and with the browser."""
     send(session, queue, *range(10))
-    browser = session.create_browser(queue)
-    assert len(texts(browser)) == 10
-    process = psutil.Process()
-    eventually(lambda: process.num_threads() == session_threads())
-    before = process.num_threads()
-    assert len(texts(browser)) == 10
-    for _ in browser:
-        break
-    look = iter(browser)
-    next(look)
-    assert process.num_threads() > before
-    browser.close()
-    eventually(lambda: process.num_threads() <= before)
-
-
-def session_threads() -> int:
-    """Return how many threads the process has when that does not change any more."""
-    count = -1
-    while count != (count := psutil.Process().num_threads()):
-        time.sleep(0.1)
-    return count
+    arguments = [sys.executable, "-c", LOOKS, kjms_broker.bootstrap_servers, queue.queue_name]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "clean\n", done.stderr
 
 
 def test_one_thread_at_a_time(session: Session, queue: Queue) -> None:
