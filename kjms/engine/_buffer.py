@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 import threading
+from bisect import insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kjms.destinations import Destination
 from kjms.engine._delivery import Delivery, Partition
+from kjms.engine._groups import Groups
 
 if TYPE_CHECKING:
     from kjms.engine._reader import Reader
@@ -24,7 +26,7 @@ class Feed:
     Args:
         reader: Where the messages come from.
         selector: Which of them the consumer wants; None is all.
-        wakeup: Set when there may be something to poll, or when the feed closes.
+        wakeup: Set when there may be something to poll, or when the feed closes; one for each session.
     """
 
     def __init__(self, reader: Reader, selector: Selector | None, wakeup: threading.Event) -> None:
@@ -60,16 +62,68 @@ class Feed:
 
 
 class Lane:
-    """What the consumers that share one selector want, oldest first; some of it others may have taken meanwhile."""
+    """What the consumers that share one selector want; some of it others may have taken meanwhile.
 
-    __slots__ = ("feeds", "hungry", "prune_at", "ready", "selector")
+    Attributes:
+        levels: For each priority that has come up, highest first: the messages, oldest first.
+        size: How many there are, those that were taken included.
+        is_sorted: Whether all that was put back is in its place.
+    """
+
+    __slots__ = ("feeds", "hungry", "is_sorted", "levels", "prune_at", "selector", "size")
 
     def __init__(self, selector: Selector | None, prune_at: int) -> None:
         self.selector = selector
-        self.prune_at = prune_at  # how long `ready` may get before what others took is thrown out
-        self.ready: deque[Delivery] = deque()
+        self.prune_at = prune_at  # how large it may get before what others took is thrown out
+        self.levels: list[tuple[int, deque[Delivery]]] = []
+        self.size = 0
+        self.is_sorted = True
         self.feeds: list[Feed] = []
         self.hungry: dict[Feed, None] = {}  # in the order in which they began to wait
+
+    def __iter__(self) -> Iterator[Delivery]:
+        for _, level in self.levels:
+            for delivery in level:
+                if not delivery.is_taken:
+                    yield delivery
+
+    def add(self, delivery: Delivery) -> None:
+        """Put *delivery* behind those of its priority."""
+        self.size += 1
+        self._level(delivery).append(delivery)
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Put *delivery* in its old place, or before the others of its priority until they are sorted."""
+        self.size += 1
+        level = self._level(delivery)
+        if level and level[-1].order < delivery.order:
+            level.append(delivery)
+        else:
+            self.is_sorted = self.is_sorted and not (level and level[0].order < delivery.order)
+            level.appendleft(delivery)
+
+    def _level(self, delivery: Delivery) -> deque[Delivery]:
+        rank = -delivery.priority
+        for each, level in self.levels:
+            if each == rank:
+                return level
+        level = deque()
+        insort(self.levels, (rank, level), key=_rank)
+        return level
+
+    def tidy(self, without: Partition | None = None) -> None:
+        """Throw out what others took, and what is of the partition *without*."""
+        self.size = 0
+        for number, (rank, level) in enumerate(self.levels):
+            kept = deque(d for d in level if not d.is_taken and d.partition is not without)
+            self.levels[number] = rank, kept
+            self.size += len(kept)
+
+    def sort(self) -> None:
+        """Bring what came back into its old place."""
+        self.tidy()
+        self.is_sorted = True
+        self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
 
     def wake_one(self) -> bool:
         """Wake the consumer that has waited longest; tell whether there was one."""
@@ -85,8 +139,9 @@ class Buffer:
     """Shares out messages among started consumers.
 
     Consumers with the same selector share a *lane*. A message is ready in every lane that wants it, and goes to the
-    first consumer that takes it, so each consumer sees messages in their order, and none waits behind a busy one. What
-    no lane wants is kept aside until a lane comes that does, or settled where nothing is kept.
+    first consumer that takes it, so each consumer sees messages in their order, those of a higher priority first, and
+    none waits behind a busy one. While a session has a message of a group, the others of the group go to no other
+    session. What no lane wants is kept aside until a lane comes that does, or settled where nothing is kept.
 
     Args:
         destination: What the messages say that they were sent to.
@@ -100,6 +155,7 @@ class Buffer:
         self.wants_mark = False  # whether a message was asked for that is near the mark, or beyond it
         self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
         self._lanes: dict[Selector | None, Lane] = {}
+        self._groups = Groups()
         self._destination = destination
         self._keeps_unwanted = keeps_unwanted
         self._limit = limit
@@ -111,8 +167,8 @@ class Buffer:
 
     @property
     def kept_back(self) -> int:
-        """How many messages are here and ready for nobody: no consumer wants them, or they are not due."""
-        return len(self.unwanted) + len(self._delayed)
+        """How many are here and not ready: no consumer wants them, they are not due, or their group is busy."""
+        return len(self.unwanted) + len(self._delayed) + self._groups.waiting
 
     @property
     def next_due(self) -> int:
@@ -124,7 +180,7 @@ class Buffer:
         lane = self._lanes.get(feed.selector)
         if lane is None:
             lane = self._lanes[feed.selector] = Lane(feed.selector, 2 * self._limit)
-            everything = {d.order: d for other in self._lanes.values() for d in other.ready if not d.is_taken}
+            everything = {delivery.order: delivery for other in self._lanes.values() for delivery in other}
             everything.update((delivery.order, delivery) for delivery in self.unwanted)
             self.unwanted = []
             for _, delivery in sorted(everything.items()):
@@ -147,62 +203,123 @@ class Buffer:
         feed.returned.clear()
         if not lane.feeds:
             del self._lanes[lane.selector]
-            for delivery in lane.ready:
-                if not delivery.is_taken:
-                    delivery.lanes -= 1
-                    if not delivery.lanes:
-                        self.held -= 1
-                        returned.append(delivery)
+            for delivery in lane:
+                delivery.lanes -= 1
+                if not delivery.lanes:
+                    self.held -= 1
+                    returned.append(delivery)
+        for delivery in returned:
+            self.let_go(delivery)
         self.put_back(returned)
+        self.put_back(self._groups.free())  # it may have been an older one of their group that nobody wants now
 
     def arrive(self, delivery: Delivery) -> None:
         """Make *delivery*, the newest message, ready for whoever wants it."""
+        delivery.rank(self._destination)
         if delivery.due:
             self._delay(delivery)
             return
+        lucky = None
         for lane in self._lanes.values():
             if lane.selector is None or self._wants(lane, delivery):
                 self._add(lane, delivery)
+                lucky = lucky or (lane if lane.hungry else None)
         if not delivery.lanes:
             self._keep(delivery)
-            return
-        for lane in self._lanes.values():
-            if lane.hungry and lane.ready and lane.ready[-1] is delivery and lane.wake_one():
-                return
+        elif lucky is not None:
+            lucky.wake_one()
 
     def take(self, feed: Feed) -> Delivery | None:
         """Return the next message for *feed*, or note that it waits for one."""
         lane = feed.lane
         if lane is None:
             return None
+        delivery = self._next(feed, lane)
+        if delivery is None:
+            lane.hungry[feed] = None
+        elif lane.hungry:
+            lane.hungry.pop(feed, None)  # it does not wait any more: the next wake-up is somebody else's
+        return delivery
+
+    def _next(self, feed: Feed, lane: Lane) -> Delivery | None:
         if feed.returned:
-            lane.hungry.pop(feed, None)
             delivery = feed.returned.popleft()
             delivery.is_taken = True
             return delivery
-        ready = lane.ready
-        while ready:
-            delivery = ready[0]
-            if delivery.is_taken:
-                ready.popleft()
-                continue
-            partition, offset = delivery.partition, delivery.offset
-            if offset >= partition.extend_at:
-                self.wants_mark = True
-                if offset >= partition.settlement.mark:
-                    partition.wants = max(partition.wants, offset + 1)
-                    break
-            ready.popleft()
-            partition.settlement.hand_out(offset)
-            delivery.is_taken = True
-            delivery.lanes = 0
-            delivery.feed = feed
-            self.held -= 1
-            if lane.hungry:
-                lane.hungry.pop(feed, None)  # it does not wait any more: the next wake-up is somebody else's
-            return delivery
-        lane.hungry[feed] = None
+        if self._groups.waiting:
+            for delivery in self._groups.followers(feed.wakeup):
+                if self._wants(lane, delivery):
+                    if not self._may_hand_out(delivery):
+                        return None
+                    self._groups.follow(delivery)
+                    self._hand_out(feed, delivery)
+                    return delivery
+        for _, ready in lane.levels:
+            while ready:
+                delivery = ready[0]
+                if delivery.is_taken:
+                    ready.popleft()
+                    lane.size -= 1
+                elif delivery.group is not None and self._is_held_up(feed, delivery):
+                    ready.popleft()
+                    lane.size -= 1
+                    self.held -= 1
+                elif self._may_hand_out(delivery):
+                    ready.popleft()
+                    lane.size -= 1
+                    self.held -= 1
+                    self._hand_out(feed, delivery)
+                    return delivery
+                else:
+                    return None
         return None
+
+    def _may_hand_out(self, delivery: Delivery) -> bool:
+        """Whether *delivery* is below the mark; if it is not, or only just, the mark is to be moved."""
+        partition, offset = delivery.partition, delivery.offset
+        if offset >= partition.extend_at:
+            self.wants_mark = True
+            if offset >= partition.settlement.mark:
+                partition.wants = max(partition.wants, offset + 1)
+                return False
+        return True
+
+    def _hand_out(self, feed: Feed, delivery: Delivery) -> None:
+        delivery.partition.settlement.hand_out(delivery.offset)
+        delivery.is_taken = True
+        delivery.lanes = 0
+        delivery.feed = feed
+        instead = self._groups.take(feed.wakeup, delivery)
+        if instead is not None:
+            instead.is_taken = True
+            instead.lanes = 0
+            self.held -= 1
+
+    def _is_held_up(self, feed: Feed, delivery: Delivery) -> bool:
+        """Whether *feed* may not have *delivery*, for the sake of its group's order; if so, it waits from now on."""
+        session = self._groups.hold_up(feed.wakeup, delivery)
+        if session is None:
+            return False
+        delivery.is_taken = True
+        delivery.lanes = 0
+        for lane in self._lanes.values():
+            for other in lane.hungry:
+                if other.wakeup is session and self._wants(lane, delivery):
+                    del lane.hungry[other]
+                    other.wakeup.set()
+                    return True
+        return True
+
+    def let_go(self, delivery: Delivery) -> None:
+        """Note that no session has *delivery* any more: the next of its group may be handed out."""
+        group = self._groups.let_go(delivery)
+        while group is not None:
+            following = self._groups.next(group)
+            if following is None:
+                return
+            self.put_back([following])
+            if following.lanes:
+                return
 
     def wait(self, feed: Feed) -> Delivery | None:
         """Note that *feed* waits, though there may be a message; return none."""
@@ -226,12 +343,13 @@ class Buffer:
                 continue
             for lane in self._lanes.values():
                 if self._wants(lane, delivery):
-                    self._add(lane, delivery)
+                    self._add(lane, delivery, is_back=True)
                     touched.add(lane)
             if not delivery.lanes:
                 self._keep(delivery)
         for lane in touched:
-            lane.ready = deque(sorted((d for d in lane.ready if not d.is_taken), key=_order))
+            if not lane.is_sorted:
+                lane.sort()
         self._wake(touched)
 
     def release(self, now: int) -> None:
@@ -251,7 +369,7 @@ class Buffer:
     def _wake(self, lanes: Iterable[Lane]) -> None:
         """Wake as many consumers as there are messages ready in their lanes."""
         for lane in lanes:
-            for _ in lane.ready:
+            for _ in range(lane.size):
                 if not lane.wake_one():
                     break
 
@@ -262,26 +380,30 @@ class Buffer:
         """Forget the messages of *partition*: another reader has it now."""
         gone: set[int] = set()
         for lane in self._lanes.values():
-            gone.update(d.order for d in lane.ready if d.partition is partition and not d.is_taken)
-            lane.ready = deque(d for d in lane.ready if d.partition is not partition and not d.is_taken)
+            gone.update(delivery.order for delivery in lane if delivery.partition is partition)
+            lane.tidy(partition)
             for feed in lane.feeds:
                 feed.returned = deque(d for d in feed.returned if d.partition is not partition)
         self.held -= len(gone)
         self.unwanted = [delivery for delivery in self.unwanted if delivery.partition is not partition]
         self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
         heapq.heapify(self._delayed)
+        self._groups.drop(partition.number)
 
     def _wants(self, lane: Lane, delivery: Delivery) -> bool:
         return lane.selector is None or lane.selector.matches(delivery.message(self._destination))
 
-    def _add(self, lane: Lane, delivery: Delivery) -> None:
+    def _add(self, lane: Lane, delivery: Delivery, *, is_back: bool = False) -> None:
         if not delivery.lanes:
             self.held += 1
         delivery.lanes += 1
-        lane.ready.append(delivery)
-        if len(lane.ready) > lane.prune_at:
-            lane.ready = deque(d for d in lane.ready if not d.is_taken)
-            lane.prune_at = 2 * max(self._limit, len(lane.ready))
+        if is_back:
+            lane.put_back(delivery)
+        else:
+            lane.add(delivery)
+        if lane.size > lane.prune_at:
+            lane.tidy()
+            lane.prune_at = 2 * max(self._limit, lane.size)
 
     def _keep(self, delivery: Delivery) -> None:
         if self._keeps_unwanted or not self._lanes:  # nobody is there who could not want it
@@ -295,9 +417,13 @@ class Buffer:
             del lane.hungry[feed]
             return
         for other in self._lanes.values():
-            if other.hungry and any(not delivery.is_taken for delivery in other.ready):
+            if other.hungry and next(iter(other), None) is not None:
                 other.wake_one()
 
 
 def _order(delivery: Delivery) -> int:
     return delivery.order
+
+
+def _rank(level: tuple[int, deque[Delivery]]) -> int:
+    return level[0]

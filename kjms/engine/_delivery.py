@@ -15,12 +15,14 @@ from kjms.txn.states import NEVER, PartitionSettlement
 
 if TYPE_CHECKING:
     from kjms.engine._buffer import Feed
+    from kjms.engine._groups import Group
     from kjms.mapping import SourceRecord
     from kjms.mapping.bridges import Decoder
     from kjms.message import Message
 
 __all__ = ["Delivery", "Partition"]
 
+DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
 NARROW: Final = 64  # messages that may be handed out before the mark has to be moved: so many, a crash makes suspect
 WIDE: Final = 16_384  # the same where messages are handed out that fast
 
@@ -124,15 +126,20 @@ class Delivery:
         is_out: Whether a session has it.
         is_yielded: Whether the session that has it is through with it, but for saying so.
         is_excused: Whether its present delivery is one of those that do not count.
+        group: Its message group (JMSXGroupID, or what another program gave as the key); None: it is in none.
+        busy: The same, while a session has a message of it.
+        priority: JMSPriority.
     """
 
     __slots__ = (
+        "busy",
         "cause",
         "count",
         "decoded",
         "due",
         "excused",
         "feed",
+        "group",
         "is_excused",
         "is_out",
         "is_taken",
@@ -141,6 +148,7 @@ class Delivery:
         "offset",
         "order",
         "partition",
+        "priority",
         "record",
         "told",
         "too_large",
@@ -164,6 +172,9 @@ class Delivery:
         self.told = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
         self.feed: Feed | None = None
+        self.group = record.key()
+        self.busy: Group | None = None
+        self.priority = DEFAULT_PRIORITY
 
     def __repr__(self) -> str:
         return f"<Delivery {self.count} of {self.partition.topic}[{self.partition.number}]@{self.offset}>"
@@ -207,6 +218,15 @@ class Delivery:
         self.count = history.deliveries + 1
         self.excused = history.excused
         self.due = history.due
+
+    def rank(self, destination: Destination) -> None:
+        """Look for the message's priority; to decode each message for it would cost too much."""
+        try:
+            has_own = any(name == "JMSPriority" for name, _ in self.record.headers() or ())
+        except Exception:  # the client raises on header names that are no UTF-8
+            return
+        if has_own or self.partition.decode is not decode:
+            self.priority = self.message(destination).jms_priority
 
     def message(self, destination: Destination) -> Message:
         """Return the JMS message: decoded once per delivery, since an application may change the one it got."""

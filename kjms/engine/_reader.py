@@ -217,6 +217,8 @@ class Reader:
         with self._lock:
             self._in_hands -= 1
             delivery.is_out = False
+            if delivery.busy is not None:
+                self._buffer.let_go(delivery)
             partition = delivery.partition
             partition.settlement.settle(delivery.offset)
             return partition, partition.settlement.version
@@ -272,8 +274,11 @@ class Reader:
                     delivery.come_back(due)
                 if delivery.partition.is_held:
                     (later if delivery.due else back).append(delivery)
+            is_for_all = to is None or not to.is_started
+            for delivery in (*back, *later) if is_for_all else later:
+                self._buffer.let_go(delivery)
             self._buffer.put_back(later)
-            if to is None or not to.is_started:
+            if to is None or is_for_all:
                 self._buffer.put_back(back)
             else:
                 to.returned.extendleft(reversed(back))
@@ -285,6 +290,8 @@ class Reader:
 
     def bury(self, delivery: Delivery, copy: Callable[[int], Copy]) -> None:
         """Move *delivery*, which a session has, elsewhere; nobody here gets it again."""
+        with self._lock:
+            self._buffer.let_go(delivery)
         self._aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
 
     def _make_room(self, partitions: Iterable[Partition], share: float = ROOM) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -586,13 +586,14 @@ def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_messa
 
 def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
     """What it takes to share out what was kept aside grows with its size, not with its square."""
+    record: Any = SimpleNamespace(key=lambda: None, headers=lambda: [])
 
     def steps(size: int) -> int:
         """Return how many bytecode instructions it takes: unlike time, they are the same on a busy machine."""
         buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=10)
         partition = Partition("t", 0, State(0, 0, (), 0), is_kept=False)
         for number in range(size):
-            delivery = Delivery(None, partition, number, number)  # type: ignore[arg-type]
+            delivery = Delivery(record, partition, number, number)
             partition.settlement.read(number, delivery)
             buffer.arrive(delivery)
         count = 0

@@ -23,17 +23,20 @@ def partition_from(start: int) -> Partition:
 class Record:
     """A Kafka record of a text message with the property ``n``."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, group: bytes | None = None, priority: int = 4) -> None:
         self._n = n
+        self._group = group
+        self._priority = priority
 
     def value(self) -> bytes:
         return b"x"
 
-    def key(self) -> None:
-        return None
+    def key(self) -> bytes | None:
+        return self._group
 
     def headers(self) -> list[tuple[str, bytes | None]]:
-        return [("kjms", b"1;text;n=int"), ("n", b"%d" % self._n)]
+        own: list[tuple[str, bytes | None]] = [("kjms", b"1;text;n=int"), ("n", b"%d" % self._n)]
+        return own if self._priority == 4 else [*own, ("JMSPriority", b"%d" % self._priority)]
 
     def timestamp(self) -> tuple[int, int]:
         return 1, 0
@@ -57,8 +60,8 @@ SELECTORS: list[Selector | None] = [
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("arrive"), st.just(0)),
-        st.tuples(st.sampled_from(["join", "leave", "take", "rest", "return"]), st.integers(0, 5)),
+        st.tuples(st.just("arrive"), st.integers(0, 11)),
+        st.tuples(st.sampled_from(["join", "leave", "take", "rest", "return", "settle"]), st.integers(0, 5)),
     ),
     max_size=60,
 )
@@ -72,14 +75,27 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
     buffer = Buffer(Queue("q"), keeps_unwanted=keeps, limit=5)
     partition = partition_from(0)
     unused: Any = None
-    feeds = [Feed(unused, SELECTORS[number % len(SELECTORS)], threading.Event()) for number in range(6)]
+    sessions = [threading.Event() for _ in range(4)]  # some have two consumers
+    feeds = [Feed(unused, SELECTORS[number % len(SELECTORS)], sessions[number % 4]) for number in range(6)]
     arrived: list[Delivery] = []
     in_hands: list[Delivery] = []
-    settled_unwanted = 0
+    settled: list[Delivery] = []
+
+    def wants(feed: Feed, delivery: Delivery) -> bool:
+        return feed.selector is None or feed.selector.matches(delivery.message(Queue("q")))
+
+    def settle(delivery: Delivery) -> None:
+        partition.settlement.settle(delivery.offset)
+        settled.append(delivery)
+        buffer.let_go(delivery)
+
+    for feed in feeds:
+        buffer.join(feed)
     for step, number in steps:
-        feed = feeds[number]
+        feed = feeds[number % 6]
         if step == "arrive":
-            delivery = Delivery(Record(len(arrived)), partition, len(arrived), len(arrived))
+            record = Record(len(arrived), [None, b"a", b"b"][number % 3], [4, 4, 9, 0][number % 4])
+            delivery = Delivery(record, partition, len(arrived), len(arrived))
             partition.settlement.read(delivery.offset, delivery)
             arrived.append(delivery)
             buffer.arrive(delivery)
@@ -89,31 +105,51 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
             buffer.leave(feed)
         elif step == "rest":
             buffer.rest(feed)
-        elif step == "return" and in_hands:
+        elif step == "return":
+            for delivery in in_hands:
+                buffer.let_go(delivery)
             buffer.put_back(in_hands)
             in_hands.clear()
+        elif step == "settle" and in_hands:
+            settle(in_hands.pop(number % len(in_hands)))
         elif step == "take":
             taken = buffer.take(feed)
             if taken is None:
                 assert feed.lane is None or feed.is_hungry
                 continue
-            selector = feed.selector
-            assert selector is None or selector.matches(taken.message(Queue("q")))
+            assert wants(feed, taken)
             assert taken not in in_hands
             in_hands.append(taken)
-            later = [d for d in arrived if d.order < taken.order and not d.is_taken and d.lanes]
-            assert not [d for d in later if selector is None or selector.matches(d.message(Queue("q")))]
-        ready = {id(d) for lane in buffer._lanes.values() for d in lane.ready if not d.is_taken}
+            ahead = [d for d in arrived if not d.is_taken and d.lanes and wants(feed, d) and d.group is None]
+            assert not [d for d in ahead if (-d.priority, d.order) < (-taken.priority, taken.order)] or taken.group
+        ready = {id(d) for lane in buffer._lanes.values() for d in lane}
         assert buffer.held == len(ready)
         kept = {id(d) for d in buffer.unwanted}
-        assert not ready & kept
-        assert not (ready | kept) & {id(d) for d in in_hands}
+        waiting = {id(d) for group in buffer._groups._groups.values() for d in group.waiting}
+        assert len(waiting) == buffer._groups.waiting
+        places = [ready, kept, waiting, {id(d) for d in in_hands}]
+        assert len(set().union(*places)) == sum(map(len, places))
         if keeps:
-            assert len(ready) + len(kept) + len(in_hands) + settled_unwanted == len(arrived)
-        # Nobody sleeps while a message that he wants is ready.
+            assert sum(map(len, places)) + len(settled) == len(arrived)
+        for group in (b"a", b"b"):
+            assert len({d.feed.wakeup for d in in_hands if d.feed is not None and d.group == group}) <= 1
+        for busy in buffer._groups._groups.values():  # who waits, waits for somebody, or behind what is ready
+            assert busy.session or not busy.waiting or any(d.lanes and d.group == busy.key[1] for d in arrived)
+        # Nobody sleeps while a message that he wants is ready, and of no group.
         for lane in buffer._lanes.values():
-            if lane.hungry:
-                assert not [d for d in lane.ready if not d.is_taken] or any(f.wakeup.is_set() for f in feeds)
+            if lane.hungry and any(delivery.group is None for delivery in lane):
+                assert any(feed.wakeup.is_set() for feed in feeds)
+    # In the end everything comes out, once: nothing waits for ever.
+    for delivery in in_hands:
+        settle(delivery)
+    last = Feed(unused, None, threading.Event())
+    buffer.join(last)
+    while (taken := buffer.take(last)) is not None:
+        assert taken not in settled
+        settle(taken)
+    if keeps:
+        assert len(settled) == len(arrived)
+    assert (buffer.held, buffer.kept_back, buffer._groups._groups, buffer._groups._followed) == (0, 0, {}, {})
 
 
 def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
@@ -144,3 +180,58 @@ def test_a_dropped_partitions_messages_are_forgotten() -> None:
     assert taken is not None
     assert taken.partition is mine
     assert buffer.take(feed) is None
+
+
+def grouped(buffer: Buffer, partition: Partition, *numbers: int) -> None:
+    for n in numbers:
+        delivery = Delivery(Record(n, b"group"), partition, n, n)
+        partition.settlement.read(n, delivery)
+        buffer.arrive(delivery)
+
+
+def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
+    """Behind a message that its session has settled, the next that somebody wants is ready."""
+    buffer, partition, unused = Buffer(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
+    sessions = [threading.Event() for _ in range(3)]
+    few, several, everything = (
+        Feed(unused, SELECTORS[which], session)  # type: ignore[arg-type]
+        for which, session in zip((1, 2, 0), sessions, strict=True)
+    )
+    for feed in (few, several, everything):
+        buffer.join(feed)
+    grouped(buffer, partition, 0, 1, 4)
+    first = buffer.take(few)
+    assert first is not None
+    assert buffer.take(everything) is buffer.take(several) is None
+    buffer.leave(everything)
+    buffer.leave(few)
+    assert not several.wakeup.is_set()
+    partition.settlement.settle(0)
+    buffer.let_go(first)
+    assert several.wakeup.is_set()
+    after = buffer.take(several)
+    assert after is not None
+    assert (after.offset, [delivery.offset for delivery in buffer.unwanted]) == (4, [1])
+
+
+def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
+    """Behind a message that nobody wants any more, the next of its group is ready."""
+    buffer, partition, unused = Buffer(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
+    few, several, everything = (
+        Feed(unused, SELECTORS[which], threading.Event())  # type: ignore[arg-type]
+        for which in (1, 2, 0)
+    )
+    for feed in (few, several, everything):
+        buffer.join(feed)
+    grouped(buffer, partition, 0, 1, 4)
+    first = buffer.take(few)
+    assert first is not None
+    assert buffer.take(everything) is None
+    buffer.leave(everything)
+    buffer.let_go(first)  # the next is ready for `few`
+    assert buffer.take(several) is None
+    buffer.leave(few)
+    assert several.wakeup.is_set()
+    after = buffer.take(several)
+    assert after is not None
+    assert after.offset == 4
