@@ -225,11 +225,15 @@ class Client(Acknowledgement):
             assert delivery.feed is not None
             by_feed.setdefault(delivery.feed, []).append(delivery)
         for feed, deliveries in by_feed.items():
+            for delivery in deliveries:
+                delivery.cause = "the session recovered"
             self._give_back(deliveries, to=feed)
 
     def close(self) -> None:
         self._is_closed = True
         again, self._open = self._open, []
+        for delivery in again:
+            delivery.cause = "its session closed"
         self._give_back(again, to=None)
 
 

@@ -69,6 +69,8 @@ class ConnectionFactory:
         drop_duplicates: Not available yet.
         send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
         expiry_queue: The queue that expired messages go to; None: they vanish.
+        keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
+            Kafka topics that kjms made, for ever in those that others made.
 
     Raises:
         ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
@@ -95,6 +97,7 @@ class ConnectionFactory:
         drop_duplicates: bool = False,
         send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
         expiry_queue: str | None = None,
+        keep_settled: int | timedelta | None = None,
     ) -> None:
         if drop_duplicates:  # a setting that is silently ignored would be a broken promise
             raise ValueError(f"drop_duplicates: not available in kjms {__version__} yet")
@@ -110,6 +113,7 @@ class ConnectionFactory:
                 redelivery=redelivery or RedeliveryPolicy(),
                 expiry_queue=expiry_queue,
                 prefetch=prefetch,
+                keep_settled=keep_settled,
             ),
             destinations=destinations or {},
             create_destinations=create_destinations,
@@ -298,10 +302,10 @@ class Connection:
             IllegalStateException: A message listener of this connection called it.
         """
         self._check_open("stop")
-        sessions = list(self._sessions)
-        for session in sessions:
-            session._check_not_in_callback("stop")
         with self._lock:
+            sessions = list(self._sessions)
+            for session in sessions:
+                session._check_not_in_callback("stop")
             self._is_used = True
             self._is_started = False
         for session in sessions:

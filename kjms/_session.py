@@ -80,7 +80,7 @@ class Session:
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
         self._outbox = Outbox(f"kjms-session-{self.number}-completions")
-        self._running = threading.RLock()  # held while a listener runs, so that stopping can wait for it
+        self._running = threading.RLock()  # held while a message is delivered, so that stopping can wait for it
         self._current: MessageConsumer | None = None  # whose listener runs
         self._closed = threading.Event()
         self._routes: dict[Destination, Route] = {}
@@ -430,36 +430,31 @@ class Session:
             acknowledgement.before_next()
             feed = consumer._feed
             take = feed.reader.take
-            delivery = take(feed)
             deadline = None
+            is_waiting = False
             while True:
-                if delivery is None:
-                    if deadline is None and seconds is not None:
-                        deadline = time.monotonic() + seconds
-                    delivery = self._wait(consumer, deadline)
-                    if delivery is None:
+                with self._running:  # stopping waits for a message that is on its way to the program
+                    delivery = take(feed)
+                    if delivery is not None:
+                        message = self._acceptable(delivery, consumer)
+                        if message is None:
+                            continue
+                        acknowledgement.received(delivery, message)
+                        return message
+                if is_waiting:
+                    if consumer._is_closed or not feed.is_open:
                         return None
-                message = self._acceptable(delivery, consumer)
-                if message is not None:
-                    acknowledgement.received(delivery, message)
-                    return message
-                delivery = take(feed)
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        feed.rest()
+                        return None
+                    self._wakeup.wait(left)
+                elif seconds is not None:
+                    deadline = time.monotonic() + seconds
+                is_waiting = True
+                self._wakeup.clear()  # after that, the take finds what came before
         finally:
             turn.give_back(outer)
-
-    def _wait(self, consumer: MessageConsumer, deadline: float | None) -> Delivery | None:
-        """Return the consumer's next delivery; None when *deadline* is over, or the consumer was closed meanwhile."""
-        feed, wakeup = consumer._feed, self._wakeup
-        while True:
-            wakeup.clear()
-            delivery = feed.poll()
-            if delivery is not None or consumer._is_closed or not feed.is_open:
-                return delivery
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                feed.rest()
-                return None
-            wakeup.wait(left)
 
     def _acceptable(self, delivery: Delivery, consumer: MessageConsumer) -> Message | None:
         """Return the message of *delivery*; None when it has expired or was delivered too often, and is dealt with."""
@@ -480,7 +475,8 @@ class Session:
         if queue_name is None or destination == Queue(queue_name):
             reader.settle(delivery)
         else:
-            reader.bury(delivery, expired_letter(self._engine, self._options, destination, delivery, queue_name))
+            letter = expired_letter(self._engine, self._options, destination, delivery, queue_name)
+            reader.bury(delivery, letter, "expired")
 
     def _is_dead(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
         """Tell whether *delivery* would be one too many; if so, its message is on its way to the dead-letter queue."""
@@ -488,7 +484,8 @@ class Session:
         policy = self._redelivery(destination)
         if delivery.counted <= policy.max_deliveries:
             return False
-        consumer._feed.reader.bury(delivery, dead_letter(self._engine, self._options, destination, delivery, policy))
+        letter = dead_letter(self._engine, self._options, destination, delivery, policy)
+        consumer._feed.reader.bury(delivery, letter, "dead letter")
         return True
 
     def _is_recorded(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
@@ -623,7 +620,7 @@ class Session:
         for consumer in list(self._consumers):
             consumer._feed.stop()
         with self._running:
-            pass  # a listener that was running has returned
+            pass  # a listener that was running has returned, and so has a receive that had a message
 
     def _close_consumer(self, consumer: MessageConsumer) -> None:
         if self._is_delivering() and self._current is consumer:

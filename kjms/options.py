@@ -125,6 +125,8 @@ class DestinationOptions:
         redelivery: The redelivery policy.
         expiry_queue: The queue that expired messages go to.
         prefetch: How many messages of the destination the process holds ahead of its consumers.
+        keep_settled: Milliseconds for which a queue's settled messages stay in Kafka, at the least, before their space
+            is given back. None: an hour in Kafka topics that kjms made, for ever in those that others made.
         convention: How its records are laid out: None is kjms's own way (``docs/wire-format.md``); else one of
             ``confluent`` (the Confluent JMS connectors' struct, read and written), ``ibm-mq``, ``camel``, ``solace``
             and ``spring`` (read; what is sent is laid out in kjms's own way).
@@ -139,6 +141,7 @@ class DestinationOptions:
     redelivery: RedeliveryPolicy | None = None
     expiry_queue: str | None = None
     prefetch: int | None = None
+    keep_settled: int | timedelta | None = None
     convention: str | None = None
 
     def __post_init__(self) -> None:
@@ -150,8 +153,15 @@ class DestinationOptions:
         _positive(self.partitions, "partitions")
         _positive(self.replication_factor, "replication_factor")
         _positive(self.prefetch, "prefetch")
+        if self.keep_settled is not None:
+            object.__setattr__(self, "keep_settled", milliseconds(self.keep_settled, "keep_settled"))
         if self.ordering not in {None, "session", "none"}:
             raise ValueError(f"ordering is 'session' or 'none', not {shown(self.ordering)}")
+
+    @property
+    def kept_ms(self) -> int | None:
+        """`keep_settled` in milliseconds."""
+        return None if self.keep_settled is None else milliseconds(self.keep_settled, "keep_settled")
 
 
 @dataclass(frozen=True)

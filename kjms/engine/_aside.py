@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.errors import JMSException
+from kjms.txn.metadata import owner
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
     from kjms.engine._bookkeeping import Bookkeeping
+    from kjms.engine._journal import Journal
     from kjms.engine._mover import Mover
     from kjms.engine._topics import Topics
 
 __all__ = ["Aside"]
+
+_log = logging.getLogger("kjms.settlement")
 
 MARGIN: Final = 64 * 1024  # bytes by which a copy may be larger than what it was made of
 
@@ -29,6 +34,7 @@ class Aside:
         mover: Makes the moves.
         topics: Knows and makes Kafka topics.
         bookkeeping: Keeps copies of settlement.
+        journal: Keeps, for people, what befell messages.
         group: The consumer group.
         source: The Kafka topic that messages are moved from.
         topic: The Kafka topic that they are moved to; made when it is first needed.
@@ -36,12 +42,21 @@ class Aside:
     """
 
     def __init__(
-        self, mover: Mover, topics: Topics, bookkeeping: Bookkeeping, group: str, source: str, topic: str, engine: str
+        self,
+        mover: Mover,
+        topics: Topics,
+        bookkeeping: Bookkeeping,
+        journal: Journal,
+        group: str,
+        source: str,
+        topic: str,
+        engine: str,
     ) -> None:
         self.mover = mover
+        self.journal = journal
         self.topic = topic
+        self.group = group
         self._bookkeeping = bookkeeping
-        self._group = group
         self.engine = engine
         self._topics = topics
         self._source = source
@@ -52,7 +67,7 @@ class Aside:
 
     def keep(self, offsets: Iterable[TopicPartition]) -> None:
         """Keep a copy of what was committed."""
-        self._bookkeeping.keep(self._group, offsets)
+        self._bookkeeping.keep(self.group, offsets)
 
     def recall(self, places: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, str]]:
         """Return the copies of what was committed for *places*, and forgotten by Kafka.
@@ -63,7 +78,26 @@ class Aside:
         if self._source in self._topics.created:  # just now: nothing of it can have been forgotten
             self._topics.created.discard(self._source)
             return {}
-        return self._bookkeeping.recall(self._group, places)
+        return self._bookkeeping.recall(self.group, places)
+
+    def end_transactions(self, places: Iterable[TopicPartition]) -> None:
+        """End the transactions of those who committed last for *places*.
+
+        Raises:
+            KafkaException: Kafka does not let us.
+        """
+        writers = {owner(known.metadata)[1] for known in self._topics.committed(self.group, places)}
+        for engine in writers - {self.engine, "-", ""}:
+            _log.warning("%s: a transaction that another process left open is ended", self.group)
+            self.mover.fence(engine)
+
+    def source_partitions(self) -> int:
+        """Return how many partitions the topic itself has now.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        return self._topics.look_up(self._source)
 
     def partitions(self) -> int:
         """Return how many partitions what was moved aside has now; 0 where nothing ever was.

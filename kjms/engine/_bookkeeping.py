@@ -2,7 +2,8 @@
 
 Kafka forgets a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
 ``kjms.bookkeeping`` is compacted, so it keeps the newest copy for ever. A record's key is the group, the topic and the
-partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata.
+partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata. A key of an
+empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue.
 """
 
 from __future__ import annotations
@@ -51,16 +52,38 @@ class Bookkeeping:
     def keep(self, group: str, offsets: Iterable[TopicPartition]) -> None:
         """Write copies of what *group* has committed; a failure is logged: the next copy will do."""
         try:
-            with self._lock:
-                if not self._is_there:
-                    self._topics.ensure_compacted(BOOKKEEPING, None)
-                    self._is_there = True
             for offset in offsets:
-                key = _key(group, offset.topic, offset.partition)
                 value = f"{offset.offset} {offset.metadata or ''}".encode()
-                self._publisher().send(BOOKKEEPING, ANY_PARTITION, KafkaRecord(key, value, [], 0), _report)
+                self._write(_key(group, offset.topic, offset.partition), value)
         except JMSException as error:
             _log.warning("no copy of the settlement of %s was made: %s", group, error)
+
+    def _write(self, key: bytes, value: bytes) -> None:
+        with self._lock:
+            if not self._is_there:
+                self._topics.ensure_compacted(BOOKKEEPING, None)
+                self._is_there = True
+        self._publisher().send(BOOKKEEPING, ANY_PARTITION, KafkaRecord(key, value, [], 0), _report)
+
+    def keep_made(self, topic: str) -> None:
+        """Write down that kjms made *topic*, for a queue.
+
+        Raises:
+            JMSException: Kafka does not take it.
+        """
+        self._write(_made_key(topic), self._topics.identity(topic).encode())
+
+    def made(self, topics: Iterable[str]) -> set[str]:
+        """Return those of *topics* that kjms made, for queues: they, and no later ones of the same names.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        wanted = {_made_key(topic): topic for topic in topics}
+        if not wanted or not self._topics.look_up(BOOKKEEPING):
+            return set()
+        identities = {wanted[key]: value.decode() for key, value in self._read() if key in wanted}
+        return {topic for topic, identity in identities.items() if identity == self._topics.identity(topic)}
 
     def recall(self, group: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, str]]:
         """Return the newest copies of what *group* committed for *places*: offset and metadata.
@@ -111,6 +134,10 @@ def _key(group: str, topic: str, number: int) -> bytes:
     return f"{group}\n{topic}\n{number}".encode()
 
 
+def _made_key(topic: str) -> bytes:
+    return f"\n{topic}".encode()
+
+
 def _report(error: object, _message: object) -> None:
     if error is not None:
-        _log.warning("no copy of a settlement was made: %s", error)
+        _log.warning("a record of %s was not written: %s", BOOKKEEPING, error)

@@ -21,11 +21,13 @@ from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
 from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
 from kjms.engine._publisher import Publisher
 from kjms.engine._reader import Reader
 from kjms.engine._registry import Registry
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.engine._space import Space
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._topics import Topics
 from kjms.errors import JMSException
@@ -70,7 +72,7 @@ class Engine:
         self.number = next(_numbers)
         self.options = options
         self._listeners: list[Callable[[JMSException], None]] = []
-        self._last_error: list[str] = []
+        self._last_error: list[KafkaError] = []
         self._last_outage = -OUTAGE_SECONDS
         self._users = 0
         self._lock = threading.Lock()
@@ -82,7 +84,9 @@ class Engine:
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self._settings, None))
-        self.mover = Mover(producer_settings(self._settings), f"kjms-{self.name}", self.tell)
+        self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000)
+        self.journal = Journal(self.topics, lambda: self.bulk)
+        self.mover = Mover(producer_settings(self._settings), self.name, self.tell)
         self.registry = self._registry()
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
         try:
@@ -153,11 +157,14 @@ class Engine:
             except JMSException as failure:
                 _log.warning("%s", failure)
         self.mover.close(MOVES_SECONDS)
+        self.space.close()
         _close_readers(readers)
         self.subscriptions.close()
         self.registry.close()
+        self.journal.write()
         self.prompt.close()
         self.bulk.close()
+        self.topics.close()
 
     # Sending.
 
@@ -200,6 +207,8 @@ class Engine:
             replication_factor=chosen.replication_factor,
             queue=isinstance(destination, Queue),
         )
+        if self.topics.new_queues:
+            self.space.begin()
         return topic, count
 
     # Receiving.
@@ -224,6 +233,7 @@ class Engine:
                 queue_reader = self._readers[topic] = self._new_reader(
                     destination, topic, queue_group(topic), None, chosen
                 )
+                self.space.look_after(queue_reader, chosen.kept_ms)
             return queue_reader.add_feed(selector, wakeup)
 
     def open_subscription(
@@ -275,7 +285,9 @@ class Engine:
         )
 
     def _aside(self, topic: str, group: str) -> Aside:
-        return Aside(self.mover, self.topics, self.bookkeeping, group, topic, aside(topic, group), self.name)
+        return Aside(
+            self.mover, self.topics, self.bookkeeping, self.journal, group, topic, aside(topic, group), self.name
+        )
 
     def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
         """Return a look at *queue*; what is settled in this process is settled for it.
@@ -324,9 +336,13 @@ class Engine:
 
     # Trouble.
 
+    def _is_refused(self) -> bool:
+        return any(error.code() == KafkaError._AUTHENTICATION for error in self._last_error)
+
     def _kafka_error(self, error: KafkaError) -> None:
         """Hear of errors that belong to no call (from any client's thread)."""
-        self._last_error[:] = [error.str()]
+        if error.code() == KafkaError._AUTHENTICATION or not self._is_refused():
+            self._last_error[:] = [error]
         if error.fatal() or error.code() == KafkaError._AUTHENTICATION:
             self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))
         elif error.code() == OUTAGE:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._delivery import Delivery, Partition
+from kjms.engine._errors import kafka_error
 from kjms.errors import JMSException
 from kjms.txn.metadata import (
     LIMIT,
@@ -32,6 +33,7 @@ __all__ = ["Commit", "Holdings"]
 _log = logging.getLogger("kjms.settlement")
 
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
+OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
 
@@ -70,6 +72,7 @@ class Holdings:
         self._decode = decode
         self._identity = aside.identity
         self._recall = aside.recall
+        self._end_transactions = aside.end_transactions
         self._engine = aside.engine
         self._tell = tell
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -112,7 +115,7 @@ class Holdings:
         if not wanted:
             return []
         partitions = []
-        answers = consumer.committed([TopicPartition(*place) for place in wanted], ASK_SECONDS)
+        answers = self._committed(consumer, [TopicPartition(*place) for place in wanted])
         for known in answers:
             if known.error is not None:
                 raise KafkaException(known.error)
@@ -131,6 +134,23 @@ class Holdings:
             is_aside = known.topic == self.aside
             partitions.append(Partition(known.topic, known.partition, state, self._decode, is_aside=is_aside))
         return partitions
+
+    def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+        """Return what is committed for *places*.
+
+        Kafka does not say while a transaction is open that holds offsets of them. Who gave them up in order has none,
+        so it is of somebody who was killed, or left out of the group: it is ended.
+
+        Raises:
+            KafkaException: Kafka does not say.
+        """
+        try:
+            return list(consumer.committed(places, OPEN_SECONDS))
+        except KafkaException as error:
+            if kafka_error(error).code() != KafkaError._TIMED_OUT:
+                raise
+        self._end_transactions(places)
+        return list(consumer.committed(places, ASK_SECONDS))
 
     def _state(self, consumer: Consumer, known: TopicPartition) -> State | None:
         if known.offset < 0:

@@ -14,6 +14,7 @@ from confluent_kafka import Message as KafkaMessage
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
+from kjms.mapping.names import transactional_id
 from kjms.txn.metadata import History
 from kjms.txn.states import NEVER
 
@@ -83,14 +84,14 @@ class Mover:
 
     Args:
         config: librdkafka's settings of the producer.
-        transactional_id: Its name in Kafka, of this engine alone.
+        engine: The engine's name, from which comes the producer's name in Kafka.
         tell: Told of trouble that lasts.
     """
 
-    def __init__(self, config: Mapping[str, Any], transactional_id: str, tell: Callable[[JMSException], None]) -> None:
+    def __init__(self, config: Mapping[str, Any], engine: str, tell: Callable[[JMSException], None]) -> None:
         self._config = {
             **config,
-            "transactional.id": transactional_id,
+            "transactional.id": transactional_id(engine),
             "enable.idempotence": True,
             "transaction.timeout.ms": TRANSACTION_MS,
             "message.timeout.ms": TRANSACTION_MS,
@@ -100,7 +101,7 @@ class Mover:
             "retry.backoff.ms": 5,
             "retry.backoff.max.ms": 250,
         }
-        self._id = transactional_id
+        self._id = transactional_id(engine)
         self._tell = tell
         self._moves: deque[tuple[Reader, list[Move]]] = deque()  # what belongs together is moved together
         self._news = threading.Condition()
@@ -121,6 +122,14 @@ class Mover:
                 self._thread = threading.Thread(target=self._run, name=f"{self._id}-mover", daemon=True)
                 self._thread.start()
             self._news.notify_all()
+
+    def fence(self, engine: str) -> None:
+        """End the transaction that *engine*, which is gone or slept, left open; it can commit none any more.
+
+        Raises:
+            KafkaException: Kafka does not let us.
+        """
+        Producer({**self._config, "transactional.id": transactional_id(engine)}).init_transactions(COMMIT_SECONDS)
 
     def close(self, seconds: float) -> None:
         """Do what is left to do, for *seconds* at the most, and end; what is not done stays where it was."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +11,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kjms.engine._errors import jms_error
+from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
 
@@ -17,6 +19,9 @@ __all__ = ["Publisher"]
 
 Report = Callable[["KafkaError | None", object], None]
 
+_log = logging.getLogger("kjms.producer")
+
+AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
 
 
@@ -32,26 +37,44 @@ class Publisher:
     def __init__(self, config: Mapping[str, Any], thread_name: str, send_timeout: int) -> None:
         self._send_timeout = send_timeout
         self._servers = config["bootstrap.servers"]
+        self._config = {
+            **config,
+            "enable.idempotence": True,
+            "message.timeout.ms": send_timeout,
+            # Java, Spark and Python must agree where a key goes; librdkafka's own default does not.
+            "partitioner": "murmur2_random",
+        }
         try:
-            self._producer = Producer(
-                {
-                    **config,
-                    "enable.idempotence": True,
-                    "message.timeout.ms": send_timeout,
-                    # Java, Spark and Python must agree where a key goes; librdkafka's own default does not.
-                    "partitioner": "murmur2_random",
-                }
-            )
+            self._producer = Producer(self._config)
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
+        self._end: KafkaException | None = None  # why the last producer came to its end
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
-        poll = self._producer.poll
         while not self._closing:
-            poll(POLL_SECONDS)
+            try:
+                self._producer.poll(POLL_SECONDS)
+            except KafkaException as error:
+                if kafka_error(error).fatal():
+                    self._replace(error)
+                else:
+                    _log.warning("%s", error)
+
+    def _replace(self, error: KafkaException) -> None:
+        """Make a new producer in the place of one that met a fatal error; what it had is reported as failed."""
+        _log.error("sending to %s: %s", self._servers, error)
+        self._end = error
+        old = self._producer
+        with contextlib.suppress(KafkaException):
+            old.purge()
+        while len(old) and not self._closing:
+            with contextlib.suppress(KafkaException):
+                old.poll(POLL_SECONDS)
+        time.sleep(AGAIN_SECONDS)
+        self._producer = Producer(self._config)
 
     def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
         """Hand *record* to Kafka; *report* is called once, from the publisher's thread. `failure` reads its error.
@@ -71,7 +94,8 @@ class Publisher:
             self._wait_for_room(topic)
             self.send(topic, partition, record, report)
         except KafkaException as error:
-            raise jms_error(error, f"send to {topic!r}") from error
+            why = error if self._end is None or kafka_error(error).code() != KafkaError._FATAL else self._end
+            raise jms_error(why, f"send to {topic!r}") from error
 
     def _wait_for_room(self, topic: str) -> None:
         """Wait until the buffer, which was full, has room: its thread is emptying it."""
@@ -104,13 +128,17 @@ class Publisher:
                 error.name(),
                 KafkaException(error),
             )
+        if error.code() in {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT} and self._end:
+            return jms_error(self._end, f"send to {topic!r}")
         return jms_error(error, f"send to {topic!r}")
 
     def close(self) -> None:
         """Wait for what is under way, at most for the send timeout, and end the thread."""
-        self._producer.flush(self._send_timeout / 1000 + 1)
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(self._send_timeout / 1000 + 1)
         self._closing = True
         self._thread.join()
+        del self._producer  # its sockets are closed now, and not when the garbage is collected
 
 
 class _Answer:

@@ -19,6 +19,7 @@ from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._holdings import Commit, Holdings, oldest
+from kjms.engine._journal import Event
 from kjms.engine._mover import Copy, Made, Move, OutgrownError
 from kjms.errors import JMSException
 from kjms.mapping.moved import moved_record, unmoved
@@ -43,6 +44,7 @@ COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer may have lost its partitions unawares
+LOOK_SECONDS: Final = 10.0  # without a group, which is told: how often to look for partitions that were added
 COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
 REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
 ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
@@ -66,6 +68,7 @@ _PASSING: Final = frozenset(
 
 
 Receipt = tuple[Partition, int]
+OnRebalance = Callable[[Consumer, list[TopicPartition]], None]
 
 
 class Reader:
@@ -105,7 +108,7 @@ class Reader:
         self.name = name
         self.topic = topic
         self._config = dict(config)
-        self._starts = starts
+        self._starts = None if starts is None else dict(starts)
         self._prefetch = prefetch
         self._decode = decode
         self._on_error = on_error
@@ -130,12 +133,23 @@ class Reader:
         self._idle_since = 0.0
         self._full_since = 0.0  # when the buffer was first seen to be full
         self._closing = False
+        self._failure: Exception | None = None  # of a callback, in a poll
 
     def __repr__(self) -> str:
         return (
             f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self._buffer.held} ready,"
             f" {self._in_hands} in hands, {self._started} consumers started>"
         )
+
+    @property
+    def group(self) -> str:
+        """Kafka's name of its group; empty without one."""
+        return self._aside.group
+
+    def places(self) -> list[tuple[str, int]]:
+        """Return the topic and number of each partition that it holds."""
+        with self._lock:
+            return [(partition.topic, partition.number) for partition in self._holdings]
 
     @property
     def has_messages_in_hands(self) -> bool:
@@ -243,6 +257,7 @@ class Reader:
         """
         with self._lock:
             delivery.note()
+        self._aside.journal.note("redelivery", self.group, self.destination, delivery)
         self.flush()
         return delivery.partition.is_held
 
@@ -288,10 +303,11 @@ class Reader:
 
     # Messages are moved: the engine's mover does it, in its own thread.
 
-    def bury(self, delivery: Delivery, copy: Callable[[int], Copy]) -> None:
+    def bury(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
         """Move *delivery*, which a session has, elsewhere; nobody here gets it again."""
         with self._lock:
             self._buffer.let_go(delivery)
+        self._aside.journal.note(why, self.group, self.destination, delivery)
         self._aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
 
     def _make_room(self, partitions: Iterable[Partition], share: float = ROOM) -> None:
@@ -570,7 +586,7 @@ class Reader:
             with self._client:
                 self._join(consumer)
             committed = time.monotonic()
-            copy, refresh = committed + COPY_SECONDS, committed + REFRESH_SECONDS
+            look, copy, refresh = committed + LOOK_SECONDS, committed + COPY_SECONDS, committed + REFRESH_SECONDS
             while not self._may_end():
                 self._see_whether_it_slept()
                 if self._is_full():
@@ -583,6 +599,10 @@ class Reader:
                 if self._wants_commit() or now - committed >= TICK_SECONDS:
                     self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
                     committed = now
+                    self._aside.journal.write()
+                    if self._starts is not None and now >= look:
+                        self._look_for_partitions(consumer)
+                        look = now + LOOK_SECONDS
                     if now >= copy:
                         self._keep_copies(list(self._holdings))
                         copy = now + COPY_SECONDS
@@ -636,7 +656,10 @@ class Reader:
     def _join(self, consumer: Consumer) -> None:
         if self._starts is None:
             consumer.subscribe(
-                [self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+                [self.topic],
+                on_assign=self._catching(self._on_assign),
+                on_revoke=self._catching(self._on_revoke),
+                on_lost=self._catching(self._on_lost),
             )
             return
         with self._lock:
@@ -647,12 +670,26 @@ class Reader:
             places = [(p.topic, p.number, p.settlement.position) for p in self._holdings]
         consumer.assign([TopicPartition(*place) for place in places])
 
+    def _look_for_partitions(self, consumer: Consumer) -> None:
+        """Read partitions that were added to the topic, from their start."""
+        assert self._starts is not None
+        try:
+            count = self._aside.source_partitions()
+        except JMSException as error:
+            _log.debug("%s", error)
+            return
+        added = [number for number in range(count) if number not in self._starts]
+        if added:
+            self._starts.update(dict.fromkeys(added, 0))
+            with self._client:
+                self._join(consumer)
+
     def _read(self, consumer: Consumer) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
         self._full_since = 0.0
         room = min(BATCH, self._prefetch - self._buffer.held)
         with self._client:
-            first = consumer.poll(self._patience())
+            first = self._poll(consumer, self._patience())
             if first is None:
                 return
             records = [first]
@@ -710,6 +747,8 @@ class Reader:
                     delivery.recall(noted)
                 elif delivery.count == 1:
                     delivery.recall(settlement.history(offset))
+                    if delivery.count > 1:
+                        delivery.cause = "who had it ended without a word"
             buffer.arrive(delivery)
 
     def _report(self, error: KafkaError) -> None:
@@ -743,7 +782,7 @@ class Reader:
             self._release()
             self._flush_quietly()
             with self._client:
-                record = consumer.poll(0)  # paused partitions give nothing; callbacks run, a new partition may give one
+                record = self._poll(consumer, 0)  # of what is paused nothing comes; a new partition may give one
             if record is not None:
                 with self._lock:
                     self._arrived([record])
@@ -772,7 +811,7 @@ class Reader:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
     def _leave(self, consumer: Consumer) -> None:
-        for leave in (self._flush_quietly, partial(self._close_client, consumer)):
+        for leave in (self._flush_quietly, partial(self._close_client, consumer), self._aside.journal.write):
             try:
                 leave()
             except Exception:
@@ -790,6 +829,24 @@ class Reader:
             consumer.close()
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
+
+    def _catching(self, callback: OnRebalance) -> OnRebalance:
+        """Return *callback*, which leaves what it raises to `_poll`: the client would make a mess of it."""
+
+        def call(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            try:
+                callback(consumer, partitions)
+            except Exception as error:
+                self._failure = error
+
+        return call
+
+    def _poll(self, consumer: Consumer, seconds: float) -> KafkaMessage | None:
+        record = consumer.poll(seconds)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return record
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:  # the poll is that of the closing: Kafka would not be asked any more

@@ -167,7 +167,6 @@ class Subscriptions:
     ) -> None:
         self._registry = registry
         self._topics = topics
-        self._admin = topics.admin
         self._patience = patience
         self._ends = ends
         self._lock = threading.Lock()
@@ -316,7 +315,8 @@ class Subscriptions:
             if not missing:
                 return
             wanted = ConsumerGroupTopicPartitions(group, missing)
-            done = self._admin.alter_consumer_group_offsets([wanted], request_timeout=self._patience)[group].result()
+            admin = self._topics.admin
+            done = admin.alter_consumer_group_offsets([wanted], request_timeout=self._patience)[group].result()
             for partition in done.topic_partitions:
                 if partition.error is not None:
                     raise KafkaException(partition.error)
@@ -325,7 +325,7 @@ class Subscriptions:
 
     def _committed(self, group: str, topic: str) -> set[int]:
         asked = [ConsumerGroupTopicPartitions(group)]
-        found = self._admin.list_consumer_group_offsets(asked, request_timeout=self._patience)[group].result()
+        found = self._topics.admin.list_consumer_group_offsets(asked, request_timeout=self._patience)[group].result()
         return {p.partition for p in found.topic_partitions if p.topic == topic and p.offset >= 0}
 
     # Consumers go.
@@ -464,9 +464,9 @@ class Subscriptions:
         doing = f"delete group {group!r} of a subscription that has ended"
         topics = [aside(topic, group)]
         try:
-            waited_for = self._admin.delete_consumer_groups([group], request_timeout=self._patience)[group]
+            waited_for = self._topics.admin.delete_consumer_groups([group], request_timeout=self._patience)[group]
             if self._topics.look_up(topics[0]):
-                self._admin.delete_topics(topics, request_timeout=self._patience)[topics[0]].result()
+                self._topics.admin.delete_topics(topics, request_timeout=self._patience)[topics[0]].result()
             waited_for.result()
         except (KafkaException, JMSException) as error:
             if not isinstance(error, KafkaException):

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from kjms.engine._errors import jms_error, kafka_error
@@ -20,6 +27,7 @@ QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Of each key the last record counts, and is kept. Small segments, so that compaction gets at what does not count.
 COMPACTED_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "86400000"}
 SMALLEST_LIMIT: Final = 2 * 1024 * 1024  # bytes: the limit holds for whole batches, and a batch may have 1 MB
+ATTEMPT_SECONDS: Final = 0.25  # between looks at what the client library reported while it was connecting
 VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
 
 
@@ -36,32 +44,49 @@ class Topics:
         self._partitions: dict[str, int] = {}
         self.created: set[str] = set()
         """The topics that this engine made, a moment ago or longer."""
+        self.new_queues: deque[str] = deque()
+        """Those of them that are queues, until they are written down."""
         self._identities: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def connect(self, timeout: float, last_error: list[str]) -> None:
+    def connect(self, timeout: float, last_error: Sequence[KafkaError]) -> None:
         """Return when a broker has answered.
 
         Args:
             timeout: Seconds to try.
-            last_error: What the client library reported meanwhile; its last entry goes into the error.
+            last_error: What the client library reported meanwhile; it goes into the error, and ends the attempt where
+                it says that Kafka refused the credentials: more attempts would not change that.
 
         Raises:
+            JMSSecurityException: Kafka refused the credentials.
             JMSException: None did; the text names the address.
         """
-        try:
-            self.admin.list_topics(topic="", timeout=timeout)
-        except KafkaException as error:
-            inner = kafka_error(error)
-            if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:
-                raise jms_error(error, f"connect to {self._servers}") from error
-            self.admin.poll(0)  # hears what the client library has to say
-            why = f" ({last_error[-1]})" if last_error else ""
-            raise JMSException(
-                f"no Kafka broker answers at {self._servers}, tried for {round(timeout * 1000)} ms{why}",
-                inner.name(),
-                error,
-            ) from error
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                self.admin.list_topics(topic="", timeout=max(min(left, ATTEMPT_SECONDS), 0.001))
+            except KafkaException as error:
+                inner = kafka_error(error)
+                if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:
+                    raise jms_error(error, f"connect to {self._servers}") from error
+                self.admin.poll(0)  # hears what the client library has to say
+                why = last_error[-1] if last_error else None
+                if why is not None and why.code() == KafkaError._AUTHENTICATION:
+                    raise jms_error(why, f"connect to {self._servers}") from error
+                if left <= ATTEMPT_SECONDS:
+                    raise JMSException(
+                        f"no Kafka broker answers at {self._servers}, tried for {round(timeout * 1000)} ms"
+                        f"{f' ({why.str()})' if why is not None else ''}",
+                        inner.name(),
+                        error,
+                    ) from error
+            else:
+                return
+
+    def close(self) -> None:
+        """Let the client go: its sockets are closed now, and not when the garbage is collected."""
+        del self.admin
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions *topic* has; 0 when it does not exist."""
@@ -117,6 +142,8 @@ class Topics:
             found = self.partitions(topic)
             if not found:
                 self._create(topic, partitions, replication_factor, QUEUE_CONFIG if queue else {})
+                if queue and topic in self.created:
+                    self.new_queues.append(topic)
                 found = self._wait_until_visible(topic)
         return found
 
@@ -202,6 +229,16 @@ class Topics:
                 return found
             time.sleep(0.01)
         raise JMSException(f"the Kafka topic {topic!r} was created, but no broker knows it")
+
+    def committed(self, group: str, places: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return what *group* has committed for *places*, whatever transactions are open.
+
+        Raises:
+            KafkaException: Kafka does not say.
+        """
+        asked = ConsumerGroupTopicPartitions(group, list(places))
+        answer = self.admin.list_consumer_group_offsets([asked], request_timeout=self._timeout)[group].result()
+        return list(answer.topic_partitions or ())
 
     def all(self) -> dict[str, int]:
         """Return the partitions of every topic of the cluster, by name."""

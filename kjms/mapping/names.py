@@ -17,6 +17,7 @@ from kjms.errors import InvalidDestinationException, shown
 
 __all__ = [
     "BOOKKEEPING",
+    "REDELIVERIES",
     "REGISTRY",
     "aside",
     "destination_for",
@@ -27,12 +28,14 @@ __all__ = [
     "queue_group",
     "subscription_group",
     "topic_for",
+    "transactional_id",
 ]
 
 MAX_LENGTH: Final = 249
 """The longest name that Kafka gives a topic."""
 
 BOOKKEEPING: Final = "kjms.bookkeeping"
+REDELIVERIES: Final = "kjms.redeliveries"
 REGISTRY: Final = "kjms.registry"
 
 _INBOX: Final = "kjms.inbox."
@@ -186,8 +189,13 @@ def inbox(principal: str, engine_id: str) -> str:
     return topic
 
 
+def transactional_id(engine: str) -> str:
+    """Return Kafka's name of the transactional producer of the engine called *engine*."""
+    return f"kjms-{engine}"
+
+
 def is_internal(topic: str) -> bool:
     """Tell whether *topic* is one that kjms keeps for itself."""
-    if topic in {BOOKKEEPING, REGISTRY} or topic.startswith(_INBOX) or topic.endswith((_PARKED, _LATER)):
+    if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(_INBOX) or topic.endswith((_PARKED, _LATER)):
         return True
     return _ASIDE_OF_GROUP.fullmatch(topic) is not None

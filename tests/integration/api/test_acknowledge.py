@@ -43,6 +43,7 @@ def committed(broker: object, queue: Queue) -> int:
         consumer.close()
 
 
+@pytest.mark.requirement("JAK-AUTO_ACKNOWLEDGE-2", "JMS-4.4.11-3", "NEV-238")
 def test_auto_acknowledge_is_durable_before_the_next_message(
     connection: Connection, queue: Queue, kjms_broker: object
 ) -> None:
@@ -68,7 +69,7 @@ def test_dups_ok_acknowledges_in_the_background(
     eventually(lambda: committed(kjms_broker, queue) == 2)
 
 
-@pytest.mark.requirement("JMS-4.4.11-4")
+@pytest.mark.requirement("JMS-4.4.11-5", "JAK-CLIENT_ACKNOWLEDGE-2", "NEV-240")
 def test_client_acknowledge_settles_all_that_the_session_consumed(
     connection: Connection, queue: Queue, kjms_broker: object
 ) -> None:
@@ -87,6 +88,7 @@ def test_client_acknowledge_settles_all_that_the_session_consumed(
         first.acknowledge()
 
 
+@pytest.mark.requirement("JAK-recover-3", "JMS-4.4.11-10", "NEV-244", "JMS-3.5.11-1", "JMS-3.5.11-2")
 def test_recover_delivers_again_in_order_and_marked(connection: Connection, queue: Queue) -> None:
     """recover() restarts the session with its first unacknowledged message; what comes again is marked and counted."""
     send(connection, queue, "a", "b", "c", "d")
@@ -103,6 +105,7 @@ def test_recover_delivers_again_in_order_and_marked(connection: Connection, queu
     ] == [("b", True, 2), ("c", True, 2), ("d", False, 1)]
 
 
+@pytest.mark.requirement("JMS-4.4.1-7")
 def test_a_closed_sessions_messages_go_to_others_at_once(connection: Connection, queue: Queue) -> None:
     """Unacknowledged messages of a closed session are delivered to another consumer, in order and marked."""
     send(connection, queue, "a", "b", "c")
@@ -119,6 +122,7 @@ def test_a_closed_sessions_messages_go_to_others_at_once(connection: Connection,
     ]
 
 
+@pytest.mark.requirement("JMS-4.3.5-8")
 def test_unacknowledged_messages_outlive_their_connection(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """What was not acknowledged is there for the next connection."""
     with kjms_factory.create_connection() as first:
@@ -170,6 +174,7 @@ def test_a_listener_that_raises_gets_the_message_again(
     assert "is delivered again" in caplog.text
 
 
+@pytest.mark.requirement("JMS-3.5.11-1", "JMS-4.5.2-3", "NEV-250", "NEV-256")
 def test_a_poison_message_becomes_a_dead_letter(kjms_broker: object, queue: Queue, eventually: Eventually) -> None:
     """After the most deliveries that the policy allows, a message goes to the dead-letter queue, with its cause."""
     factory = ConnectionFactory(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -248,7 +251,7 @@ def test_a_dead_address_is_named_within_the_send_timeout() -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.requirement("JMS-3.4.11-16", "JMS-4.6-2", "JMS-4.6-3", "JMS-4.6-4", "JMS-4.6.1-1", "JMS-4.7-1")
+@pytest.mark.requirement("JMS-4.6-2", "JMS-4.6-4", "JMS-4.6.1-1", "JMS-4.7-1", "NET-321", "NET-324")
 def test_a_producers_settings_apply_unless_the_send_says_otherwise(session: Session, queue: Queue) -> None:
     """Mode, priority and time to live come from the producer, or from the call."""
     producer = session.create_producer()
@@ -306,6 +309,29 @@ def test_closing_leaves_no_thread_behind(kjms_factory: ConnectionFactory, queue:
             connection.create_session().create_consumer(Topic(queue.queue_name)).receive(1)
         assert len(kjms_threads()) > len(before)
     assert kjms_threads() <= before
+
+
+def test_closing_closes_every_socket(kjms_broker: Any) -> None:
+    """When the last connection is closed, the process has no socket and no native thread any more."""
+    code = """
+import gc, sys
+import psutil
+from kjms import *
+gc.disable()  # nothing is left to it
+before = psutil.Process().num_threads()
+with ConnectionFactory(sys.argv[1]).create_connection() as connection:
+    connection.start()
+    session = connection.create_session()
+    session.create_producer(Queue("sockets")).send(session.create_text_message("a"))
+    session.create_consumer(Queue("sockets")).receive()
+    session.create_consumer(Topic("sockets-topic")).receive_no_wait()
+    session.create_shared_consumer(Topic("sockets-topic"), "name").receive_no_wait()
+process = psutil.Process()
+print([socket.raddr for socket in process.net_connections("tcp") if socket.raddr], process.num_threads() - before)
+"""
+    command = [sys.executable, "-c", code, kjms_broker.bootstrap_servers]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "[] 0\n", done.stderr
 
 
 def test_connections_with_the_same_settings_share_their_kafka_clients(

@@ -37,7 +37,7 @@ def texts(session: Session, queue: Queue, count: int) -> list[str]:
     return [message.text for message in received if isinstance(message, TextMessage)]
 
 
-@pytest.mark.requirement("JMS-9.2.2-1", "JMS-4.4.10.1-2", "JMS-5.8-4", "JMS-B.4.4-1", "JMS-B.4.4-3")
+@pytest.mark.requirement("JMS-4.4.10.1-2", "JMS-5.8-4")
 def test_messages_arrive_in_the_order_of_sending(session: Session, queue: Queue) -> None:
     """What one session sends to a queue arrives in that order."""
     sent = [f"message {number}" for number in range(50)]

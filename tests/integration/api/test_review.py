@@ -224,7 +224,6 @@ def test_a_message_whose_consumer_closes_under_its_listener_goes_to_others(
     assert text(staying.receive(SOON)) == "a"
 
 
-@pytest.mark.requirement("JMS-4.4.11-5")
 def test_a_topic_consumers_messages_can_be_acknowledged_after_its_close(connection: Connection, topic: Topic) -> None:
     """Closing a consumer leaves its session's unacknowledged messages to be acknowledged."""
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
@@ -236,7 +235,6 @@ def test_a_topic_consumers_messages_can_be_acknowledged_after_its_close(connecti
     message.acknowledge()
 
 
-@pytest.mark.requirement("JMS-4.5.3-2")
 def test_a_listener_may_close_another_consumer_of_its_session(
     connection: Connection, queue: Queue, eventually: Eventually
 ) -> None:
@@ -272,7 +270,6 @@ def test_a_consumer_and_its_session_may_close_at_once(connection: Connection, to
         assert not any(consumer._feed.is_open for consumer in consumers)
 
 
-@pytest.mark.requirement("JMS-4.3.4-1")
 def test_stop_does_not_wait_for_a_receive_in_a_session_that_once_had_a_listener(kjms_broker: Any) -> None:
     """Stop holds delivery and returns, though a receive goes on waiting."""
     code = """

@@ -66,7 +66,7 @@ BODIES = {
 @pytest.mark.requirement(
     "JAK-Session-4", "NEV-192", "NET-222", "NET-342", "JAK-createBytesMessage-2", "JAK-createMapMessage-2",
     "JAK-createMessage-2", "JAK-createMessage-3", "JAK-createObjectMessage-3", "JAK-createStreamMessage-2",
-    "JAK-createTextMessage-3", "NEV-17",
+    "JAK-createTextMessage-3", "NEV-17", "JMS-4.4.5-1", "JMS-4.4.5-2",
 )  # fmt: skip
 @pytest.mark.parametrize("place", [Queue, Topic])
 def test_any_session_sends_what_another_made(
@@ -107,7 +107,7 @@ class ForeignTextMessage:
         return self._properties[name]
 
 
-@pytest.mark.requirement("JMS-3.12-1", "JMS-3.4.11-14", "NEV-210")
+@pytest.mark.requirement("JMS-3.12-1", "JMS-3.4.11-14", "NEV-210", "JMS-4.4.5-2")
 def test_a_session_sends_messages_however_they_are_implemented(session: Session, queue: Queue) -> None:
     """A foreign message arrives like one of kjms's own, and gets the header fields that a send sets."""
     foreign = ForeignTextMessage("hello", {"region": "EU", "amount": 7, "vip": True})

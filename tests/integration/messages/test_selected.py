@@ -45,7 +45,7 @@ def texts(consumer: MessageConsumer, count: int) -> str:
 
 
 @pytest.mark.requirement(
-    "JMS-3.8.1-1", "JMS-3.8.1.1-56", "JAK-createConsumer-5", "NET-226", "NET-170", "NEV-73", "NEV-108"
+    "JMS-3.8.1-1", "JMS-3.8.1.1-56", "JAK-createConsumer-5", "NET-226", "NET-170", "NET-309", "NEV-73", "NEV-108"
 )
 @pytest.mark.parametrize("place", [Queue, Topic])
 @pytest.mark.parametrize(

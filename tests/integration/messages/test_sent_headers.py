@@ -37,7 +37,7 @@ def with_values_of_its_own(message: Message) -> Message:
     "JMS-3.4.1-1", "JMS-3.4.2-1", "JMS-3.4.3-1", "JMS-3.4.3-3", "JMS-3.4.4-1", "JMS-3.4.4-3", "JMS-3.4.9-3",
     "JMS-3.4.10-1", "JMS-3.4.11-1", "JMS-3.4.11-2", "JMS-3.4.11-3", "JMS-3.4.11-4", "JMS-3.4.11-5", "JMS-3.4.11-6",
     "JMS-3.4.11-7", "JMS-3.4.11-12", "JMS-3.4.11-15", "NEV-26", "NEV-27", "NEV-28", "NEV-29", "NEV-33", "NEV-39",
-    "NEV-59", "NEV-60", "NEV-61", "NEV-62", "NEV-63", "NEV-64",
+    "NEV-54", "NEV-59", "NEV-60", "NEV-61", "NEV-62", "NEV-63", "NEV-64",
 )  # fmt: skip
 @pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
 @pytest.mark.parametrize("is_told_by", ["the call", "the producer"])

@@ -187,6 +187,7 @@ connection.close()
     assert [number for number, _, _ in drained(dead)] == ["poison"]
 
 
+@pytest.mark.requirement("NEV-256")
 def test_a_delayed_redelivery_holds_nothing_up(kjms_broker: Any, queue: Queue) -> None:
     """While a message waits for its next delivery, those behind it are delivered."""
     with another(kjms_broker, redelivery=RedeliveryPolicy(delay=700, multiplier=2.0)) as connection:
@@ -327,6 +328,7 @@ def commit(broker: Any, queue: Queue, offset: int, metadata: str) -> None:
     consumer.close()
 
 
+@pytest.mark.requirement("JMS-3.4.7-2")
 @pytest.mark.parametrize("metadata", ["AgAAAYkQ+", "kjms/1 broken", "kjms/1 - - zAAAA"])
 def test_metadata_that_is_not_ours_or_damaged_stops_nobody(
     kjms_broker: Any, connection: Connection, queue: Queue, metadata: str

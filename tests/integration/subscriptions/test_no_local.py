@@ -33,7 +33,7 @@ def test_a_consumer_leaves_out_its_connections_messages(client: bool, with_ids: 
     assert deaf.message_selector == "n > 0"
 
 
-@pytest.mark.requirement("JAK-createConsumer-9")
+@pytest.mark.requirement("JAK-createConsumer-9", "JAK-createConsumer-12")
 def test_it_means_nothing_for_a_queue(desk: Any, queue: Queue) -> None:
     """On a queue no_local changes nothing."""
     session = desk.session()
