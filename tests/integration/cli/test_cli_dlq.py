@@ -92,13 +92,13 @@ def test_dead_letters_are_listed_with_their_causes(
     assert entries[dead.queue_name] == {
         "name": dead.queue_name,
         "dead_letters": 3,
-        "causes": {"delivered 1 time": 2, "delivered 1 time; the listener raised ValueError": 1},
+        "causes": {"delivered 1 time; the session recovered": 2, "delivered 1 time; the listener raised ValueError": 1},
     }
     assert queue.queue_name not in entries
     lines = kjms("dlq").stdout.decode().splitlines()
     assert lines[0].split() == ["QUEUE", "DEAD", "LETTERS", "CAUSES"]
     (at,) = (number for number, line in enumerate(lines) if line.startswith(dead.queue_name))
-    assert lines[at].split(maxsplit=2)[1:] == ["3", "2 x delivered 1 time"]
+    assert lines[at].split(maxsplit=2)[1:] == ["3", "2 x delivered 1 time; the session recovered"]
     assert lines[at + 1].split(maxsplit=2) == ["1", "x", "delivered 1 time; the listener raised ValueError"]
     (only,) = json.loads(kjms("dlq", "list", queue.queue_name, "--json").stdout)
     assert only == {"name": queue.queue_name, "dead_letters": 0, "causes": {}}
@@ -124,7 +124,7 @@ def test_the_configuration_says_what_dead_letter_queues_are_called(
         session.recover()
         assert consumer.receive(300) is None
     entries = {entry["name"]: entry["causes"] for entry in json.loads(kjms("dlq", "--json").stdout)}
-    assert entries[dead] == {"delivered 1 time": 1}
+    assert entries[dead] == {"delivered 1 time; the session recovered": 1}
     assert entries[late] == {"expired": 1}
 
 
@@ -136,7 +136,7 @@ def test_dead_letters_are_shown(kjms: Kjms, kjms_broker: Any, queue: Queue, dead
     lines = kjms("dlq", "show", dead.queue_name).stdout.decode().splitlines()
     assert lines[0] == first.jms_message_id
     assert lines[1:5] == [
-        "  cause       delivered 1 time",
+        "  cause       delivered 1 time; the session recovered",
         f"  came from   queue://{queue.queue_name}",
         f"  stood at    {queue.queue_name}[0]@0",
         "  deliveries  1",
@@ -150,7 +150,12 @@ def test_dead_letters_are_shown(kjms: Kjms, kjms_broker: Any, queue: Queue, dead
     letter = json.loads(chosen[0])
     assert letter.pop("message")["body"] == "bb"
     assert letter == {
-        **{"cause": "delivered 1 time", "destination": str(queue), "topic": queue.queue_name, "partition": 0},
+        **{
+            "cause": "delivered 1 time; the session recovered",
+            "destination": str(queue),
+            "topic": queue.queue_name,
+            "partition": 0,
+        },
         **{"offset": 1, "deliveries": 1, "omitted": None},
     }
     assert b"ID:none" in kjms("dlq", "show", dead.queue_name, "--id", "ID:none", expected=1).stderr

@@ -77,7 +77,7 @@ def waits(future: Future[Any]) -> bool:
     return False
 
 
-@pytest.mark.requirement("JAK-createConsumer-1", "JAK-createConsumer-2", "NEV-247", "NET-307", "JMS-B.4.4-3")
+@pytest.mark.requirement("JAK-createConsumer-1", "JAK-createConsumer-2", "NEV-247", "NET-307", "NET-309", "JMS-B.4.4-3")
 @pytest.mark.parametrize("kind", [Queue, Topic])
 def test_a_consumer_is_made_from_a_destination(
     connection: Connection, kjms_destination_name: str, kind: Callable[[str], Any]
