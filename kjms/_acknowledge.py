@@ -11,17 +11,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kjms.errors import IllegalStateException, JMSException
+from kjms.engine._committer import Work
+from kjms.errors import IllegalStateException, JMSException, TransactionRolledBackException
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine._buffer import Feed
     from kjms.engine._delivery import Delivery
     from kjms.engine._reader import Reader, Receipt
+    from kjms.engine._transactor import Copy
     from kjms.message import Message
     from kjms.options import RedeliveryPolicy
 
-__all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual"]
+__all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual", "Transacted"]
 
 
 class Acknowledgement:
@@ -219,14 +221,17 @@ class Client(Acknowledgement):
             )
 
     def recover(self) -> None:
+        self._deliver_again("the session recovered")
+
+    def _deliver_again(self, cause: str) -> None:
+        """Give each consumer of the session again what it had."""
         again, self._open = self._open, []
         by_feed: dict[Feed, list[Delivery]] = {}
         for delivery in again:
             assert delivery.feed is not None
+            delivery.cause = cause
             by_feed.setdefault(delivery.feed, []).append(delivery)
         for feed, deliveries in by_feed.items():
-            for delivery in deliveries:
-                delivery.cause = "the session recovered"
             self._give_back(deliveries, to=feed)
 
     def close(self) -> None:
@@ -270,3 +275,65 @@ class _One:
 
     def acknowledge(self) -> None:
         self._mode.acknowledge_one(self._delivery)
+
+
+class Transacted(Client):
+    """SESSION_TRANSACTED: what was received and sent since the last commit or rollback is one unit (JMS 2.0 §4.4.7).
+
+    Messages that are sent wait here until then, so that nobody sees them, and Kafka has no transaction open meanwhile.
+
+    Args:
+        policy: Says how the messages of a destination come again.
+        commit: Carries out what the session did; returns the reason if nothing of it came through.
+    """
+
+    def __init__(
+        self, policy: Callable[[Destination], RedeliveryPolicy], commit: Callable[[Work], JMSException | None]
+    ) -> None:
+        super().__init__(policy)
+        self._commit = commit
+        self._sent: list[Copy] = []
+
+    @property
+    def has_received(self) -> bool:
+        """Whether messages were received since the last commit or rollback."""
+        return bool(self._open)
+
+    def sent(self, copy: Copy) -> None:
+        """Note a message that is to be sent."""
+        self._sent.append(copy)
+
+    def acknowledge(self) -> None:
+        """Do nothing: the commit acknowledges (JMS 2.0 §3.6).
+
+        Raises:
+            IllegalStateException: The session is closed.
+        """
+        self._check_open()
+
+    def commit(self) -> None:
+        """Send what was sent, and acknowledge what was received.
+
+        Raises:
+            TransactionRolledBackException: Neither was done; what was received is delivered again.
+        """
+        if not self._sent and not self._open:
+            return
+        sent, self._sent = self._sent, []
+        failure = self._commit(Work(sent, self._open))
+        if failure is None:
+            self._open = []
+            return
+        self._deliver_again("its transaction was rolled back")
+        raise TransactionRolledBackException(
+            f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
+        ) from failure
+
+    def rollback(self) -> None:
+        """Destroy what was sent, and have what was received delivered again."""
+        self._sent = []
+        self._deliver_again("its transaction was rolled back")
+
+    def close(self) -> None:
+        self._sent = []
+        super().close()

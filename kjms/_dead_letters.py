@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination, Queue
 from kjms.engine._engine import destination_name
-from kjms.engine._mover import Copy
+from kjms.engine._transactor import Copy
 from kjms.mapping import KafkaRecord
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual
+from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual, Transacted
 from kjms._browser import QueueBrowser
 from kjms._consumer import MessageConsumer, TopicSubscriber
 from kjms._dead_letters import dead_letter, expired_letter
@@ -20,10 +20,12 @@ from kjms._turn import Turn
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine._engine import destination_name
 from kjms.engine._subscriptions import DURABLE, NON_DURABLE, Identity, Space, Terms
+from kjms.engine._transactor import Copy
 from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
+    TransactionInProgressException,
     shown,
 )
 from kjms.mapping import sign
@@ -72,7 +74,10 @@ class Session:
         self._options = connection._options
         self._engine = connection._engine
         self._acknowledge_mode = acknowledge_mode
-        self._acknowledgement = _acknowledgement(
+        self._transaction: Transacted | None = None
+        if acknowledge_mode == self.SESSION_TRANSACTED:
+            self._transaction = Transacted(self._redelivery, self._engine.committer.commit)
+        self._acknowledgement = self._transaction or _acknowledgement(
             acknowledge_mode, self._redelivery, is_pipelined=self._options.pipelined_acknowledge
         )
         self._id = f"{connection._id}-{next(connection._session_numbers)}"
@@ -201,6 +206,11 @@ class Session:
                 sign(record, sender)
             partition = route.partition if record.key is None else ANY_PARTITION
             outbox = self._outbox
+            if self._transaction is not None:
+                self._transaction.sent(Copy(route.topic, partition, record))
+                if listener is not None:  # the message is safe with the session; the rest is the commit's
+                    outbox.begin(self._engine.bulk, route.topic, original, listener)(None, None)
+                return
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
                 outbox.wait_for_arrivals()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
@@ -416,11 +426,17 @@ class Session:
             InvalidDestinationException: There is none of that name.
             IllegalStateException: It has an open consumer, in whatever process, or messages received from it are not
                 acknowledged.
+            TransactionInProgressException: They were received in this session's transaction.
         """
         self._check_open("unsubscribe")
         _check_subscription_name("unsubscribe", name)
         self._connection._check_client_id()
-        self._engine.subscriptions.remove(Identity(DURABLE, self._connection._client_id, name))
+        try:
+            self._engine.subscriptions.remove(Identity(DURABLE, self._connection._client_id, name))
+        except IllegalStateException as error:
+            if self._transaction is not None and self._transaction.has_received:
+                raise TransactionInProgressException(f"{error}; commit or roll back first") from error
+            raise
 
     def _receive(self, consumer: MessageConsumer, seconds: float | None) -> Message | None:
         turn = self._turn
@@ -587,28 +603,47 @@ class Session:
             IllegalStateException: The session is transacted or closed.
         """
         self._check_open("recover")
+        if self._transaction is not None:
+            raise IllegalStateException(f"recover: session {self.number} is transacted (JMS 2.0 §4.4.11)")
         with self._turn.taken_to("recover"):
             self._acknowledgement.recover()
 
     def commit(self) -> None:
-        """Commit the transaction.
+        """Commit what the session sent and received since the last commit or rollback, all of it at once.
+
+        Returns when Kafka has committed it. Waits for completion listeners of what was sent first.
 
         Raises:
-            IllegalStateException: The session is not transacted (JMS 2.0 §7.3).
+            TransactionRolledBackException: None of it was committed; the linked exception says why. What was received
+                is delivered again. A new transaction has begun.
+            IllegalStateException: The session is not transacted or closed, or a completion listener called it.
+
+        Spec: JMS 2.0 §4.4.7, §4.6.2.4.
         """
-        self._not_transacted("commit")
+        transaction = self._in_transaction("commit")
+        with self._turn.taken_to("commit"):
+            self._outbox.wait()
+            transaction.commit()
 
     def rollback(self) -> None:
-        """Roll the transaction back.
+        """Destroy what the session sent since the last commit or rollback; what it received is delivered again.
 
         Raises:
-            IllegalStateException: The session is not transacted (JMS 2.0 §7.3).
-        """
-        self._not_transacted("rollback")
+            IllegalStateException: The session is not transacted or closed, or a completion listener called it.
 
-    def _not_transacted(self, doing: str) -> None:
+        Spec: JMS 2.0 §4.4.7, §4.6.2.4.
+        """
+        transaction = self._in_transaction("rollback")
+        with self._turn.taken_to("rollback"):
+            self._outbox.wait()
+            transaction.rollback()
+
+    def _in_transaction(self, doing: str) -> Transacted:
         self._check_open(doing)
-        raise IllegalStateException(f"{doing}: session {self.number} is not transacted (JMS 2.0 §4.4.7)")
+        if self._transaction is None:
+            raise IllegalStateException(f"{doing}: session {self.number} is not transacted (JMS 2.0 §4.4.7)")
+        self._check_not_telling(doing)
+        return self._transaction
 
     # Starting, stopping, closing.
 
@@ -720,8 +755,6 @@ def _acknowledgement(
         return DupsOk(policy)
     if mode == Session.INDIVIDUAL_ACKNOWLEDGE:
         return Individual(policy)
-    if mode == Session.SESSION_TRANSACTED:
-        raise JMSException("create_session: this version of kjms has no transacted sessions yet")
     raise ValueError(f"an acknowledge mode is one of {sorted(_MODES)}, not {shown(mode)} (JMS 2.0 §4.4.11)")
 
 

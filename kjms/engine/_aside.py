@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.errors import JMSException
+from kjms.mapping.names import transactional_ids
 from kjms.txn.metadata import owner
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Aside:
         writers = {owner(known.metadata)[1] for known in self._topics.committed(self.group, places)}
         for engine in writers - {self.engine, "-", ""}:
             _log.warning("%s: a transaction that another process left open is ended", self.group)
-            self.mover.fence(engine)
+            self.mover.fence(transactional_ids(engine))
 
     def source_partitions(self) -> int:
         """Return how many partitions the topic itself has now.

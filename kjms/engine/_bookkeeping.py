@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error
+from kjms.engine._transactor import Copy
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import BOOKKEEPING
@@ -59,11 +60,14 @@ class Bookkeeping:
             _log.warning("no copy of the settlement of %s was made: %s", group, error)
 
     def _write(self, key: bytes, value: bytes) -> None:
+        self._ensure()
+        self._publisher().send(BOOKKEEPING, ANY_PARTITION, KafkaRecord(key, value, [], 0), _report)
+
+    def _ensure(self) -> None:
         with self._lock:
             if not self._is_there:
                 self._topics.ensure_compacted(BOOKKEEPING, None)
                 self._is_there = True
-        self._publisher().send(BOOKKEEPING, ANY_PARTITION, KafkaRecord(key, value, [], 0), _report)
 
     def keep_made(self, topic: str) -> None:
         """Write down that kjms made *topic*, for a queue.
@@ -102,6 +106,32 @@ class Bookkeeping:
                 found[place] = int(offset), metadata
         return found
 
+    def mark(self, transactional_id: str, number: int) -> Copy:
+        """Return the mark of a transaction that settles nothing: it says which one came through last.
+
+        Raises:
+            JMSException: There is no place for it.
+        """
+        self._ensure()
+        return Copy(BOOKKEEPING, 0, KafkaRecord(_mark_key(transactional_id), b"%d" % number, [], 0))
+
+    def find_mark(self, transactional_id: str) -> int:
+        """Return the number of the last transaction that left a mark; 0: none did.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        numbers = [int(value) for key, value in self._read() if key == _mark_key(transactional_id)]
+        return numbers[-1] if numbers else 0
+
+    def wipe_mark(self, transactional_id: str) -> None:
+        """Take the mark away: its producer ends."""
+        try:
+            record = KafkaRecord(_mark_key(transactional_id), None, [], 0)
+            self._publisher().send(BOOKKEEPING, 0, record, _report)
+        except JMSException as error:
+            _log.debug("%s", error)
+
     def _read(self) -> Iterable[tuple[bytes, bytes]]:
         try:
             consumer = Consumer(dict(self._settings))
@@ -128,6 +158,10 @@ class Bookkeeping:
             raise jms_error(error, f"read {BOOKKEEPING}") from error
         finally:
             consumer.close()
+
+
+def _mark_key(transactional_id: str) -> bytes:
+    return f"\n\n{transactional_id}".encode()
 
 
 def _key(group: str, topic: str, number: int) -> bytes:

@@ -20,6 +20,7 @@ from kjms.engine._aside import Aside
 from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
+from kjms.engine._committer import Committer
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
@@ -32,7 +33,7 @@ from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._topics import Topics
 from kjms.errors import JMSException
 from kjms.mapping.bridges import decoder
-from kjms.mapping.names import REGISTRY, aside, queue_group, topic_for
+from kjms.mapping.names import REGISTRY, aside, queue_group, topic_for, transactional_ids
 from kjms.options import DestinationOptions, FactoryOptions
 from kjms.selector import Selector
 
@@ -86,7 +87,9 @@ class Engine:
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self._settings, None))
         self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000)
         self.journal = Journal(self.topics, lambda: self.bulk)
-        self.mover = Mover(producer_settings(self._settings), self.name, self.tell)
+        mover, committer = transactional_ids(self.name)
+        self.mover = Mover(producer_settings(self._settings), mover, self.tell)
+        self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
         self.registry = self._registry()
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
         try:
@@ -156,6 +159,7 @@ class Engine:
                 reader.flush_at_last()
             except JMSException as failure:
                 _log.warning("%s", failure)
+        self.committer.close(MOVES_SECONDS)
         self.mover.close(MOVES_SECONDS)
         self.space.close()
         _close_readers(readers)

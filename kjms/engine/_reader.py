@@ -20,7 +20,7 @@ from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._holdings import Commit, Holdings, oldest
 from kjms.engine._journal import Event
-from kjms.engine._mover import Copy, Made, Move, OutgrownError
+from kjms.engine._transactor import Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
@@ -140,6 +140,11 @@ class Reader:
             f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self._buffer.held} ready,"
             f" {self._in_hands} in hands, {self._started} consumers started>"
         )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether Kafka keeps its settlement."""
+        return self._starts is None
 
     @property
     def group(self) -> str:
@@ -386,21 +391,24 @@ class Reader:
                 if not self._committing:
                     self._news.notify()
 
-    def plan_moves(self, made: Sequence[Made]) -> tuple[list[Commit], Any]:
-        """Return the commits that settle the originals of *made*, and the group's metadata.
+    # Messages are settled in a Kafka transaction: the engine's transactors do it, in their own threads.
+
+    def plan(self, made: Sequence[Made], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
+        """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata.
 
         The caller holds the client. What became of a message while it was being copied is in them, too.
 
         Raises:
             OutgrownError: The settlement would not fit even so.
-            JMSException: One of the messages is not held any more.
+            LostError: Some of the messages are not held any more.
         """
         with self._lock:
             settled: dict[Partition, set[int]] = {}
-            for move, _, _ in made:
-                delivery = move.delivery
-                if not delivery.partition.is_held:
-                    raise JMSException(f"a message of {self.name} went to another consumer before it was moved")
+            everything = [*(move.delivery for move, _, _ in made), *deliveries]
+            lost = [delivery for delivery in everything if not delivery.partition.is_held]
+            if lost:
+                raise LostError(f"{len(lost)} messages of {self.name} went to another consumer meanwhile", lost)
+            for delivery in everything:
                 settled.setdefault(delivery.partition, set()).add(delivery.offset)
             consumer = self._consumer
             if self._starts is not None or consumer is None:
@@ -417,7 +425,9 @@ class Reader:
                         aside.settlement.note(offset, delivery.history)
             commits, too_large = self._holdings.plan(settled=settled)
             if too_large:
-                self.unplan_moves(made)
+                self.unplan(made)
+                if not made:
+                    self._make_room(too_large, 1.0)
                 raise OutgrownError(f"the settlement of {self.name} does not fit")
         return commits, consumer.consumer_group_metadata()
 
@@ -427,7 +437,7 @@ class Reader:
             raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
         return aside
 
-    def unplan_moves(self, made: Sequence[Made]) -> None:
+    def unplan(self, made: Sequence[Made]) -> None:
         """Note that *made* did not come through: their copies do not count."""
         with self._lock:
             for move, _, (number, offset) in made:
@@ -451,10 +461,12 @@ class Reader:
         )
         return [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]
 
-    def moved(self, commits: Sequence[Commit], made: Sequence[Made]) -> None:
-        """Note that *made* came through, with *commits*."""
+    def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
+        """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
         with self._lock:
             self._holdings.committed(commits)
+            for delivery in deliveries:
+                self.settle(delivery)
             self._lacks_room = False
             for move, told, (number, offset) in made:
                 delivery = move.delivery

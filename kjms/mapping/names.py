@@ -28,7 +28,7 @@ __all__ = [
     "queue_group",
     "subscription_group",
     "topic_for",
-    "transactional_id",
+    "transactional_ids",
 ]
 
 MAX_LENGTH: Final = 249
@@ -189,9 +189,9 @@ def inbox(principal: str, engine_id: str) -> str:
     return topic
 
 
-def transactional_id(engine: str) -> str:
-    """Return Kafka's name of the transactional producer of the engine called *engine*."""
-    return f"kjms-{engine}"
+def transactional_ids(engine: str) -> tuple[str, str]:
+    """Return Kafka's names of the transactional producers of *engine*: of what moves messages, and of its sessions'."""
+    return f"kjms-{engine}", f"kjms-{engine}-sessions"
 
 
 def is_internal(topic: str) -> bool:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from kjms import Connection, ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, TextMessage, Topic
-from kjms.mapping.names import REDELIVERIES, queue_group, transactional_id
+from kjms.mapping.names import REDELIVERIES, queue_group, transactional_ids
 from kjms.txn.metadata import State, write_state
 
 SECONDS = 20_000
@@ -96,7 +96,7 @@ def test_a_transaction_that_a_killed_program_left_open_is_ended(kjms_broker: Any
     assert dead.poll(20) is not None
     said = write_state(State(0, 2, (), 0), "-", gone)
     dead.commit(offsets=[TopicPartition(topic, 0, 0, said)], asynchronous=False)
-    transaction = Producer({"bootstrap.servers": servers, "transactional.id": transactional_id(gone)})
+    transaction = Producer({"bootstrap.servers": servers, "transactional.id": transactional_ids(gone)[0]})
     transaction.init_transactions(20)
     transaction.begin_transaction()
     end = [TopicPartition(topic, 0, 2, write_state(State(2, 2, (), 2), "-", gone))]

@@ -1,0 +1,142 @@
+"""Commits what transacted sessions did: what comes close together shares one Kafka transaction."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.engine._transactor import PAUSE_SECONDS, AbortedError, Copy, LostError, OutgrownError, Part, Transactor
+from kjms.errors import JMSException
+
+if TYPE_CHECKING:
+    from kjms.engine._bookkeeping import Bookkeeping
+    from kjms.engine._delivery import Delivery
+    from kjms.engine._reader import Reader
+
+__all__ = ["Committer", "Work"]
+
+_log = logging.getLogger("kjms.transactions")
+
+MOST: Final = 10_000  # records from which on a Kafka transaction takes in no other session's
+PATIENCE_SECONDS: Final = 20.0  # for what passes: a producer at its end, a settlement that needs room
+ROOM_SECONDS: Final = 0.02  # between looks for that room
+
+
+class Work:
+    """What a session did in one transaction.
+
+    Args:
+        copies: The messages that it sent, in their order.
+        deliveries: The messages that it received.
+    """
+
+    def __init__(self, copies: Sequence[Copy], deliveries: Sequence[Delivery]) -> None:
+        self.copies = copies
+        self.deliveries = deliveries
+        self._failure: JMSException | None = None
+        self._is_over = threading.Event()
+        self.until = time.monotonic() + PATIENCE_SECONDS
+
+    def parts(self) -> list[Part]:
+        """Return it as parts of a Kafka transaction: what is written, and what is settled of each reader."""
+        by_reader: dict[Reader, list[Delivery]] = {}
+        for delivery in self.deliveries:
+            assert delivery.feed is not None
+            by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+        return [Part(self.copies), *(Part(reader=reader, deliveries=mine) for reader, mine in by_reader.items())]
+
+    def end(self, failure: JMSException | None = None) -> None:
+        """Note that it came through, or did not."""
+        self._failure = failure
+        self._is_over.set()
+
+    def wait(self) -> JMSException | None:
+        """Return when it is over, with the reason if nothing of it came through."""
+        self._is_over.wait()
+        return self._failure
+
+
+class Committer(Transactor[Work]):
+    """The engine's committer, with a thread and a transactional producer of its own from the first commit on.
+
+    Args:
+        config: librdkafka's settings of the producer.
+        transactional_id: Its name in Kafka, of this engine alone.
+        bookkeeping: Where a transaction that settles nothing leaves its mark.
+    """
+
+    def __init__(self, config: Mapping[str, Any], transactional_id: str, bookkeeping: Bookkeeping) -> None:
+        super().__init__(config, transactional_id)
+        self._bookkeeping = bookkeeping
+        self._marks = 0
+
+    def commit(self, work: Work) -> JMSException | None:
+        """Return when all of *work* came through, or nothing did; then with the reason."""
+        if self._closing:
+            return JMSException("commit: the connection is closed")
+        self._submit(work)
+        return work.wait()
+
+    def close(self, seconds: float) -> None:
+        super().close(seconds)
+        with self._news:
+            left = list(self._units)
+            self._units.clear()
+        for work in left:
+            work.end(JMSException("commit: the connection was closed"))
+        if self._marks:
+            self._bookkeeping.wipe_mark(self._id)
+
+    def _take(self) -> list[Work]:
+        batch = [self._units.popleft()]
+        count = len(batch[0].copies)
+        while self._units and count < MOST:
+            batch.append(self._units.popleft())
+            count += len(batch[-1].copies)
+        return batch
+
+    def _carry_out(self, batch: list[Work]) -> None:
+        parts = [part for work in batch for part in work.parts()]
+        if not any(part.reader is not None and part.reader.is_kept for part in parts):
+            self._marks += 1
+            parts.append(Part([self._bookkeeping.mark(self._id, self._marks)]))
+        self._transact(parts)
+        for work in batch:
+            work.end()
+
+    def _left_its_mark(self) -> bool:
+        return self._bookkeeping.find_mark(self._id) == self._marks
+
+    def _failed(self, batch: list[Work], error: Exception) -> None:
+        """End those whose fault it was, or all if it was nobody's; the others go on, in a transaction of their own."""
+        failure = error.cause if isinstance(error, AbortedError) else error
+        reason = failure if isinstance(failure, JMSException) else JMSException(f"commit: {failure}", None, failure)
+        culprits = _culprits(batch, error)
+        if isinstance(reason, OutgrownError) or (isinstance(error, AbortedError) and error.is_fatal):
+            culprits = [work for work in batch if time.monotonic() > work.until]
+            time.sleep(ROOM_SECONDS if isinstance(reason, OutgrownError) else PAUSE_SECONDS)
+        elif not culprits:
+            culprits = batch
+        with self._news:
+            self._units.extendleft(work for work in reversed(batch) if work not in culprits)
+        for work in culprits:
+            work.end(reason)
+
+
+def _culprits(batch: list[Work], error: Exception) -> list[Work]:
+    """Return whose message, sent or received, was the reason."""
+    if not isinstance(error, AbortedError):
+        return []
+    if isinstance(error.cause, LostError):
+        lost = set(error.cause.deliveries)
+        return [work for work in batch if not lost.isdisjoint(work.deliveries)]
+    if error.culprit is not None:
+        at = 0
+        for work in batch:
+            at += len(work.copies)
+            if error.culprit < at:
+                return [work]
+    return []

@@ -1,0 +1,393 @@
+"""Kafka transactions: what is written and what is settled comes through together, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as KafkaMessage
+
+from kjms.engine._errors import jms_error, kafka_error
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+from kjms.txn.metadata import History
+from kjms.txn.states import NEVER
+
+if TYPE_CHECKING:
+    from kjms.engine._delivery import Delivery
+    from kjms.engine._holdings import Commit
+    from kjms.engine._reader import Reader
+
+__all__ = ["AbortedError", "Copy", "LostError", "Made", "Move", "OutgrownError", "Part", "Transactor"]
+
+_log = logging.getLogger("kjms.transactions")
+
+FLUSH_SECONDS: Final = 10.0  # without a record confirmed: nothing of the source is held up meanwhile
+COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
+TRANSACTION_MS: Final = 30_000  # readers of what a dead process was writing wait that long at the most
+PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
+LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
+LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+
+Unit = TypeVar("Unit")
+
+
+class Copy(NamedTuple):
+    """A record, and where it goes."""
+
+    topic: str
+    partition: int
+    record: KafkaRecord
+    history: History = NEVER
+    """Of a message's copy: what it tells of what happened to the message before."""
+
+
+class Move(NamedTuple):
+    """A message that is to be moved.
+
+    Attributes:
+        delivery: The message.
+        copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
+        is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+    """
+
+    delivery: Delivery
+    copy: Callable[[int], Copy]
+    is_aside: bool
+
+
+Made = tuple[Move, History, tuple[int, int]]
+"""A move, the history that its copy tells, and the copy's partition and offset."""
+
+
+@dataclass
+class Part:
+    """A part of a transaction.
+
+    Attributes:
+        copies: What is written.
+        reader: Who holds the messages that are settled.
+        moves: The messages that the copies are of, one by one; they are settled.
+        deliveries: More messages that are settled.
+    """
+
+    copies: Sequence[Copy] = ()
+    reader: Reader | None = None
+    moves: Sequence[Move] = ()
+    deliveries: Sequence[Delivery] = field(default=())
+
+
+class OutgrownError(JMSException):
+    """More was settled, or handed out, while messages were being moved: now it takes more of them to make room."""
+
+
+class LostError(JMSException):
+    """Messages that were to be settled are another reader's now.
+
+    Args:
+        reason: Says which.
+        deliveries: The messages.
+    """
+
+    def __init__(self, reason: str, deliveries: Sequence[Delivery]) -> None:
+        super().__init__(reason)
+        self.deliveries = deliveries
+
+
+class AbortedError(Exception):
+    """The transaction was aborted.
+
+    Args:
+        cause: Why.
+        culprit: The number of the copy that was the reason, if it was one.
+        is_too_large: Whether it, or some of them together, were larger than their topic allows.
+        is_fatal: Whether the producer was at an end, whatever it was to do.
+    """
+
+    def __init__(
+        self, cause: JMSException, *, culprit: int | None = None, is_too_large: bool = False, is_fatal: bool = False
+    ) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.culprit = culprit
+        self.is_too_large = is_too_large
+        self.is_fatal = is_fatal
+
+
+class Transactor(Generic[Unit]):
+    """A transactional producer with a thread, which does units of work in their order, several in one transaction.
+
+    Args:
+        config: librdkafka's settings of the producer.
+        transactional_id: Its name in Kafka, nobody else's.
+    """
+
+    def __init__(self, config: Mapping[str, Any], transactional_id: str) -> None:
+        self._config = {
+            **config,
+            "transactional.id": transactional_id,
+            "enable.idempotence": True,
+            "transaction.timeout.ms": TRANSACTION_MS,
+            "message.timeout.ms": TRANSACTION_MS,
+            "message.max.bytes": LARGEST_RECORD,
+            "partitioner": "murmur2_random",
+            "linger.ms": 1,
+            # Transactions in a row: the coordinator has Kafka ask again until the last one's markers are written.
+            "retry.backoff.ms": 2,
+            "retry.backoff.max.ms": 20,
+        }
+        self._id = transactional_id
+        self._units: deque[Unit] = deque()
+        self._news = threading.Condition()
+        self._is_busy = False
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._producer: Producer | None = None
+
+    def _submit(self, unit: Unit) -> None:
+        with self._news:
+            self._units.append(unit)
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
+                self._thread.start()
+            self._news.notify_all()
+
+    def close(self, seconds: float) -> None:
+        """Do what is left to do, for *seconds* at the most, and end; what is not done stays where it was."""
+        with self._news:
+            self._news.wait_for(lambda: not self._units and not self._is_busy, seconds if self._thread else 0)
+            self._closing = True
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join(seconds + COMMIT_SECONDS)
+
+    # The thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._units or self._closing)
+                if self._closing:
+                    break
+                batch = self._take()
+                self._is_busy = True
+            try:
+                self._carry_out(batch)
+            except Exception as error:
+                self._failed(batch, error)
+            finally:
+                with self._news:
+                    self._is_busy = False
+                    self._news.notify_all()
+        self._producer = None  # an open transaction is aborted when the producer goes
+
+    def _take(self) -> list[Unit]:
+        """Take the units for the next transaction; the caller holds the lock."""
+        raise NotImplementedError
+
+    def _carry_out(self, batch: list[Unit]) -> None:
+        raise NotImplementedError
+
+    def _failed(self, batch: list[Unit], error: Exception) -> None:
+        """Say so, or put *batch* back."""
+        raise NotImplementedError
+
+    # One transaction.
+
+    def _transact(self, parts: Sequence[Part]) -> None:
+        """Write and settle all of *parts*.
+
+        Raises:
+            AbortedError: Nothing was.
+            JMSException: Nothing was: it could not even be begun.
+        """
+        copies = [copy for part in parts for copy in part.copies]
+        producer = self._begin()
+        try:
+            places = self._write(producer, copies)
+            self._settle(producer, parts, places)
+        except AbortedError:
+            raise
+        except KafkaException as error:
+            raise self._undone(producer, error) from error
+        except BaseException as error:
+            self._abort(producer)
+            raise AbortedError(error if isinstance(error, JMSException) else JMSException(repr(error))) from error
+
+    def _begin(self) -> Producer:
+        producer = self._producer
+        if producer is None:
+            try:
+                producer = Producer(self._config)
+                producer.init_transactions(COMMIT_SECONDS)
+            except KafkaException as error:
+                raise jms_error(error, "prepare a transaction") from error
+            self._producer = producer
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            self._producer = None
+            raise AbortedError(jms_error(error, "begin a transaction"), is_fatal=True) from error
+        return producer
+
+    def _write(self, producer: Producer, copies: Sequence[Copy]) -> list[tuple[int, int]]:
+        """Write *copies*; return the partition and offset of each."""
+        places: list[tuple[int, int]] = [(-1, -1)] * len(copies)
+        failures: dict[int, KafkaError] = {}
+
+        def report(number: int) -> Callable[[KafkaError | None, KafkaMessage], None]:
+            def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
+                if error is not None:
+                    failures[number] = error
+                else:
+                    places[number] = message.partition() or 0, message.offset() or 0
+
+            return on_delivery
+
+        produce = producer.produce
+        for number, (topic, partition, record, _) in enumerate(copies):
+            key, value, headers, timestamp = record
+            while True:
+                try:
+                    produce(
+                        topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report(number)
+                    )
+                except BufferError:
+                    self._await_some(producer, failures, copies[0].topic)
+                    continue
+                except KafkaException as error:
+                    failures[number] = kafka_error(error)
+                break
+            if failures:
+                break
+            if not number & 0xFF:
+                producer.poll(0)
+        # The target may be dead: wait for it before anything of the source is touched.
+        while not failures and len(producer):
+            self._await_some(producer, failures, copies[0].topic)
+        if failures:
+            self._raise_for(producer, copies, failures)
+        return places
+
+    def _await_some(self, producer: Producer, failures: Mapping[int, KafkaError], topic: str) -> None:
+        """Return when some of the records have been confirmed, or not."""
+        before = len(producer)
+        left = producer.flush(FLUSH_SECONDS)
+        if left >= before and not failures:
+            raise JMSException(f"write to {topic!r}: not confirmed within {FLUSH_SECONDS:.0f} s")
+
+    def _raise_for(self, producer: Producer, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
+        """Abort, and name the first failure that is no other one's consequence."""
+        first, why = next(
+            ((n, failure) for n, failure in failures.items() if failure.code() != KafkaError._PURGE_QUEUE),
+            next(iter(failures.items())),
+        )
+        is_too_large = any(failure.code() in LEANER for failure in failures.values())
+        self._abort(producer)
+        raise AbortedError(
+            jms_error(why, f"write to {copies[first].topic!r}"),
+            culprit=None if why.fatal() or why.code() == KafkaError._FATAL else first,
+            is_too_large=is_too_large,
+            is_fatal=why.fatal() or why.code() == KafkaError._FATAL,
+        )
+
+    def _settle(self, producer: Producer, parts: Sequence[Part], places: Sequence[tuple[int, int]]) -> None:
+        """Settle in the transaction, and end it: nobody else commits for the groups meanwhile."""
+        made: dict[Reader, list[Made]] = {}
+        settled: dict[Reader, list[Delivery]] = {}
+        at = 0
+        for part in parts:
+            if part.reader is not None:
+                histories = [copy.history for copy in part.copies]
+                own = places[at : at + len(part.copies)]
+                made.setdefault(part.reader, []).extend(zip(part.moves, histories, own, strict=True))
+                settled.setdefault(part.reader, []).extend(part.deliveries)
+            at += len(part.copies)
+        with contextlib.ExitStack() as stack:
+            for reader in made:
+                stack.enter_context(reader.client_held(COMMIT_SECONDS))
+            commits: dict[Reader, list[Commit]] = {}
+            try:
+                groups = {}
+                for reader, moved in made.items():
+                    commits[reader], groups[reader] = reader.plan(moved, settled[reader])
+                for reader, planned in commits.items():
+                    if planned:
+                        offsets = [commit.offset for commit in planned]
+                        producer.send_offsets_to_transaction(offsets, groups[reader], COMMIT_SECONDS)
+                self._commit(producer, commits)
+            except BaseException:
+                for reader in commits:
+                    reader.unplan(made[reader])
+                raise
+            for reader, planned in commits.items():
+                reader.done(planned, made[reader], settled[reader])
+
+    def _commit(self, producer: Producer, commits: Mapping[Reader, Sequence[Commit]]) -> None:
+        """End the transaction, and return when it is known that it came through."""
+        while True:
+            try:
+                producer.commit_transaction(COMMIT_SECONDS)
+            except KafkaException as error:
+                if kafka_error(error).retriable() and not self._closing:
+                    continue  # its outcome is not known before it is answered
+                if not kafka_error(error).fatal() or not self._was_committed(commits):
+                    raise
+            return
+
+    def _was_committed(self, commits: Mapping[Reader, Sequence[Commit]]) -> bool:
+        """After a fatal error in a commit: find out what became of it."""
+        while True:
+            self._producer = None
+            try:
+                self._begin_anew()
+                for reader, planned in commits.items():
+                    if planned:
+                        return reader.has_committed(planned)
+                return self._left_its_mark()
+            except (KafkaException, JMSException) as error:
+                _log.warning("what became of a transaction is not known yet: %s", error)
+                with self._news:
+                    if self._news.wait_for(lambda: self._closing, PAUSE_SECONDS * 10):
+                        raise
+
+    def _left_its_mark(self) -> bool:
+        """Tell whether the last transaction, one that settles nothing, came through."""
+        return False
+
+    def _begin_anew(self) -> None:
+        """End, in Kafka, what the last producer of this name left open."""
+        producer = Producer(self._config)
+        producer.init_transactions(COMMIT_SECONDS)
+        self._producer = producer
+
+    def _undone(self, producer: Producer, error: KafkaException) -> AbortedError:
+        """Abort the transaction, or give the producer up; return what went wrong."""
+        is_fatal = kafka_error(error).fatal()
+        if is_fatal:
+            self._producer = None
+        else:
+            self._abort(producer)
+        return AbortedError(jms_error(error, "commit a transaction"), is_fatal=is_fatal)
+
+    def _abort(self, producer: Producer) -> None:
+        try:
+            producer.abort_transaction(COMMIT_SECONDS)
+        except KafkaException as error:
+            _log.debug("a transaction could not be aborted: %s", error)
+            self._producer = None  # the next one's beginning ends it
+
+    def fence(self, transactional_ids: Iterable[str]) -> None:
+        """End what producers of those names, of an engine that is gone or slept, left open; they can commit no more.
+
+        Raises:
+            KafkaException: Kafka does not let us.
+        """
+        for name in transactional_ids:
+            Producer({**self._config, "transactional.id": name}).init_transactions(COMMIT_SECONDS)
