@@ -58,8 +58,9 @@ class Acknowledgement:
     def consumer_closes(self, feed: Feed) -> None:
         """Note that the consumer of *feed* closes, before it does."""
 
-    def recover(self) -> None:
-        """Deliver again what was handed out and not acknowledged (JMS 2.0 §4.4.11)."""
+    def recover(self) -> Feed | None:
+        """Deliver again what was handed out and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11)."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Give back what was not acknowledged, and make the rest durable."""
@@ -98,6 +99,7 @@ class Auto(Acknowledgement):
         super().__init__(policy)
         self._is_pipelined = is_pipelined
         self._last: deque[Delivery] = deque()  # what the program has; asking for the next one, it is through with it
+        self._heard: Delivery | None = None  # what a listener has, unless it recovered its session
         self._unflushed: tuple[Reader, Receipt] | None = None
 
     def before_next(self) -> None:
@@ -137,6 +139,7 @@ class Auto(Acknowledgement):
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
+        self._heard = delivery
 
     def acknowledge(self) -> None:
         """Do nothing: the session acknowledges by itself (JMS 2.0 §3.6.2).
@@ -147,7 +150,23 @@ class Auto(Acknowledgement):
         self._check_open()
 
     def listened(self, delivery: Delivery) -> None:
-        self._through_with(delivery)
+        if self._heard is not None:
+            self._heard = None
+            self._through_with(delivery)
+
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
+        if self._heard is not None:
+            self._heard = None
+            super().listener_failed(delivery, error)
+
+    def recover(self) -> Feed | None:
+        """Deliver again what a listener has, the one message that is not acknowledged yet."""
+        heard, self._heard = self._heard, None
+        if heard is None:
+            return None
+        heard.cause = "the session recovered"
+        self._give_back([heard], to=heard.feed)
+        return heard.feed
 
     def _through_with(self, delivery: Delivery) -> None:
         assert delivery.feed is not None
@@ -220,11 +239,11 @@ class Client(Acknowledgement):
                 " meanwhile; they are delivered there again"
             )
 
-    def recover(self) -> None:
-        self._deliver_again("the session recovered")
+    def recover(self) -> Feed | None:
+        return self._deliver_again("the session recovered")
 
-    def _deliver_again(self, cause: str) -> None:
-        """Give each consumer of the session again what it had."""
+    def _deliver_again(self, cause: str) -> Feed | None:
+        """Give each consumer of the session again what it had; return whose the oldest is."""
         again, self._open = self._open, []
         by_feed: dict[Feed, list[Delivery]] = {}
         for delivery in again:
@@ -233,6 +252,7 @@ class Client(Acknowledgement):
             by_feed.setdefault(delivery.feed, []).append(delivery)
         for feed, deliveries in by_feed.items():
             self._give_back(deliveries, to=feed)
+        return again[0].feed if again else None
 
     def close(self) -> None:
         self._is_closed = True
@@ -329,10 +349,10 @@ class Transacted(Client):
             f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
         ) from failure
 
-    def rollback(self) -> None:
-        """Destroy what was sent, and have what was received delivered again."""
+    def rollback(self) -> Feed | None:
+        """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""
         self._sent = []
-        self._deliver_again("its transaction was rolled back")
+        return self._deliver_again("its transaction was rolled back")
 
     def close(self) -> None:
         self._sent = []

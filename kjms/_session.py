@@ -87,6 +87,7 @@ class Session:
         self._outbox = Outbox(f"kjms-session-{self.number}-completions")
         self._running = threading.RLock()  # held while a message is delivered, so that stopping can wait for it
         self._current: MessageConsumer | None = None  # whose listener runs
+        self._first: Feed | None = None  # after recover or rollback: whose consumer is served next
         self._closed = threading.Event()
         self._routes: dict[Destination, Route] = {}
         self._consumers: list[MessageConsumer] = []
@@ -542,12 +543,18 @@ class Session:
             if not delivered:
                 self._wakeup.clear()  # after that, the poll finds what came before
             delivered = False
-            for consumer in self._listening:
+            consumers, first = self._listening, self._first
+            if first is not None:
+                consumers = sorted(consumers, key=lambda consumer: consumer._feed is not first)
+            for consumer in consumers:
                 delivery = consumer._feed.poll()
                 if delivery is not None:
                     delivered = True
+                    self._first = None
                     self._let_others_have(consumer)
                     self._deliver_one(consumer, delivery)
+                    if self._first is not None:
+                        break  # recovered: what others have ready comes after the oldest unacknowledged message
             if not delivered and not self._is_closed:
                 self._wakeup.wait(DELIVERY_POLL_SECONDS)
 
@@ -606,7 +613,7 @@ class Session:
         if self._transaction is not None:
             raise IllegalStateException(f"recover: session {self.number} is transacted (JMS 2.0 §4.4.11)")
         with self._turn.taken_to("recover"):
-            self._acknowledgement.recover()
+            self._first = self._acknowledgement.recover()
 
     def commit(self) -> None:
         """Commit what the session sent and received since the last commit or rollback, all of it at once.
@@ -636,7 +643,7 @@ class Session:
         transaction = self._in_transaction("rollback")
         with self._turn.taken_to("rollback"):
             self._outbox.wait()
-            transaction.rollback()
+            self._first = transaction.rollback()
 
     def _in_transaction(self, doing: str) -> Transacted:
         self._check_open(doing)
