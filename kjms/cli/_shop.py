@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple, TypeVar
@@ -13,7 +15,7 @@ import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kjms import ConnectionFactory, Message, Queue, Session, Topic
+from kjms import ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, Topic
 from kjms.cli._stage import Stage
 from kjms.mapping.names import queue_group
 
@@ -70,6 +72,10 @@ class Shop:
         self.orders = Queue(f"shop.orders{suffix}")
         self.confirmations = Queue(f"shop.confirmations{suffix}")
         self.parcels = Queue(f"shop.parcels{suffix}")
+        self.invoices = Queue(f"shop.invoices{suffix}")
+        self.paid = Queue(f"shop.paid{suffix}")
+        self.returns = Queue(f"shop.returns{suffix}")
+        self.hopeless = Queue(f"shop.returns{suffix}.dlq")  # where the queue's dead letters go
         self.shipped = Topic(f"shop.shipped{suffix}")
         self.sent: dict[str | None, Order] = {}
         """The orders from the shop front, by message id."""
@@ -79,7 +85,11 @@ class Shop:
     def remove(self) -> None:
         """Delete the Kafka topics and groups behind the destinations."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 4})
-        queues = [queue.queue_name for queue in (self.orders, self.confirmations, self.parcels)]
+        used = (
+            *(self.orders, self.confirmations, self.parcels, self.returns, self.hopeless),
+            *(self.invoices, self.paid),
+        )
+        queues = [queue.queue_name for queue in used]
         existing = admin.list_topics(timeout=PATIENCE).topics
         topics = [name for name in (*queues, self.shipped.topic_name) if name in existing]
         groups = [queue_group(name) for name in queues if name in existing]
@@ -251,6 +261,103 @@ def select_messages(shop: Shop, stage: Stage) -> None:
 # Scene 5
 
 
+def redeliver(shop: Shop, stage: Stage) -> None:
+    """Work on messages of which one fails each time: it comes again, and in the end goes to the dead-letter queue."""
+    stage.scene(
+        "Redelivery: what fails comes again, and then goes aside",
+        f"Three parcels come back to the queue {shop.returns.queue_name}. On one of them the label cannot be read,",
+        "so the worker's listener raises; after three deliveries the message is a dead letter.",
+    )
+    seen: SimpleQueue[tuple[str, int]] = SimpleQueue()
+
+    def book(parcel: Message) -> None:
+        seen.put((body(parcel), parcel.get_int_property("JMSXDeliveryCount")))
+        if body(parcel) == "unreadable":
+            raise ValueError("no such label")
+
+    factory = ConnectionFactory(shop.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=3))
+    with factory.create_connection() as connection, connection.create_session() as session:
+        connection.start()
+        producer = session.create_producer(shop.returns)
+        for label in ("globe", "unreadable", "atlas"):
+            producer.send(session.create_text_message(label))
+        worker = connection.create_session()
+        with quiet("kjms.session"):
+            worker.create_consumer(shop.returns).message_listener = book
+            deliveries = collect(seen, 5)
+            dead = session.create_consumer(shop.hopeless).receive(timedelta(seconds=PATIENCE))
+        cause = "" if dead is None else dead.get_string_property("JMS_kjms_Cause")
+
+    stage.table(("parcel", "delivery"), deliveries)
+    stage.check(
+        Counter(deliveries)
+        == Counter([("globe", 1), ("unreadable", 1), ("unreadable", 2), ("unreadable", 3), ("atlas", 1)]),
+        "the unreadable one was delivered three times, and held up no other",
+    )
+    stage.check(
+        body(dead) == "unreadable",
+        f"it lies in {shop.hopeless.queue_name}: {cause}",
+    )
+
+
+def body(message: Message | None) -> str:
+    """Return the text of *message*, if there is one."""
+    return "" if message is None else message.get_body(str) or ""
+
+
+@contextmanager
+def quiet(logger: str) -> Iterator[None]:
+    """Keep a logger silent: what it has to say, the scene shows."""
+    log = logging.getLogger(logger)
+    log.disabled, before = True, log.disabled
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+# Scene 6
+
+
+def commit_together(shop: Shop, stage: Stage) -> None:
+    """Receive from one queue and send to another, all at once or not at all."""
+    stage.scene(
+        "A transaction: both, or neither",
+        f"The cashier takes invoices from {shop.invoices.queue_name} and sends receipts to {shop.paid.queue_name},",
+        "three in a transaction. The first time the till fails, and the transaction is rolled back.",
+    )
+    with shop.factory.create_connection() as connection, connection.create_session() as office:
+        connection.start()
+        producer = office.create_producer(shop.invoices)
+        for order in ORDERS[:3]:
+            producer.send(office.create_text_message(f"invoice of {order.customer}"))
+        receipts = office.create_consumer(shop.paid)
+        cashier = connection.create_session(Session.SESSION_TRANSACTED)
+        invoices, paid = cashier.create_consumer(shop.invoices), cashier.create_producer(shop.paid)
+        rows: list[tuple[str, str, int]] = []
+        for ending in (cashier.rollback, cashier.commit):
+            for _ in range(3):
+                invoice = invoices.receive(timedelta(seconds=PATIENCE))
+                if invoice is not None:
+                    paid.send(cashier.create_text_message(body(invoice).replace("invoice", "receipt")))
+            before = receipts.receive_no_wait()
+            ending()
+            after = [receipts.receive(500 if ending == cashier.rollback else 10_000) for _ in range(3 if rows else 1)]
+            found = [body(receipt) for receipt in (before, *after) if receipt is not None]
+            rows.append(("rolled back" if not rows else "committed", ", ".join(found) or "none", len(found)))
+        left = invoices.receive(500)
+
+    stage.table(("the transaction was", "receipts that others see", ""), [(how, which, n) for how, which, n in rows])
+    expected = ", ".join(f"receipt of {order.customer}" for order in ORDERS[:3])
+    stage.check(
+        rows == [("rolled back", "none", 0), ("committed", expected, 3)] and left is None,
+        "nobody saw anything of the first attempt, and each invoice was paid once",
+    )
+
+
+# Scene 7
+
+
 def read_with_plain_kafka(shop: Shop, stage: Stage) -> None:
     """Read the orders with a Kafka client that has never heard of JMS."""
     stage.scene(
@@ -280,7 +387,7 @@ def read_with_plain_kafka(shop: Shop, stage: Stage) -> None:
     )
 
 
-# Scene 6
+# Scene 8
 
 
 def write_with_plain_kafka(shop: Shop, stage: Stage) -> None:
@@ -323,6 +430,8 @@ SCENES: Final[Sequence[Callable[[Shop, Stage], None]]] = (
     match_replies,
     publish_and_subscribe,
     select_messages,
+    redeliver,
+    commit_together,
     read_with_plain_kafka,
     write_with_plain_kafka,
 )
