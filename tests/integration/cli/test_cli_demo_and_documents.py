@@ -38,6 +38,7 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Ru
     [
         ("hello", {"Ada wants two pounds of coffee"}),
         ("work_queue", {*(f"order {number}" for number in range(1, 11))}),
+        ("transaction", {"steel from ore"}),
         (
             "publish_subscribe",
             {
@@ -72,6 +73,14 @@ def test_an_example_runs(name: str, expected: set[str], environment: dict[str, s
     lines = run.stdout.decode().splitlines()
     assert len(lines) == len(expected)
     assert {re.sub(r"^\w+ has packed ", "", line) for line in lines} == expected
+
+
+def test_the_page_on_transactions_shows_the_example() -> None:
+    """The program in docs/transactions.md is examples/transaction.py."""
+    page = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    example = (ROOT / "examples" / "transaction.py").read_text(encoding="utf-8")
+    assert example.split('"""\n\n', 1)[1] == program
 
 
 def test_every_example_is_run() -> None:
