@@ -32,6 +32,12 @@ class Kind(str, Enum):
     RECOVERED = "recovered"  # recover() was called while these were unacknowledged
     KILLING = "killing"  # the message that kills its consumer is about to
     LEFT = "left"  # closed in order
+    # Transacted sessions: the text begins with the transaction's name.
+    COMMITTING = "committing"  # about to call commit()
+    COMMITTED = "committed"  # it returned
+    REFUSED = "refused"  # it raised TransactionRolledBackException
+    ROLLED_BACK = "rolled back"  # about to call rollback()
+    STOPPING = "stopping"  # the process is about to be paused
     # The process as a whole.
     STALLED = "stalled"  # its threads did not run from `asked` to `at`
     BROKE = "broke"  # an exception that nobody expected
@@ -42,7 +48,7 @@ class Event:
     """One line of a history.
 
     Args:
-        at: When it was written down, in seconds: after the fact, but for INTENDED, ACKNOWLEDGING and KILLING.
+        at: When it was written down, in seconds: after the fact, but for what is about to happen.
         kind: What happened.
         numbers: The messages that it happened to.
         asked: DELIVERED: since when the session was ready for a message. STALLED: when the stall began.

@@ -39,7 +39,7 @@ QUIET_SECONDS: Final = 2.0  # the queue is dry when nothing came for so long, an
 class Child:
     """A process and what was done to it."""
 
-    def __init__(self, role: str, task: Task) -> None:
+    def __init__(self, role: str, task: Task, program: Path = PROGRAM) -> None:
         self.role = role
         self.task = task
         self.stops: list[Stop] = []
@@ -48,7 +48,7 @@ class Child:
         self.is_late = False  # it did not leave in order in time
         self.said = Path(task.folder) / f"{task.name}.stderr"
         with open(self.said, "wb") as said:
-            command = [sys.executable, str(PROGRAM), role, json.dumps(asdict(task))]
+            command = [sys.executable, str(program), role, json.dumps(asdict(task))]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
     @property

@@ -1,0 +1,173 @@
+"""Workloads that receive from one queue and send to another in transactions.
+
+Of each message the body and two properties are read, and a new message is made and sent. The clock starts when some
+transactions have been committed: the first ones of a producer take many times as long.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks._payload import AMOUNT, REGION, TEXT, text_message
+from benchmarks._stage import Sample, Stage
+from benchmarks._workload import Clock, Unit, workload
+from kjms import Connection, Queue, Session
+
+EACH: Final = 100  # messages in a transaction of the first workload
+WARM: Final = 20  # transactions before the clock starts
+SESSIONS: Final = 16  # of the second workload
+QUICK: Final = {"retry.backoff.ms": 2, "retry.backoff.max.ms": 250, "linger.ms": 1}  # as kjms has them
+SLOW: Final = 100  # transactions that are enough with librdkafka's defaults, where each takes a tenth of a second
+DEFAULT: Final[Mapping[str, Any]] = {}
+WAIT: Final = 10.0
+_numbers = itertools.count(1)
+
+
+# ------------------------------------------------------------------------------------------------------- kjms's side
+
+
+class Worker:
+    """A transacted session that moves messages from one queue to another."""
+
+    def __init__(self, connection: Connection, source: str, target: str) -> None:
+        self._session = connection.create_session(Session.SESSION_TRANSACTED)
+        self._consumer = self._session.create_consumer(Queue(source))
+        self._producer = self._session.create_producer(Queue(target))
+
+    def move(self, transactions: int, each: int) -> None:
+        """Move so many messages in each of so many transactions."""
+        for _ in range(transactions):
+            for _ in range(each):
+                received: Any = self._consumer.receive()
+                amount = received.get_int_property("amount")
+                if (received.text, received.get_string_property("region"), amount) != (TEXT, REGION, AMOUNT):
+                    raise RuntimeError("a message is not what was sent")
+                self._producer.send(text_message())
+            self._session.commit()
+
+
+def _move(stage: Stage, each: int, sessions: int) -> float:
+    """Return the messages per second of so many sessions of one connection, each with a thread of its own."""
+    transactions = max(stage.count // each // sessions, 1)
+    source = stage.topic(filled=(transactions + WARM) * each * sessions)
+    target = stage.topic()
+    with stage.factory.create_connection() as connection:
+        connection.start()
+        workers = [Worker(connection, source, target) for _ in range(sessions)]
+        _together(workers, lambda worker: worker.move(WARM, each))
+        with Clock() as clock:
+            _together(workers, lambda worker: worker.move(transactions, each))
+        return transactions * each * sessions / clock.seconds
+
+
+def _together(workers: list[Worker], do: Callable[[Worker], None]) -> None:
+    if len(workers) == 1:
+        do(workers[0])
+        return
+    threads = [threading.Thread(target=do, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# ------------------------------------------------------------------------------------------------------- raw sides
+
+
+def _loop(stage: Stage, each: int, settings: Mapping[str, Any], at_most: int = 1_000_000) -> float:
+    """Return the messages per second of Kafka's usual loop: consume, transform, produce."""
+    transactions = min(max(stage.count // each, 1), at_most)
+    source, target = stage.topic(filled=(transactions + WARM) * each), stage.topic()
+    consumer = Consumer(stage.consumer_settings(source))
+    consumer.subscribe([source])
+    producer = Producer(
+        {
+            "bootstrap.servers": stage.bootstrap_servers,
+            "transactional.id": f"{source}-{next(_numbers)}",
+            "partitioner": "murmur2_random",
+            **settings,
+        }
+    )
+    producer.init_transactions(WAIT)
+    _pass_on(consumer, producer, target, WARM, each, stage.sample())
+    with Clock() as clock:
+        _pass_on(consumer, producer, target, transactions, each, stage.sample())
+    consumer.close()
+    return transactions * each / clock.seconds
+
+
+def _pass_on(consumer: Consumer, producer: Producer, target: str, transactions: int, each: int, sample: Sample) -> None:
+    kind = dict(sample.headers)["kjms"]
+    for _ in range(transactions):
+        producer.begin_transaction()
+        left = each
+        while left:
+            for record in consumer.consume(left, 1.0):
+                if record.error():
+                    raise RuntimeError(record.error())
+                headers = dict(record.headers())
+                read = record.value().decode(), headers["region"].decode(), int(headers["amount"])
+                if read != (TEXT, REGION, AMOUNT):
+                    raise RuntimeError("a record is not what was sent")
+                number = next(_numbers)
+                made = [
+                    ("kjms", kind),
+                    ("region", REGION.encode()),
+                    ("amount", b"%d" % AMOUNT),
+                    ("price", headers["price"]),
+                    ("urgent", headers["urgent"]),
+                    ("JMSMessageID", b"ID:%d" % number),
+                ]
+                producer.produce(target, TEXT.encode(), headers=made)
+                left -= 1
+        end = TopicPartition(record.topic(), record.partition(), record.offset() + 1)
+        producer.send_offsets_to_transaction([end], consumer.consumer_group_metadata(), WAIT)
+        producer.commit_transaction(WAIT)
+
+
+# ----------------------------------------------------------------------------------------------------- the workloads
+
+batches = workload("transact-batches", f"transactions of {EACH} messages", Unit.MESSAGES_PER_SECOND)
+
+
+@batches.side("kjms")
+def _(stage: Stage) -> float:
+    return _move(stage, EACH, 1)
+
+
+@batches.side("raw, the same settings")
+def _(stage: Stage) -> float:
+    return _loop(stage, EACH, QUICK)
+
+
+@batches.side("raw, librdkafka's defaults", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _loop(stage, EACH, DEFAULT, SLOW)
+
+
+sessions = workload(
+    "transact-sessions",
+    f"{SESSIONS} sessions, each commits every message, beside one raw loop that does",
+    Unit.MESSAGES_PER_SECOND,
+    share=1 / 20,
+)
+
+
+@sessions.side("kjms")
+def _(stage: Stage) -> float:
+    return _move(stage, 1, SESSIONS)
+
+
+@sessions.side("raw, the same settings")
+def _(stage: Stage) -> float:
+    return _loop(stage, 1, QUICK)
+
+
+@sessions.side("raw, librdkafka's defaults", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _loop(stage, 1, DEFAULT, SLOW)
