@@ -320,6 +320,66 @@ def test_what_was_recovered_is_the_same_message_once_more(
     assert seen(taken(consumer)) == ("c", False, 1)
 
 
+@pytest.mark.requirement("JAK-recover-1", "JAK-recover-2", "JMS-4.4.11-8", "NEV-243")
+def test_a_recovered_session_begins_again_with_its_oldest_message(
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """Of all its consumers' messages that is the next one, though others are ready; then come all the rest."""
+    places = {"a": queue, "b": Queue(f"{queue.queue_name}-b")}
+    for name, place in places.items():  # both are being read from here on
+        send(connection, place, "warm")
+        taken(connection.create_session().create_consumer(place))
+        send(connection, place, *(f"{name}{number}" for number in range(20)))
+    series: list[str] = []
+    recovered: list[int] = []
+
+    def listener(message: Message) -> None:
+        series.append(str(text(message)))
+        threading.Event().wait(0.005)  # the other one's are read meanwhile
+        if not recovered and series[-1][0] == series[0][0] and {one[0] for one in series} == set(places):
+            recovered.append(len(series))
+            session.recover()
+
+    with kjms_factory.create_connection() as other:
+        session = other.create_session(Session.CLIENT_ACKNOWLEDGE)
+        for place in places.values():
+            session.create_consumer(place).message_listener = listener
+        other.start()
+        eventually(lambda: recovered and len(series) == 40 + recovered[0])
+    again = series[recovered[0] :]
+    assert again[0] == series[0]
+    assert sorted(again) == sorted(f"{name}{number}" for name in places for number in range(20))
+
+
+@pytest.mark.requirement("JAK-recover-4")
+@pytest.mark.parametrize("mode", BY_ITSELF + BY_THE_CLIENT)
+@pytest.mark.parametrize("how", ["returns", "raises"])
+def test_a_listener_may_recover_its_session(
+    connection: Connection, queue: Queue, mode: int, how: str, eventually: Eventually
+) -> None:
+    """Its own message is not acknowledged yet, so it comes again, once, before the next one, in every mode."""
+    session = connection.create_session(mode)
+    consumer = session.create_consumer(queue)
+    send(connection, queue, "a", "b")
+    heard = []
+
+    def listener(message: Message) -> None:
+        heard.append(seen(message))
+        if len(heard) == 1:
+            session.recover()
+            if how == "raises":
+                raise RuntimeError("after recover")
+
+    consumer.message_listener = listener
+    eventually(lambda: len(heard) == 3)
+    assert heard == [("a", False, 1), ("a", True, 2), ("b", False, 1)]
+    if mode in BY_ITSELF:
+        consumer.message_listener = None
+        session.recover()  # there is nothing left
+        send(connection, queue, "c")
+        assert seen(taken(consumer)) == ("c", False, 1)
+
+
 HEADERS = [
     "jms_message_id", "jms_timestamp", "jms_correlation_id", "jms_reply_to", "jms_destination", "jms_delivery_mode",
     "jms_type", "jms_expiration", "jms_delivery_time", "jms_priority",
