@@ -192,7 +192,9 @@ class Checker:
             if partition < 0 or event.is_marked:
                 continue
             if partition in last and offset <= last[partition][0]:
-                yield Violation(READ_OUT_OF_ORDER, number, f"after message {last[partition][1]}, both for the first time")
+                yield Violation(
+                    READ_OUT_OF_ORDER, number, f"after message {last[partition][1]}, both for the first time"
+                )
             last[partition] = max(last.get(partition, (-1, -1)), (offset, number))
 
     def _redelivered_in_order(self, session: Sequence[Transaction]) -> Iterator[Violation]:
