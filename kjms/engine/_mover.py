@@ -76,7 +76,8 @@ class Mover(Transactor[Moves]):
             reader.forget(aside)  # others are to go with them
             aside = []
         if isinstance(error, AbortedError) and error.is_too_large and len(moves) == 1:
-            moves[0].delivery.too_large += 1  # else the batch was too large, and perhaps no message of it
+            # Else the batch was too large, and perhaps no message of it. In the end it begins anew: limits are raised.
+            moves[0].delivery.too_large = (moves[0].delivery.too_large + 1) % (LEANEST + 1)
         units = [unit for unit in (*single, aside) if unit]
         with self._news:
             self._units.extend((reader, unit) for unit in units)  # at the end: they hold up nobody else's
@@ -86,7 +87,7 @@ class Mover(Transactor[Moves]):
         failure = error.cause if isinstance(error, AbortedError) else error
         is_too_large = isinstance(error, AbortedError) and error.is_too_large
         if isinstance(failure, OutgrownError) or (
-            is_too_large and (len(moves) > 1 or (not moves[0].is_aside and moves[0].delivery.too_large <= LEANEST))
+            is_too_large and (len(moves) > 1 or (not moves[0].is_aside and moves[0].delivery.too_large > 0))
         ):
             _log.debug("%s; tried again, otherwise", failure)
             return

@@ -1,0 +1,169 @@
+"""Dead letters that cannot go where they should, logs that are shorter than they were, topics that grew."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+import kjms.engine._holdings
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    DestinationOptions,
+    JMSException,
+    Message,
+    MessageConsumer,
+    Queue,
+    RedeliveryPolicy,
+    Session,
+    TextMessage,
+)
+from kjms.mapping.names import aside, queue_group
+from kjms.txn.metadata import State, write_state
+
+SECONDS = 20_000
+SOON = 1_000
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def send(connection: Connection, queue: Queue, *texts: str) -> None:
+    with connection.create_session() as session, session.create_producer(queue) as producer:
+        for text in texts:
+            producer.send(session.create_text_message(text))
+
+
+def drained(consumer: MessageConsumer) -> list[str]:
+    texts = []
+    wait = SECONDS
+    while (message := consumer.receive(wait)) is not None:
+        assert isinstance(message, TextMessage)
+        texts.append(message.text or "")
+        wait = SOON
+    return texts
+
+
+def fail_all(connection: Connection, queue: Queue, count: int) -> None:
+    """Receive *count* messages and roll them back."""
+    session = connection.create_session(Session.SESSION_TRANSACTED)
+    consumer = session.create_consumer(queue)
+    for _ in range(count):
+        assert consumer.receive(SECONDS) is not None
+    session.rollback()
+    assert consumer.receive_no_wait() is None
+    session.close()
+
+
+def test_a_dead_letter_queue_that_takes_nothing_holds_up_no_other(
+    kjms_broker: Any, queue: Queue, eventually: Eventually
+) -> None:
+    """Dead letters that their queue's topic refuses wait; those of another queue go their way meanwhile."""
+    servers, name = kjms_broker.bootstrap_servers, queue.queue_name
+    admin = AdminClient({"bootstrap.servers": servers})
+    small = NewTopic(f"{name}.dlq", 1, config={"max.message.bytes": "100"})  # no message fits, however lean
+    admin.create_topics([small])[f"{name}.dlq"].result()
+    other = Queue(f"{name}-other")
+    heard: list[JMSException] = []
+    factory = ConnectionFactory(servers, redelivery=RedeliveryPolicy(max_deliveries=1))
+    with factory.create_connection() as connection:
+        connection.exception_listener = heard.append
+        connection.start()
+        send(connection, queue, "stuck")
+        send(connection, other, "1", "2")
+        fail_all(connection, queue, 1)
+        eventually(lambda: heard)
+        assert f"{name}.dlq" in str(heard[0])
+        fail_all(connection, other, 2)
+        dead = connection.create_session().create_consumer(Queue(f"{other.queue_name}.dlq"))
+        assert drained(dead) == ["1", "2"]
+        wide = {"max.message.bytes": "1000000"}
+        alter(admin, f"{name}.dlq", wide)
+        assert drained(connection.create_session().create_consumer(Queue(f"{name}.dlq"))) == ["stuck"]
+
+
+def alter(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
+
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result()
+
+
+def test_many_dead_letters_are_moved_though_they_do_not_fit_in_one_batch(kjms_broker: Any, queue: Queue) -> None:
+    """A topic's limit counts for the batches of records: where one is too large, each message goes on its own."""
+    servers, name = kjms_broker.bootstrap_servers, queue.queue_name
+    admin = AdminClient({"bootstrap.servers": servers})
+    topic = NewTopic(f"{name}.dlq", 1, config={"max.message.bytes": "20000"})
+    admin.create_topics([topic])[f"{name}.dlq"].result()
+    factory = ConnectionFactory(servers, redelivery=RedeliveryPolicy(max_deliveries=1))
+    with factory.create_connection() as connection:
+        connection.start()
+        texts = [f"{number}".ljust(5_000, ".") for number in range(30)]
+        send(connection, queue, *texts)
+        fail_all(connection, queue, 30)
+        dead = connection.create_session().create_consumer(Queue(f"{name}.dlq"))
+        assert sorted(drained(dead)) == sorted(texts)
+
+
+def test_an_offset_beyond_the_end_of_the_log_loses_nothing(
+    kjms_broker: Any, connection: Connection, queue: Queue
+) -> None:
+    """Where the log is shorter than what was settled of it, as after an unclean election, it is read from its start."""
+    send(connection, queue, "a", "b")
+    topic = queue.queue_name
+    group = Consumer({"bootstrap.servers": kjms_broker.bootstrap_servers, "group.id": queue_group(topic)})
+    said = write_state(State(100, 100, (), 100))
+    group.commit(offsets=[TopicPartition(topic, 0, 100, said)], asynchronous=False)
+    group.close()
+    assert drained(connection.create_session().create_consumer(queue)) == ["a", "b"]
+
+
+def test_room_is_made_in_partitions_that_were_added(
+    kjms_broker: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """What is moved aside of a partition that the topic was given later has a place, too."""
+    monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 300)
+    servers, topic = kjms_broker.bootstrap_servers, queue.queue_name
+    admin = AdminClient({"bootstrap.servers": servers})
+    group = queue_group(topic)
+    options = {topic: DestinationOptions(ordering="none")}
+
+    def crowd(partitions: int) -> set[int]:
+        picked = random.Random(partitions)
+        with ConnectionFactory(servers, destinations=options).create_connection() as c:
+            c.start()
+            with c.create_session() as session, session.create_producer(queue) as producer:
+                for number in range(600 * partitions):
+                    producer.send(session.create_text_message(str(number)), delivery_mode=1)
+            session = c.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
+            consumer = session.create_consumer(queue)
+            kept: list[Message] = []
+            for _ in range(600 * partitions):
+                message = consumer.receive(SECONDS)
+                assert message is not None
+                if picked.random() < 0.3:
+                    kept.append(message)
+                else:
+                    message.acknowledge()
+            for message in kept:
+                message.acknowledge()
+        return set(admin.list_topics(aside(topic, group), timeout=10).topics[aside(topic, group)].partitions)
+
+    assert crowd(1) == {0}
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
+    eventually(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 2)
+    assert crowd(2) == {0, 1}
