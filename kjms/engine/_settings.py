@@ -36,19 +36,25 @@ _log.addFilter(_NoRepeats())
 # What kjms must decide itself, with the reason a user gets to read.
 _OWNED: Final = {
     "bootstrap.servers": "it is the factory's first argument",
+    "metadata.broker.list": "the addresses are the factory's first argument",
     "group.id": "a queue's consumers share one group, whatever program they are in",
     "group.instance.id": "a restarted program must not lock out a running one",
     "enable.auto.commit": "messages are settled one by one",
     "enable.auto.offset.store": "messages are settled one by one",
     "auto.offset.reset": "a queue is read from its start, a subscription from its creation",
+    "group.protocol": "partitions move between processes as the classic protocol moves them",
+    "partition.assignment.strategy": "partitions move one by one, and what is in hands stays",
     "isolation.level": "readers see committed messages only",
     "partitioner": "Java, Spark and Python must agree where a key goes",
     "enable.idempotence": "a message is sent once",
     "acks": "a PERSISTENT message is confirmed by all in-sync replicas",
+    "request.required.acks": "a PERSISTENT message is confirmed by all in-sync replicas",
     "message.timeout.ms": "it is the factory's send_timeout",
     "delivery.timeout.ms": "it is the factory's send_timeout",
     "transactional.id": "transactions are the engine's",
     "allow.auto.create.topics": "destinations are made by create_destinations",
+    "error_cb": "exception listeners hear of errors",
+    "logger": "the logger is kjms.kafka",
 }
 
 # A setting for one kind of client makes the other kind warn: these are for producers, or for consumers, only.

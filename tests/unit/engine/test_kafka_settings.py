@@ -1,0 +1,27 @@
+"""Which of librdkafka's settings a user may not change, and what becomes of the others."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kjms import ConnectionFactory
+from kjms.engine._settings import _OWNED, common_settings, consumer_settings, producer_settings
+
+
+@pytest.mark.parametrize("name", sorted(_OWNED))
+def test_what_kjms_decides_is_refused_with_the_reason(name: str) -> None:
+    """A setting that would be overridden is an error, which names it and says why."""
+    factory = ConnectionFactory("127.0.0.1:9", kafka={name: "anything"})
+    with pytest.raises(ValueError, match=f"{re.escape(repr(name))}.*{re.escape(_OWNED[name])}"):
+        factory.create_connection()
+
+
+def test_each_client_gets_what_is_meant_for_it() -> None:
+    """Settings of consumers do not reach producers, nor the other way; all others reach both."""
+    user = {"linger.ms": 20, "session.timeout.ms": 9_000, "socket.timeout.ms": 5_000}
+    common = common_settings("127.0.0.1:9", user, None, None, lambda _error: None)
+    producer, consumer = producer_settings(common), consumer_settings(common, "group")
+    assert [producer.get(name) for name in user] == [20, None, 5_000]
+    assert [consumer.get(name) for name in user] == [None, 9_000, 5_000]
