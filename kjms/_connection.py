@@ -281,9 +281,10 @@ class Connection:
         self._check_open("create_session")
         if isinstance(session_mode, bool):
             session_mode = Session.SESSION_TRANSACTED if session_mode else acknowledge_mode
-        self._is_used = True
-        session = Session(self, session_mode)
         with self._lock:
+            self._check_open("create_session")  # nobody closes it meanwhile
+            self._is_used = True
+            session = Session(self, session_mode)
             self._sessions.append(session)
         return session
 
@@ -310,6 +311,10 @@ class Connection:
             self._is_started = False
         for session in sessions:
             session._stop()
+        with self._lock:
+            if self._is_started:  # by another thread, while this one waited for listeners
+                for session in sessions:
+                    session._start()
 
     def _consumer_added(self, feed: Feed) -> None:
         with self._lock:
