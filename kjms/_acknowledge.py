@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kjms.engine._committer import Work
+from kjms.engine._transactor import UnknownError
 from kjms.errors import IllegalStateException, JMSException, TransactionRolledBackException
 
 if TYPE_CHECKING:
@@ -336,6 +337,7 @@ class Transacted(Client):
 
         Raises:
             TransactionRolledBackException: Neither was done; what was received is delivered again.
+            JMSException: Whether it was done cannot be found out: what was received went to others meanwhile.
         """
         if not self._sent and not self._open:
             return
@@ -345,6 +347,8 @@ class Transacted(Client):
             self._open = []
             return
         self._deliver_again("its transaction was rolled back")
+        if isinstance(failure, UnknownError):
+            raise failure
         raise TransactionRolledBackException(
             f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
         ) from failure

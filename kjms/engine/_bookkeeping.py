@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error
-from kjms.engine._transactor import Copy
+from kjms.engine._transactor import Copy, UnknownError
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import BOOKKEEPING
@@ -123,6 +123,32 @@ class Bookkeeping:
         """
         numbers = [int(value) for key, value in self._read() if key == _mark_key(transactional_id)]
         return numbers[-1] if numbers else 0
+
+    def is_visible(self, place: TopicPartition) -> bool:
+        """Tell whether readers of committed records see the one at *place*; it waits for transactions before it.
+
+        Raises:
+            UnknownError: Kafka does not let us look.
+        """
+        consumer = Consumer({**self._settings, "enable.partition.eof": True})
+        try:
+            consumer.assign([place])
+            deadline = time.monotonic() + READ_SECONDS
+            while time.monotonic() < deadline:
+                record = consumer.poll(0.1)
+                if record is None:
+                    continue
+                error = record.error()
+                if error is None or error.code() == KafkaError._PARTITION_EOF:
+                    if error is None or (record.offset() or 0) > place.offset:
+                        return error is None and record.offset() == place.offset
+                elif not error.retriable():
+                    raise UnknownError(f"whether it was committed is not known: {error.str()}")
+            raise UnknownError(f"whether it was committed is not known: {place.topic!r} could not be read")
+        except KafkaException as error:
+            raise UnknownError(f"whether it was committed is not known: {error}") from error
+        finally:
+            consumer.close()
 
     def wipe_mark(self, transactional_id: str) -> None:
         """Take the mark away: its producer ends."""

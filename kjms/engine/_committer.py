@@ -8,10 +8,21 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine._transactor import PAUSE_SECONDS, AbortedError, Copy, LostError, OutgrownError, Part, Transactor
+from kjms.engine._transactor import (
+    PAUSE_SECONDS,
+    AbortedError,
+    Copy,
+    LostError,
+    OutgrownError,
+    Part,
+    Transactor,
+    UnknownError,
+)
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
     from kjms.engine._bookkeeping import Bookkeeping
     from kjms.engine._delivery import Delivery
     from kjms.engine._reader import Reader
@@ -109,6 +120,11 @@ class Committer(Transactor[Work]):
 
     def _left_its_mark(self) -> bool:
         return self._bookkeeping.find_mark(self._id) == self._marks
+
+    def _is_visible(self, first: TopicPartition | None) -> bool:
+        if first is None:
+            raise UnknownError("whether it was committed is not known: what it received went to others meanwhile")
+        return self._bookkeeping.is_visible(first)
 
     def _failed(self, batch: list[Work], error: Exception) -> None:
         """End those whose fault it was, or all if it was nobody's; the others go on, in a transaction of their own."""

@@ -453,13 +453,19 @@ class Reader:
             self._lacks_room = False
             self._news.notify()
 
-    def has_committed(self, commits: Sequence[Commit]) -> bool:
-        """Ask Kafka whether *commits* came through; the caller holds the client."""
+    def has_committed(self, commits: Sequence[Commit]) -> bool | None:
+        """Ask Kafka whether *commits* came through; the caller holds the client.
+
+        None: they are not there, but others may have committed since.
+        """
         assert self._consumer is not None
         known = self._consumer.committed(
             [TopicPartition(commit.offset.topic, commit.offset.partition) for commit in commits], COMMIT_SECONDS
         )
-        return [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]
+        if [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]:
+            return True
+        error, _ = self._commit(is_proof=True)  # only who holds the partitions still can do that
+        return False if error is None else None
 
     def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.engine._errors import jms_error, kafka_error
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kjms.engine._holdings import Commit
     from kjms.engine._reader import Reader
 
-__all__ = ["AbortedError", "Copy", "LostError", "Made", "Move", "OutgrownError", "Part", "Transactor"]
+__all__ = ["AbortedError", "Copy", "LostError", "Made", "Move", "OutgrownError", "Part", "Transactor", "UnknownError"]
 
 _log = logging.getLogger("kjms.transactions")
 
@@ -98,6 +98,10 @@ class LostError(JMSException):
     def __init__(self, reason: str, deliveries: Sequence[Delivery]) -> None:
         super().__init__(reason)
         self.deliveries = deliveries
+
+
+class UnknownError(JMSException):
+    """What became of a transaction cannot be found out: others have gone on from where it was."""
 
 
 class AbortedError(Exception):
@@ -211,8 +215,8 @@ class Transactor(Generic[Unit]):
         producer = self._begin()
         try:
             places = self._write(producer, copies)
-            self._settle(producer, parts, places)
-        except AbortedError:
+            self._settle(producer, parts, places, copies)
+        except (AbortedError, UnknownError):
             raise
         except KafkaException as error:
             raise self._undone(producer, error) from error
@@ -297,7 +301,9 @@ class Transactor(Generic[Unit]):
             is_fatal=why.fatal() or why.code() == KafkaError._FATAL,
         )
 
-    def _settle(self, producer: Producer, parts: Sequence[Part], places: Sequence[tuple[int, int]]) -> None:
+    def _settle(
+        self, producer: Producer, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]
+    ) -> None:
         """Settle in the transaction, and end it: nobody else commits for the groups meanwhile."""
         made: dict[Reader, list[Made]] = {}
         settled: dict[Reader, list[Delivery]] = {}
@@ -321,7 +327,8 @@ class Transactor(Generic[Unit]):
                     if planned:
                         offsets = [commit.offset for commit in planned]
                         producer.send_offsets_to_transaction(offsets, groups[reader], COMMIT_SECONDS)
-                self._commit(producer, commits)
+                first = TopicPartition(copies[0].topic, *places[0]) if copies else None
+                self._commit(producer, commits, first)
             except BaseException:
                 for reader in commits:
                     reader.unplan(made[reader])
@@ -329,28 +336,37 @@ class Transactor(Generic[Unit]):
             for reader, planned in commits.items():
                 reader.done(planned, made[reader], settled[reader])
 
-    def _commit(self, producer: Producer, commits: Mapping[Reader, Sequence[Commit]]) -> None:
-        """End the transaction, and return when it is known that it came through."""
+    def _commit(
+        self, producer: Producer, commits: Mapping[Reader, Sequence[Commit]], first: TopicPartition | None
+    ) -> None:
+        """End the transaction, in which *first* was written, and return when it is known that it came through."""
         while True:
             try:
                 producer.commit_transaction(COMMIT_SECONDS)
             except KafkaException as error:
                 if kafka_error(error).retriable() and not self._closing:
                     continue  # its outcome is not known before it is answered
-                if not kafka_error(error).fatal() or not self._was_committed(commits):
+                if not kafka_error(error).fatal() or not self._was_committed(commits, first):
                     raise
             return
 
-    def _was_committed(self, commits: Mapping[Reader, Sequence[Commit]]) -> bool:
-        """After a fatal error in a commit: find out what became of it."""
+    def _was_committed(self, commits: Mapping[Reader, Sequence[Commit]], first: TopicPartition | None) -> bool:
+        """After a fatal error in a commit: find out what became of it.
+
+        Raises:
+            UnknownError: That cannot be done.
+        """
         while True:
             self._producer = None
             try:
                 self._begin_anew()
                 for reader, planned in commits.items():
                     if planned:
-                        return reader.has_committed(planned)
+                        is_there = reader.has_committed(planned)
+                        return self._is_visible(first) if is_there is None else is_there
                 return self._left_its_mark()
+            except UnknownError:
+                raise
             except (KafkaException, JMSException) as error:
                 _log.warning("what became of a transaction is not known yet: %s", error)
                 with self._news:
@@ -359,6 +375,14 @@ class Transactor(Generic[Unit]):
 
     def _left_its_mark(self) -> bool:
         """Tell whether the last transaction, one that settles nothing, came through."""
+        return False
+
+    def _is_visible(self, first: TopicPartition | None) -> bool:
+        """Tell whether readers of committed records see the one at *first*.
+
+        Raises:
+            UnknownError: That cannot be found out.
+        """
         return False
 
     def _begin_anew(self) -> None:
