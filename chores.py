@@ -105,9 +105,10 @@ def fuzz(arguments: Sequence[str]) -> int:
 
 
 def crash(arguments: Sequence[str]) -> int:
-    """Kill, pause and restart what uses a queue, and check what came of it (100 rounds, two hours); or --figures."""
-    program = "figures" if "--figures" in arguments else "crash"
-    return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each != "--figures"))
+    """Kill, pause and restart what uses a queue, and check it (100 rounds, two hours); or --exactly-once, --figures."""
+    programs = {"--figures": "figures", "--exactly-once": "exactly_once"}
+    program = next((programs[each] for each in arguments if each in programs), "crash")
+    return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each not in programs))
 
 
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {

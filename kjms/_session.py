@@ -30,7 +30,7 @@ from kjms.errors import (
 )
 from kjms.mapping import sign
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.options import DeliveryMode, RedeliveryPolicy
+from kjms.options import DeliveryMode, RedeliveryPolicy, SessionMode, session_mode
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -61,24 +61,23 @@ class Session:
     Spec: JMS 2.0 §4.4.
     """
 
-    SESSION_TRANSACTED: Final = 0
-    AUTO_ACKNOWLEDGE: Final = 1
-    CLIENT_ACKNOWLEDGE: Final = 2
-    DUPS_OK_ACKNOWLEDGE: Final = 3
-    INDIVIDUAL_ACKNOWLEDGE: Final = 101
-    """Acknowledging a message acknowledges that message alone; JMS leaves such modes to providers."""
+    SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
+    INDIVIDUAL_ACKNOWLEDGE: Final = SessionMode.INDIVIDUAL_ACKNOWLEDGE
 
     def __init__(self, connection: Connection, acknowledge_mode: int) -> None:
         self.number = next(_numbers)
         self._connection = connection
         self._options = connection._options
         self._engine = connection._engine
-        self._acknowledge_mode = acknowledge_mode
+        self._acknowledge_mode = session_mode(acknowledge_mode)
         self._transaction: Transacted | None = None
         if acknowledge_mode == self.SESSION_TRANSACTED:
             self._transaction = Transacted(self._redelivery, self._engine.committer.commit)
         self._acknowledgement = self._transaction or _acknowledgement(
-            acknowledge_mode, self._redelivery, is_pipelined=self._options.pipelined_acknowledge
+            self._acknowledge_mode, self._redelivery, is_pipelined=self._options.pipelined_acknowledge
         )
         self._id = f"{connection._id}-{next(connection._session_numbers)}"
         self._sent = itertools.count(1)
@@ -100,7 +99,7 @@ class Session:
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"{len(self._consumers)} consumers, {len(self._producers)} producers"
-        return f"<Session {self.number}, {_MODES.get(self._acknowledge_mode)}: {state}>"
+        return f"<{type(self).__name__} {self.number}, {self._acknowledge_mode.name}: {state}>"
 
     @property
     def transacted(self) -> bool:
@@ -109,7 +108,7 @@ class Session:
         return self._acknowledge_mode == self.SESSION_TRANSACTED
 
     @property
-    def acknowledge_mode(self) -> int:
+    def acknowledge_mode(self) -> SessionMode:
         """How messages are acknowledged, one of this class's constants (JMS 2.0 §4.4.11)."""
         self._check_open("acknowledge_mode")
         return self._acknowledge_mode
@@ -742,17 +741,8 @@ class Session:
         self.close()
 
 
-_MODES: Final = {
-    Session.SESSION_TRANSACTED: "SESSION_TRANSACTED",
-    Session.AUTO_ACKNOWLEDGE: "AUTO_ACKNOWLEDGE",
-    Session.CLIENT_ACKNOWLEDGE: "CLIENT_ACKNOWLEDGE",
-    Session.DUPS_OK_ACKNOWLEDGE: "DUPS_OK_ACKNOWLEDGE",
-    Session.INDIVIDUAL_ACKNOWLEDGE: "INDIVIDUAL_ACKNOWLEDGE",
-}
-
-
 def _acknowledgement(
-    mode: int, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool
+    mode: SessionMode, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool
 ) -> Acknowledgement:
     if mode == Session.AUTO_ACKNOWLEDGE:
         return Auto(policy, is_pipelined=is_pipelined)
@@ -760,9 +750,7 @@ def _acknowledgement(
         return Client(policy)
     if mode == Session.DUPS_OK_ACKNOWLEDGE:
         return DupsOk(policy)
-    if mode == Session.INDIVIDUAL_ACKNOWLEDGE:
-        return Individual(policy)
-    raise ValueError(f"an acknowledge mode is one of {sorted(_MODES)}, not {shown(mode)} (JMS 2.0 §4.4.11)")
+    return Individual(policy)
 
 
 def _check_destination(destination: object) -> None:

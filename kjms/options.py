@@ -14,7 +14,15 @@ from typing import Any, Final, Literal
 
 from kjms.errors import shown
 
-__all__ = ["DeliveryMode", "DestinationOptions", "FactoryOptions", "RedeliveryPolicy", "milliseconds"]
+__all__ = [
+    "DeliveryMode",
+    "DestinationOptions",
+    "FactoryOptions",
+    "RedeliveryPolicy",
+    "SessionMode",
+    "milliseconds",
+    "session_mode",
+]
 
 Ordering = Literal["session", "none"]
 
@@ -28,6 +36,32 @@ class DeliveryMode(enum.IntEnum):
 
     NON_PERSISTENT = 1
     PERSISTENT = 2
+
+
+class SessionMode(enum.IntEnum):
+    """How a session acknowledges what it receives, or that it is transacted (JMS 2.0 §4.4.7, §4.4.11)."""
+
+    SESSION_TRANSACTED = 0
+    AUTO_ACKNOWLEDGE = 1
+    CLIENT_ACKNOWLEDGE = 2
+    DUPS_OK_ACKNOWLEDGE = 3
+    INDIVIDUAL_ACKNOWLEDGE = 101
+    """Acknowledging a message acknowledges that message alone; JMS leaves such modes to providers."""
+
+
+def session_mode(value: int) -> SessionMode:
+    """Return *value* as a session mode.
+
+    Raises:
+        ValueError: There is no such mode.
+
+    >>> session_mode(2)
+    <SessionMode.CLIENT_ACKNOWLEDGE: 2>
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value in {mode.value for mode in SessionMode}:
+        return SessionMode(value)
+    modes = ", ".join(f"{mode.name} ({mode.value})" for mode in SessionMode)
+    raise ValueError(f"a session mode is one of {modes}, not {shown(value)} (JMS 2.0 §4.4.11)")
 
 
 def milliseconds(value: int | timedelta, name: str) -> int:

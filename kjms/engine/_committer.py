@@ -86,10 +86,7 @@ class Committer(Transactor[Work]):
 
     def commit(self, work: Work) -> JMSException | None:
         """Return when all of *work* came through, or nothing did; then with the reason."""
-        if self._closing:
-            return JMSException("commit: the connection is closed")
-        self._submit(work)
-        return work.wait()
+        return work.wait() if self._submit(work) else JMSException("commit: the connection is closed")
 
     def close(self, seconds: float) -> None:
         super().close(seconds)

@@ -154,13 +154,17 @@ class Transactor(Generic[Unit]):
         self._thread: threading.Thread | None = None
         self._producer: Producer | None = None
 
-    def _submit(self, unit: Unit) -> None:
+    def _submit(self, unit: Unit) -> bool:
+        """Have *unit* done, soon; tell whether that is still possible."""
         with self._news:
+            if self._closing:
+                return False
             self._units.append(unit)
-            if self._thread is None and not self._closing:
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
                 self._thread.start()
             self._news.notify_all()
+            return True
 
     def close(self, seconds: float) -> None:
         """Do what is left to do, for *seconds* at the most, and end; what is not done stays where it was."""
@@ -185,6 +189,9 @@ class Transactor(Generic[Unit]):
                 self._carry_out(batch)
             except Exception as error:
                 self._failed(batch, error)
+            except BaseException as error:
+                self._failed(batch, RuntimeError(repr(error)))
+                raise
             finally:
                 with self._news:
                     self._is_busy = False

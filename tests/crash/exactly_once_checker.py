@@ -231,7 +231,7 @@ def account(moves: Moves, violations: Iterable[Violation]) -> Iterator[tuple[Vio
         if number in moves.sources:
             lines.append("in the source at partition {} offset {}".format(*moves.sources[number]))
         lines += [
-            f"in the target at partition {each.partition} offset {each.offset}, place {each.place} of {each.transaction}"
+            f"in the target at partition {each.partition} offset {each.offset}: {each.transaction}, place {each.place}"
             for each in moves.arrived
             if each.number == number
         ]

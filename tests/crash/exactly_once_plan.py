@@ -6,13 +6,14 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from crash_plan import CONSUMERS, SETTLING_SECONDS, Disturbance
+from crash_plan import CONSUMERS, Disturbance
 
 RECEIVE: Final = "receive loop"
 LISTENER: Final = "listener"
 KILL: Final = "kill"
 PAUSE: Final = "pause"
-PROCESSES: Final = 40  # that a round may start
+PROCESSES: Final = 60  # that a round may start
+SETTLING_SECONDS: Final = 3.0  # at the beginning nothing is disturbed
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ def plan(seed: int, number: int, seconds: float, session_timeout: float) -> Movi
     chance = random.Random(f"once-{seed}-{number}")
     span = max(seconds - SETTLING_SECONDS, 1.0)
     wanted = ["kill", chance.choice(["stop broker", "kill broker"]), "pause", "kill", "leave", "join"]
-    count = max(3, round(span / 1.5))
-    chosen = wanted[:count] + chance.choices(["kill", "kill", "pause", "leave", "join"], k=max(0, count - len(wanted)))
+    count = max(3, round(span / 2))
+    chosen = wanted[:count] + chance.choices(["kill", "kill", "pause", "leave"], k=max(0, count - len(wanted)))
     disturbances = []
     for what in chosen:
         length = chance.uniform(0.1, 1.0)

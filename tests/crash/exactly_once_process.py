@@ -6,6 +6,7 @@ histories. SIGTERM lets it leave in order, in the middle of its transactions.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import random
@@ -39,6 +40,7 @@ from kjms import (
 )
 
 IDLE_SECONDS: Final = 0.5  # a listener's session that got nothing for so long commits what it has
+SLOW_SECONDS: Final = 15.0  # closing gives Kafka 5 seconds, and there are several things to close
 CHANCE_OF_ROLLBACK: Final = 0.1
 SIZES: Final = (0.001, 0.001, 0.1, 0.3, 1.0)  # of transactions, in parts of the largest
 
@@ -246,7 +248,11 @@ def main() -> None:
     threads = [threading.Thread(target=mover.run, name=f"once-{mover.name}", daemon=True) for mover in movers]
     for thread in threads:
         thread.start()
+    is_told = False
     while any(thread.is_alive() for thread in threads):
+        if process.leaving.is_set() and not is_told:
+            is_told = True
+            faulthandler.dump_traceback_later(SLOW_SECONDS)  # who does not leave says where it stands
         time.sleep(LOOK_SECONDS)  # with a time limit: SIGTERM may reach another thread, and does not wake this one then
 
 

@@ -6,17 +6,31 @@ import contextlib
 import itertools
 import subprocess
 import sys
+import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage, Topic
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    JMSException,
+    Message,
+    MessageConsumer,
+    Queue,
+    Session,
+    TextMessage,
+    Topic,
+)
+from kjms.broker import LocalBroker
 
 SECONDS = 20_000
-SOON = 400  # milliseconds in which nothing more is to come
+END = "the end"
+HASTY = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}  # how soon a group misses another program
 
 _numbers = itertools.count(1)
 
@@ -74,25 +88,61 @@ class Desk:
         return [seen(consumer.receive(SECONDS)) for _ in range(count)]
 
     def left(self, queue: Queue) -> list[tuple[str | None, bool, int]]:
-        """Return, and take away, what another process would find in *queue*: text, mark, and count of each."""
-        with self.connect(is_apart=True) as connection:
-            consumer = connection.create_session().create_consumer(queue)
-            found = []
-            wait = 1_500  # to become a member of the group
-            while (message := consumer.receive(wait)) is not None:
-                found.append(seen(message))
-                wait = SOON
+        """Return, and take away, what is left in *queue*: text, mark, and count of each message."""
+        self.send(queue, END)
+        found = []
+        with self.connection.create_session() as session, session.create_consumer(queue) as consumer:
+            while (message := seen(consumer.receive(SECONDS)))[0] != END:
+                found.append(message)
         return found
 
     def stored(self, where: Queue | Topic) -> list[str]:
         """Return the texts of all messages of a destination that a plain read-committed Kafka consumer sees."""
         return stored(self.servers, getattr(where, "queue_name", "") or getattr(where, "topic_name", ""))
 
+    def commit_together(self, connection: Connection, *sessions: Session) -> list[Exception | None]:
+        """Commit *sessions* in one Kafka transaction, in their order; return what each commit raised."""
+        committer = connection._engine.committer
+        carry_out, batches = committer._carry_out, []
+        outcomes: list[Exception | None] = [None] * len(sessions)
+
+        def wait_for_all(batch: list[Any]) -> None:
+            batches.append(len(batch))
+            deadline = time.monotonic() + SECONDS / 1000
+            while len(batches) == 1 and len(committer._units) < len(sessions):
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+            carry_out(batch)
+
+        def commit(number: int) -> None:
+            try:
+                sessions[number].commit()
+            except JMSException as error:
+                outcomes[number] = error
+
+        first = self.session(connection)
+        self.send(Queue(f"first-{uuid.uuid4().hex}"), "first", by=first)
+        committer._carry_out = wait_for_all  # type: ignore[method-assign]
+        try:
+            threads = [threading.Thread(target=first.commit)]
+            threads += [threading.Thread(target=commit, args=(number,)) for number in range(len(sessions))]
+            for number, thread in enumerate(threads):
+                thread.start()
+                while len(committer._units) < number or not batches:
+                    time.sleep(0.001)
+            for thread in threads:
+                thread.join()
+        finally:
+            del committer._carry_out  # type: ignore[method-assign]
+        assert batches[:2] == [1, len(sessions)]
+        first.close()
+        return outcomes
+
     @contextlib.contextmanager
     def program(self, code: str, **names: object) -> Iterator[subprocess.Popen[str]]:
         """Run *code*, with *names* to use, in another process, until it has printed "ready"."""
         begin = "import os, sys, time\nfrom kjms import *\n"
-        begin += f"factory = ConnectionFactory({self.servers!r})\n"
+        begin += f"factory = ConnectionFactory({self.servers!r}, kafka={HASTY!r})\n"
         begin += "".join(f"{name} = {value!r}\n" for name, value in names.items())
         child = subprocess.Popen(
             [sys.executable, "-c", begin + code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -118,7 +168,7 @@ def seen(message: Message | None) -> tuple[str | None, bool, int]:
 
 def stored(servers: str, topic: str) -> list[str]:
     settings = {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "isolation.level": "read_committed"}
-    consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
+    consumer = Consumer({**settings, "enable.partition.eof": True, "fetch.wait.max.ms": 10})
     try:
         metadata = consumer.list_topics(topic, 10).topics[topic]
         if metadata.error is not None:
@@ -151,8 +201,15 @@ def other_queue(queue: Queue) -> Queue:
     return Queue(f"{queue.queue_name}-other")
 
 
+@pytest.fixture(scope="session")
+def own_broker() -> Iterator[LocalBroker]:
+    """A Kafka that may be killed, and that lets a group find out within a second that a member is gone."""
+    with LocalBroker(config={"group.min.session.timeout.ms": "500"}) as broker:
+        yield broker
+
+
 @pytest.fixture
-def make_desk() -> Iterator[Callable[[str], Desk]]:
-    """A function that returns a desk at another Kafka."""
+def own_desk(own_broker: LocalBroker) -> Iterator[Desk]:
+    """A desk at that Kafka."""
     with contextlib.ExitStack() as stack:
-        yield lambda servers: Desk(servers, stack)
+        yield Desk(own_broker.bootstrap_servers, stack)
