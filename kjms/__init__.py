@@ -9,6 +9,18 @@ import importlib
 import logging
 from typing import TYPE_CHECKING
 
+from kjms._runtime_exceptions import (
+    IllegalStateRuntimeException,
+    InvalidClientIDRuntimeException,
+    InvalidDestinationRuntimeException,
+    InvalidSelectorRuntimeException,
+    JMSSecurityRuntimeException,
+    MessageFormatRuntimeException,
+    MessageNotWriteableRuntimeException,
+    ResourceAllocationRuntimeException,
+    TransactionInProgressRuntimeException,
+    TransactionRolledBackRuntimeException,
+)
 from kjms._version import __version__
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import (
@@ -35,10 +47,23 @@ if TYPE_CHECKING:
     from kjms._browser import QueueBrowser
     from kjms._connection import Connection, ConnectionFactory, ConnectionMetaData
     from kjms._consumer import MessageConsumer, TopicSubscriber
+    from kjms._context import JMSContext
+    from kjms._domains import (
+        QueueConnection,
+        QueueConnectionFactory,
+        QueueReceiver,
+        QueueSender,
+        QueueSession,
+        TopicConnection,
+        TopicConnectionFactory,
+        TopicPublisher,
+        TopicSession,
+    )
     from kjms._producer import CompletionListener, MessageProducer
     from kjms._session import Session
+    from kjms._simple import JMSConsumer, JMSProducer
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-    from kjms.options import DeliveryMode, DestinationOptions, RedeliveryPolicy
+    from kjms.options import DeliveryMode, DestinationOptions, RedeliveryPolicy, SessionMode
 
 _ROOMS = {
     "BytesMessage": "kjms.message",
@@ -48,16 +73,29 @@ _ROOMS = {
     "ConnectionMetaData": "kjms._connection",
     "DeliveryMode": "kjms.options",
     "DestinationOptions": "kjms.options",
+    "JMSConsumer": "kjms._simple",
+    "JMSContext": "kjms._context",
+    "JMSProducer": "kjms._simple",
     "MapMessage": "kjms.message",
     "Message": "kjms.message",
     "MessageConsumer": "kjms._consumer",
     "MessageProducer": "kjms._producer",
     "ObjectMessage": "kjms.message",
     "QueueBrowser": "kjms._browser",
+    "QueueConnection": "kjms._domains",
+    "QueueConnectionFactory": "kjms._domains",
+    "QueueReceiver": "kjms._domains",
+    "QueueSender": "kjms._domains",
+    "QueueSession": "kjms._domains",
     "RedeliveryPolicy": "kjms.options",
     "Session": "kjms._session",
+    "SessionMode": "kjms.options",
     "StreamMessage": "kjms.message",
     "TextMessage": "kjms.message",
+    "TopicConnection": "kjms._domains",
+    "TopicConnectionFactory": "kjms._domains",
+    "TopicPublisher": "kjms._domains",
+    "TopicSession": "kjms._domains",
     "TopicSubscriber": "kjms._consumer",
 }
 
@@ -71,34 +109,57 @@ __all__ = [
     "Destination",
     "DestinationOptions",
     "IllegalStateException",
+    "IllegalStateRuntimeException",
     "InvalidClientIDException",
+    "InvalidClientIDRuntimeException",
     "InvalidDestinationException",
+    "InvalidDestinationRuntimeException",
     "InvalidSelectorException",
+    "InvalidSelectorRuntimeException",
+    "JMSConsumer",
+    "JMSContext",
     "JMSException",
+    "JMSProducer",
     "JMSRuntimeException",
     "JMSSecurityException",
+    "JMSSecurityRuntimeException",
     "MapMessage",
     "Message",
     "MessageConsumer",
     "MessageEOFException",
     "MessageFormatException",
+    "MessageFormatRuntimeException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "MessageNotWriteableRuntimeException",
     "MessageProducer",
     "ObjectMessage",
     "Queue",
     "QueueBrowser",
+    "QueueConnection",
+    "QueueConnectionFactory",
+    "QueueReceiver",
+    "QueueSender",
+    "QueueSession",
     "RedeliveryPolicy",
     "ResourceAllocationException",
+    "ResourceAllocationRuntimeException",
     "Session",
+    "SessionMode",
     "StreamMessage",
     "TemporaryQueue",
     "TemporaryTopic",
     "TextMessage",
     "Topic",
+    "TopicConnection",
+    "TopicConnectionFactory",
+    "TopicPublisher",
+    "TopicSession",
     "TopicSubscriber",
     "TransactionInProgressException",
+    "TransactionInProgressRuntimeException",
     "TransactionRolledBackException",
+    "TransactionRolledBackRuntimeException",
     "__version__",
 ]
 

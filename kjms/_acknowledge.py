@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kjms.engine._committer import Work
-from kjms.engine._transactor import UnknownError
-from kjms.errors import IllegalStateException, JMSException, TransactionRolledBackException
+from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
@@ -332,26 +331,16 @@ class Transacted(Client):
         """
         self._check_open()
 
-    def commit(self) -> None:
-        """Send what was sent, and acknowledge what was received.
-
-        Raises:
-            TransactionRolledBackException: Neither was done; what was received is delivered again.
-            JMSException: Whether it was done cannot be found out: what was received went to others meanwhile.
-        """
-        if not self._sent and not self._open:
-            return
+    def commit(self) -> JMSException | None:
+        """Send what was sent, and acknowledge what was received; return the reason if it is to be rolled back."""
         sent, self._sent = self._sent, []
-        failure = self._commit(Work(sent, self._open))
-        if failure is None:
-            self._open = []
-            return
-        self._deliver_again("its transaction was rolled back")
-        if isinstance(failure, UnknownError):
-            raise failure
-        raise TransactionRolledBackException(
-            f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
-        ) from failure
+        received, self._open = self._open, []  # a close meanwhile gives nothing back that may be committed
+        if not sent and not received:
+            return None
+        failure = self._commit(Work(sent, received))
+        if failure is not None:
+            self._open = received
+        return failure
 
     def rollback(self) -> Feed | None:
         """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""

@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from kjms._context import JMSContext
 from kjms._session import Session
 from kjms._version import __version__
 from kjms.destinations import Queue
@@ -30,6 +31,8 @@ from kjms.options import (
     FactoryOptions,
     Ordering,
     RedeliveryPolicy,
+    SessionMode,
+    checked_mode,
     milliseconds,
 )
 
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from kjms.engine._buffer import Feed
 
 __all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener"]
+
+S = TypeVar("S", bound=Session)
 
 _log = logging.getLogger("kjms.connection")
 _numbers = itertools.count(1)
@@ -154,6 +159,30 @@ class ConnectionFactory:
         Spec: JMS 2.0 §4.3.1.
         """
         return Connection(self._options, user, password)
+
+    def create_context(
+        self,
+        session_mode: int = SessionMode.AUTO_ACKNOWLEDGE,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> JMSContext:
+        """Return a new context of the simplified API: a connection and a session in one object.
+
+        Args:
+            session_mode: One of the constants of `kjms.Session`, which `kjms.JMSContext` has, too.
+            user: The name for SASL; None: who *kafka* says, or nobody.
+            password: The password for it.
+
+        Raises:
+            ValueError: There is no such mode.
+            JMSSecurityException: Kafka refused the credentials.
+            InvalidClientIDException: A connection has the factory's client id already, in whatever process.
+            JMSException: No broker answered within the send timeout.
+
+        Spec: JMS 2.0 §11.2.1.
+        """
+        chosen = checked_mode(session_mode)  # before anything is connected
+        return JMSContext(self.create_connection(user, password), chosen, set())
 
 
 class Connection:
@@ -278,13 +307,18 @@ class Connection:
         Raises:
             ValueError: There is no such mode.
         """
-        self._check_open("create_session")
+        session = self._open_session(Session, session_mode, acknowledge_mode)
+        self._is_used = True
+        return session
+
+    def _open_session(
+        self, session_class: Callable[[Connection, int], S], session_mode: int | bool, acknowledge_mode: int = 1
+    ) -> S:
         if isinstance(session_mode, bool):
             session_mode = Session.SESSION_TRANSACTED if session_mode else acknowledge_mode
         with self._lock:
             self._check_open("create_session")  # nobody closes it meanwhile
-            self._is_used = True
-            session = Session(self, session_mode)
+            session = session_class(self, session_mode)
             self._sessions.append(session)
         return session
 

@@ -19,9 +19,18 @@ if TYPE_CHECKING:
     from kjms.engine._buffer import Feed
     from kjms.message import Message
 
-__all__ = ["MessageConsumer", "MessageListener", "TopicSubscriber"]
+__all__ = ["MessageConsumer", "MessageListener", "TopicSubscriber", "seconds_of"]
 
 MessageListener = Callable[["Message"], object]
+
+
+def seconds_of(timeout: int | timedelta | None) -> float | None:
+    """Return *timeout*, which a receive was given in milliseconds, in seconds; None is for ever (JMS 2.0 §4.5.1).
+
+    Raises:
+        ValueError: It is negative.
+    """
+    return None if timeout is None else milliseconds(timeout, "timeout") / 1000 or None
 
 
 class MessageConsumer:
@@ -83,19 +92,17 @@ class MessageConsumer:
 
         Spec: JMS 2.0 §4.5.1.
         """
-        if timeout is None or timeout == 0:
-            return self._receive(None)
-        return self._receive(milliseconds(timeout, "timeout") / 1000 or None)
+        return self._receive(seconds_of(timeout))
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
         return self._receive(0.0)
 
-    def _receive(self, seconds: float | None) -> Message | None:
+    def _receive(self, seconds: float | None, read: Callable[[Message], None] | None = None) -> Message | None:
         self._check_open("receive")
         if self._listener is not None:
             raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
-        return self._session._receive(self, seconds)
+        return self._session._receive(self, seconds, read)
 
     def __iter__(self) -> Iterator[Message]:
         """Return the messages one by one, waiting for each, until the consumer is closed."""

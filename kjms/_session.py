@@ -20,17 +20,18 @@ from kjms._turn import Turn
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine._engine import destination_name
 from kjms.engine._subscriptions import DURABLE, NON_DURABLE, Identity, Space, Terms
-from kjms.engine._transactor import Copy
+from kjms.engine._transactor import Copy, UnknownError
 from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
     TransactionInProgressException,
+    TransactionRolledBackException,
     shown,
 )
 from kjms.mapping import sign
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.options import DeliveryMode, RedeliveryPolicy, SessionMode, session_mode
+from kjms.options import DeliveryMode, RedeliveryPolicy, SessionMode, checked_mode
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 C = TypeVar("C", bound=MessageConsumer)
+P = TypeVar("P", bound=MessageProducer)
 
 _log = logging.getLogger("kjms.session")
 _numbers = itertools.count(1)
@@ -72,7 +74,7 @@ class Session:
         self._connection = connection
         self._options = connection._options
         self._engine = connection._engine
-        self._acknowledge_mode = session_mode(acknowledge_mode)
+        self._acknowledge_mode = checked_mode(acknowledge_mode)
         self._transaction: Transacted | None = None
         if acknowledge_mode == self.SESSION_TRANSACTED:
             self._transaction = Transacted(self._redelivery, self._engine.committer.commit)
@@ -169,16 +171,24 @@ class Session:
         Raises:
             InvalidDestinationException: There is no such destination, and it may not be created.
         """
-        self._check_open("create_producer")
-        producer = MessageProducer(self, destination)
+        return self._open_producer("create_producer", MessageProducer, destination)
+
+    def _open_producer(
+        self, doing: str, producer_class: Callable[[Session, Destination | None], P], destination: Destination | None
+    ) -> P:
+        self._check_open(doing)
+        producer = producer_class(self, destination)
         with self._lock:
             self._producers.append(producer)
         return producer
 
+    def _check_destination(self, destination: object) -> None:
+        _check_destination(destination)
+
     def _route(self, destination: Destination) -> Route:
         route = self._routes.get(destination)
         if route is None:
-            _check_destination(destination)
+            self._check_destination(destination)
             topic, partitions = self._engine.topic_of(destination, self._options)
             chosen = self._options.destination(destination_name(destination))
             senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
@@ -247,7 +257,7 @@ class Session:
             InvalidSelectorException: The selector's syntax is wrong.
         """
         self._check_open("create_browser")
-        _check_destination(queue)
+        self._check_destination(queue)
         if not isinstance(queue, Queue):
             raise InvalidDestinationException(f"create_browser: a Queue can be browsed, and not {shown(queue)}")
         chosen = parse_selector(selector)
@@ -281,13 +291,23 @@ class Session:
             InvalidDestinationException: There is no such destination, and it may not be created.
             InvalidSelectorException: The selector's syntax is wrong.
         """
-        self._check_open("create_consumer")
-        _check_destination(destination)
-        selector = parse_selector(message_selector)
+        return self._open_consumer("create_consumer", MessageConsumer, destination, message_selector, no_local)
+
+    def _open_consumer(
+        self,
+        doing: str,
+        consumer_class: Callable[[Session, Any, Feed], C],
+        destination: Destination,
+        selector_text: str | None,
+        no_local: bool = False,
+    ) -> C:
+        self._check_open(doing)
+        self._check_destination(destination)
+        selector = parse_selector(selector_text)
         if no_local and isinstance(destination, Topic):
             selector = self._not_local(selector)
         feed = self._engine.open_feed(destination, self._options, selector, self._wakeup)
-        return self._added(MessageConsumer(self, destination, feed))
+        return self._added(consumer_class(self, destination, feed))
 
     def create_durable_consumer(
         self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
@@ -379,7 +399,7 @@ class Session:
         is_shared: bool = False,
     ) -> C:
         self._check_open(doing)
-        _check_destination(topic)
+        self._check_destination(topic)
         if not isinstance(topic, Topic):
             raise InvalidDestinationException(f"{doing}: a subscription is on a Topic, not on {shown(topic)}")
         _check_subscription_name(doing, name)
@@ -438,7 +458,10 @@ class Session:
                 raise TransactionInProgressException(f"{error}; commit or roll back first") from error
             raise
 
-    def _receive(self, consumer: MessageConsumer, seconds: float | None) -> Message | None:
+    def _receive(
+        self, consumer: MessageConsumer, seconds: float | None, read: Callable[[Message], None] | None = None
+    ) -> Message | None:
+        """Return the next message for *consumer*; if *read* raises, what becomes of it is the session mode's to say."""
         turn = self._turn
         outer = turn.take("receive")
         try:
@@ -455,6 +478,8 @@ class Session:
                         message = self._acceptable(delivery, consumer)
                         if message is None:
                             continue
+                        if read is not None:
+                            self._read(read, delivery, message)
                         acknowledgement.received(delivery, message)
                         return message
                 if is_waiting:
@@ -471,6 +496,17 @@ class Session:
                 self._wakeup.clear()  # after that, the take finds what came before
         finally:
             turn.give_back(outer)
+
+    def _read(self, read: Callable[[Message], None], delivery: Delivery, message: Message) -> None:
+        try:
+            read(message)
+        except BaseException:
+            if isinstance(self._acknowledgement, Auto):  # as if nobody had asked: it comes again before any later one
+                assert delivery.feed is not None
+                delivery.feed.reader.give_back([delivery], to=delivery.feed, is_counted=False)
+            else:
+                self._acknowledgement.received(delivery, message)
+            raise
 
     def _acceptable(self, delivery: Delivery, consumer: MessageConsumer) -> Message | None:
         """Return the message of *delivery*; None when it has expired or was delivered too often, and is dealt with."""
@@ -602,6 +638,13 @@ class Session:
         else:
             self._acknowledgement.listened(delivery)
 
+    def _acknowledge(self) -> None:
+        """Do what acknowledging its messages does: with CLIENT_ACKNOWLEDGE, acknowledge all that were handed out."""
+        with self._turn.taken_to("acknowledge"):
+            acknowledgement = self._acknowledgement
+            assert isinstance(acknowledgement, Auto | Client)
+            acknowledgement.acknowledge()
+
     def recover(self) -> None:
         """Deliver again, in order and marked, what was delivered and not acknowledged (JMS 2.0 §4.4.11).
 
@@ -622,6 +665,7 @@ class Session:
         Raises:
             TransactionRolledBackException: None of it was committed; the linked exception says why. What was received
                 is delivered again. A new transaction has begun.
+            JMSException: Whether it was committed cannot be found out: what was received went to others meanwhile.
             IllegalStateException: The session is not transacted or closed, or a completion listener called it.
 
         Spec: JMS 2.0 §4.4.7, §4.6.2.4.
@@ -629,7 +673,14 @@ class Session:
         transaction = self._in_transaction("commit")
         with self._turn.taken_to("commit"):
             self._outbox.wait()
-            transaction.commit()
+            failure = transaction.commit()
+            if failure is not None:
+                self._first = transaction.rollback()
+                if isinstance(failure, UnknownError):
+                    raise failure
+                raise TransactionRolledBackException(
+                    f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
+                ) from failure
 
     def rollback(self) -> None:
         """Destroy what the session sent since the last commit or rollback; what it received is delivered again.

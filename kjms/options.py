@@ -20,8 +20,8 @@ __all__ = [
     "FactoryOptions",
     "RedeliveryPolicy",
     "SessionMode",
+    "checked_mode",
     "milliseconds",
-    "session_mode",
 ]
 
 Ordering = Literal["session", "none"]
@@ -49,13 +49,13 @@ class SessionMode(enum.IntEnum):
     """Acknowledging a message acknowledges that message alone; JMS leaves such modes to providers."""
 
 
-def session_mode(value: int) -> SessionMode:
+def checked_mode(value: int) -> SessionMode:
     """Return *value* as a session mode.
 
     Raises:
         ValueError: There is no such mode.
 
-    >>> session_mode(2)
+    >>> checked_mode(2)
     <SessionMode.CLIENT_ACKNOWLEDGE: 2>
     """
     if isinstance(value, int) and not isinstance(value, bool) and value in {mode.value for mode in SessionMode}:

@@ -47,6 +47,7 @@ class Work:
     def __init__(self, copies: Sequence[Copy], deliveries: Sequence[Delivery]) -> None:
         self.copies = copies
         self.deliveries = deliveries
+        self.is_singly = False  # whether its messages are written one after the other
         self._failure: JMSException | None = None
         self._is_over = threading.Event()
         self.until = time.monotonic() + PATIENCE_SECONDS
@@ -83,6 +84,7 @@ class Committer(Transactor[Work]):
         super().__init__(config, transactional_id)
         self._bookkeeping = bookkeeping
         self._marks = 0
+        self._alone = 0  # so many go one by one, after they failed together
 
     def commit(self, work: Work) -> JMSException | None:
         """Return when all of *work* came through, or nothing did; then with the reason."""
@@ -100,6 +102,9 @@ class Committer(Transactor[Work]):
 
     def _take(self) -> list[Work]:
         batch = [self._units.popleft()]
+        if self._alone:
+            self._alone -= 1
+            return batch
         count = len(batch[0].copies)
         while self._units and count < MOST:
             batch.append(self._units.popleft())
@@ -111,7 +116,7 @@ class Committer(Transactor[Work]):
         if not any(part.reader is not None and part.reader.is_kept for part in parts):
             self._marks += 1
             parts.append(Part([self._bookkeeping.mark(self._id, self._marks)]))
-        self._transact(parts)
+        self._transact(parts, is_singly=batch[0].is_singly)
         for work in batch:
             work.end()
 
@@ -127,29 +132,26 @@ class Committer(Transactor[Work]):
         """End those whose fault it was, or all if it was nobody's; the others go on, in a transaction of their own."""
         failure = error.cause if isinstance(error, AbortedError) else error
         reason = failure if isinstance(failure, JMSException) else JMSException(f"commit: {failure}", None, failure)
-        culprits = _culprits(batch, error)
-        if isinstance(reason, OutgrownError) or (isinstance(error, AbortedError) and error.is_fatal):
-            culprits = [work for work in batch if time.monotonic() > work.until]
+        if isinstance(reason, OutgrownError) or (isinstance(error, AbortedError) and error.is_passing):
+            culprits = [work for work in batch if self._closing or time.monotonic() > work.until]
             time.sleep(ROOM_SECONDS if isinstance(reason, OutgrownError) else PAUSE_SECONDS)
-        elif not culprits:
-            culprits = batch
+        else:
+            culprits = self._culprits(batch, error)
         with self._news:
-            self._units.extendleft(work for work in reversed(batch) if work not in culprits)
+            self._units.extend(work for work in batch if work not in culprits)
+            self._alone = max(self._alone, len(self._units))  # so that nobody fails, or waits, for another's sake
         for work in culprits:
             work.end(reason)
 
-
-def _culprits(batch: list[Work], error: Exception) -> list[Work]:
-    """Return whose message, sent or received, was the reason."""
-    if not isinstance(error, AbortedError):
-        return []
-    if isinstance(error.cause, LostError):
-        lost = set(error.cause.deliveries)
-        return [work for work in batch if not lost.isdisjoint(work.deliveries)]
-    if error.culprit is not None:
-        at = 0
-        for work in batch:
-            at += len(work.copies)
-            if error.culprit < at:
-                return [work]
-    return []
+    def _culprits(self, batch: list[Work], error: Exception) -> list[Work]:
+        """Return whose fault it was; nobody's, if that is to be found out."""
+        if isinstance(error, AbortedError) and isinstance(error.cause, LostError):
+            lost = set(error.cause.deliveries)
+            return [work for work in batch if not lost.isdisjoint(work.deliveries)]
+        if len(batch) > 1 and not self._closing:
+            return []
+        work = batch[0]
+        if isinstance(error, AbortedError) and error.is_too_large and len(work.copies) > 1 and not work.is_singly:
+            work.is_singly = True
+            return []
+        return batch

@@ -34,6 +34,10 @@ TRANSACTION_MS: Final = 30_000  # readers of what a dead process was writing wai
 PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
 LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
 LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._STATE})  # of another record's failure
+MOVING: Final = frozenset(  # after the next poll it is known whether the partitions are still the reader's
+    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
+)
 
 Unit = TypeVar("Unit")
 
@@ -109,19 +113,16 @@ class AbortedError(Exception):
 
     Args:
         cause: Why.
-        culprit: The number of the copy that was the reason, if it was one.
-        is_too_large: Whether it, or some of them together, were larger than their topic allows.
-        is_fatal: Whether the producer was at an end, whatever it was to do.
+        is_too_large: Whether a copy, or some of them together, were larger than their topic allows.
+        is_passing: Whether it had nothing to do with what was to be done: the producer was at an end, or a group moved
+            its partitions.
     """
 
-    def __init__(
-        self, cause: JMSException, *, culprit: int | None = None, is_too_large: bool = False, is_fatal: bool = False
-    ) -> None:
+    def __init__(self, cause: JMSException, *, is_too_large: bool = False, is_passing: bool = False) -> None:
         super().__init__(str(cause))
         self.cause = cause
-        self.culprit = culprit
         self.is_too_large = is_too_large
-        self.is_fatal = is_fatal
+        self.is_passing = is_passing
 
 
 class Transactor(Generic[Unit]):
@@ -211,8 +212,12 @@ class Transactor(Generic[Unit]):
 
     # One transaction.
 
-    def _transact(self, parts: Sequence[Part]) -> None:
+    def _transact(self, parts: Sequence[Part], *, is_singly: bool = False) -> None:
         """Write and settle all of *parts*.
+
+        Args:
+            parts: What is to be done.
+            is_singly: Write one record after the other: together they are larger than their topic allows.
 
         Raises:
             AbortedError: Nothing was.
@@ -221,7 +226,7 @@ class Transactor(Generic[Unit]):
         copies = [copy for part in parts for copy in part.copies]
         producer = self._begin()
         try:
-            places = self._write(producer, copies)
+            places = self._write(producer, copies, is_singly=is_singly)
             self._settle(producer, parts, places, copies)
         except (AbortedError, UnknownError):
             raise
@@ -244,10 +249,10 @@ class Transactor(Generic[Unit]):
             producer.begin_transaction()
         except KafkaException as error:
             self._producer = None
-            raise AbortedError(jms_error(error, "begin a transaction"), is_fatal=True) from error
+            raise AbortedError(jms_error(error, "begin a transaction"), is_passing=True) from error
         return producer
 
-    def _write(self, producer: Producer, copies: Sequence[Copy]) -> list[tuple[int, int]]:
+    def _write(self, producer: Producer, copies: Sequence[Copy], *, is_singly: bool) -> list[tuple[int, int]]:
         """Write *copies*; return the partition and offset of each."""
         places: list[tuple[int, int]] = [(-1, -1)] * len(copies)
         failures: dict[int, KafkaError] = {}
@@ -273,8 +278,11 @@ class Transactor(Generic[Unit]):
                     self._await_some(producer, failures, copies[0].topic)
                     continue
                 except KafkaException as error:
+                    producer.poll(PAUSE_SECONDS)  # another record's failure may be the reason
                     failures[number] = kafka_error(error)
                 break
+            if is_singly:
+                self._await_some(producer, failures, topic)
             if failures:
                 break
             if not number & 0xFF:
@@ -296,16 +304,16 @@ class Transactor(Generic[Unit]):
     def _raise_for(self, producer: Producer, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
         """Abort, and name the first failure that is no other one's consequence."""
         first, why = next(
-            ((n, failure) for n, failure in failures.items() if failure.code() != KafkaError._PURGE_QUEUE),
+            ((n, failure) for n, failure in failures.items() if failure.code() not in CONSEQUENCES),
             next(iter(failures.items())),
         )
         is_too_large = any(failure.code() in LEANER for failure in failures.values())
         self._abort(producer)
+        self._producer = None  # librdkafka's next transaction would fail, too: a sequence number is missing
         raise AbortedError(
             jms_error(why, f"write to {copies[first].topic!r}"),
-            culprit=None if why.fatal() or why.code() == KafkaError._FATAL else first,
             is_too_large=is_too_large,
-            is_fatal=why.fatal() or why.code() == KafkaError._FATAL,
+            is_passing=why.fatal() or why.code() == KafkaError._FATAL,
         )
 
     def _settle(
@@ -405,7 +413,8 @@ class Transactor(Generic[Unit]):
             self._producer = None
         else:
             self._abort(producer)
-        return AbortedError(jms_error(error, "commit a transaction"), is_fatal=is_fatal)
+        is_passing = is_fatal or kafka_error(error).code() in MOVING
+        return AbortedError(jms_error(error, "commit a transaction"), is_passing=is_passing)
 
     def _abort(self, producer: Producer) -> None:
         try:

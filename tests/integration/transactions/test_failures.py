@@ -1,0 +1,584 @@
+"""When a commit fails, and when everything fails during a commit: each message is in one place, and programs know."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import kjms._session
+import kjms.engine._holdings
+import kjms.engine._transactor
+from kjms import (
+    JMSException,
+    Message,
+    Queue,
+    ResourceAllocationException,
+    Session,
+    TextMessage,
+    TransactionRolledBackException,
+)
+from kjms.broker import LocalBroker
+from kjms.mapping.names import aside, queue_group, transactional_ids
+
+SECONDS = 20_000
+NONE = 250  # milliseconds in which nothing is to come
+TOO_LARGE = "x" * 1_200_000  # characters; a Kafka topic takes about a million bytes unless told otherwise
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    assert message.text is not None
+    return message.text
+
+
+# A message that Kafka does not take.
+
+
+@pytest.mark.requirement("JAK-commit-8", "JAK-commit-9", "NET-47", "JMS-7.3-19")
+def test_a_commit_that_fails_says_so_and_is_a_rollback(desk: Any, queue: Queue, other_queue: Queue) -> None:
+    """The exception has the cause; nothing was sent, what was received comes again, and the session goes on."""
+    desk.send(queue, "a", "b")
+    session = desk.session()
+    consumer = session.create_consumer(queue)
+    for count in (1, 2):
+        assert desk.seen(consumer, 2) == [("a", count > 1, count), ("b", count > 1, count)]
+        desk.send(other_queue, "small", TOO_LARGE, "small", by=session)
+        with pytest.raises(TransactionRolledBackException, match="Message size too large") as raised:
+            session.commit()
+        assert isinstance(raised.value.linked_exception, ResourceAllocationException)
+        assert raised.value.error_code == "MSG_SIZE_TOO_LARGE"
+        assert other_queue.queue_name in str(raised.value)
+        assert TOO_LARGE not in str(raised.value)
+    assert desk.seen(consumer, 2) == [("a", True, 3), ("b", True, 3)]
+    desk.send(other_queue, "c", by=session)
+    session.commit()
+    session.close()
+    assert desk.stored(other_queue) == ["c"]
+    assert desk.left(queue) == []
+
+
+@pytest.mark.parametrize("guilty", [0, 1, 2])
+def test_a_commit_that_fails_takes_no_other_sessions_along(
+    desk: Any, queue: Queue, other_queue: Queue, guilty: int
+) -> None:
+    """Of sessions whose commits shared a Kafka transaction only that one is rolled back whose message was refused."""
+    desk.send(queue, "0", "1", "2")
+    sessions = [desk.session() for _ in range(3)]
+    consumers = [session.create_consumer(queue) for session in sessions]
+    for number, (session, consumer) in enumerate(zip(sessions, consumers, strict=True)):
+        assert desk.texts(consumer, 1) == [str(number)]
+        if number == guilty:
+            desk.send(other_queue, TOO_LARGE, by=session)
+        desk.send(other_queue, *[f"{number} {index}" for index in range(1_000)], by=session)
+    outcomes = desk.commit_together(desk.connection, *sessions)
+    assert [type(outcome) for outcome in outcomes] == [
+        TransactionRolledBackException if number == guilty else type(None) for number in range(3)
+    ]
+    innocent = [number for number in range(3) if number != guilty]
+    stored = desk.stored(other_queue)
+    for number in innocent:
+        own = [entry for entry in stored if entry.startswith(f"{number} ")]
+        assert own == [f"{number} {index}" for index in range(1_000)]
+    assert len(stored) == 2_000
+    assert desk.seen(consumers[guilty], 1) == [(str(guilty), True, 2)]
+    for number in innocent:
+        sessions[number].close()
+    assert consumers[guilty].receive(NONE) is None
+
+
+def test_messages_that_are_too_large_together_are_none_too_large(desk: Any, queue: Queue) -> None:
+    """A topic that takes small batches only takes as many messages in one transaction as any other."""
+    admin = AdminClient({"bootstrap.servers": desk.servers})
+    new = NewTopic(queue.queue_name, 1, 1, config={"max.message.bytes": "4000"})
+    admin.create_topics([new], operation_timeout=10)[queue.queue_name].result()
+    session = desk.session()
+    texts = [str(number).ljust(500) for number in range(100)]
+    desk.send(queue, *texts, by=session)
+    session.commit()
+    assert desk.stored(queue) == texts
+
+
+def test_after_a_commit_that_failed_the_oldest_message_comes_first(
+    desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
+) -> None:
+    """With several listeners, too: as after a rollback that the program asked for."""
+    session = desk.session()
+    heard: list[str] = []
+    failures: list[Exception] = []
+
+    def listener(message: Message) -> None:
+        heard.append(text(message))
+        if len(heard) == 3:
+            desk.send(queue, TOO_LARGE, by=session)
+            try:
+                session.commit()
+            except TransactionRolledBackException as failure:
+                failures.append(failure)
+        elif len(heard) == 6:
+            session.commit()
+
+    for place in (queue, other_queue):
+        session.create_consumer(place).message_listener = listener
+    for number, place in enumerate((other_queue, queue, other_queue), 1):
+        desk.send(place, number)
+        eventually(lambda count=number: len(heard) >= count)
+    eventually(lambda: len(heard) == 6)
+    assert len(failures) == 1
+    assert heard[3] == "1"
+    assert sorted(heard[3:]) == ["1", "2", "3"]
+
+
+# A partition that another process has now.
+
+
+@pytest.mark.requirement("JAK-commit-9", "NET-47")
+def test_what_was_lost_to_another_member_rolls_its_session_back_alone(
+    desk: Any, queue: Queue, other_queue: Queue
+) -> None:
+    """A commit that comes too late raises, and sends nothing; others that share its Kafka transaction go through."""
+    connection = desk.connect(is_apart=True)
+    desk.send(queue, "a")
+    desk.send(other_queue, "b")
+    sessions = [desk.session(connection) for _ in range(2)]
+    target = Queue(f"{queue.queue_name}-target")
+    for session, place in zip(sessions, (queue, other_queue), strict=True):
+        desk.send(target, *desk.texts(session.create_consumer(place), 1), by=session)
+    reader = connection._engine._readers[queue.queue_name]
+    with reader.client_held(5):  # as the group does when it believes that a member is dead
+        reader._on_lost(reader._consumer, [TopicPartition(queue.queue_name, 0)])
+    outcomes = desk.commit_together(connection, *sessions)
+    assert isinstance(outcomes[0], TransactionRolledBackException)
+    assert "another consumer" in str(outcomes[0])
+    assert outcomes[1] is None
+    connection.close()
+    assert desk.stored(target) == ["b"]
+    assert desk.left(queue) == [("a", True, 2)]
+    assert desk.left(other_queue) == []
+
+
+def test_while_members_come_and_go_only_what_was_lost_is_rolled_back(
+    desk: Any, queue: Queue, other_queue: Queue
+) -> None:
+    """A rebalance by itself is no reason; each message is moved once, whoever had it."""
+    options = {"partitions": 4, "ordering": "none", "is_apart": True}
+    count = 200
+    stay = desk.connect(**options)
+    desk.send(queue, *range(count), by=(sender := stay.create_session()))
+    sender.close()
+    reasons: list[str] = []
+    stop = threading.Event()
+
+    def move(session: Session, until: Callable[[], bool]) -> None:
+        consumer = session.create_consumer(queue)
+        while not until():
+            for _ in range(2):
+                message = consumer.receive(20)
+                if message is not None:
+                    desk.send(other_queue, text(message), by=session)
+            try:
+                session.commit()
+            except TransactionRolledBackException as failure:
+                reasons.append(str(failure))
+        session.close()
+
+    thread = threading.Thread(target=move, args=(desk.session(stay), stop.is_set))
+    thread.start()
+    for _ in range(3):
+        guest = desk.connect(**options)
+        ends = time.monotonic() + 0.7
+        move(desk.session(guest), lambda ends=ends: time.monotonic() > ends)
+        guest.close()
+    stop.set()
+    thread.join()
+    rest = desk.session(stay)
+    desk.send(other_queue, *desk.texts(rest.create_consumer(queue), count - len(desk.stored(other_queue))), by=rest)
+    rest.commit()
+    assert sorted(map(int, desk.stored(other_queue))) == list(range(count))
+    assert all("another consumer" in reason for reason in reasons), reasons
+
+
+HOLD = """
+connection = factory.create_connection()
+connection.start()
+session = connection.create_session(True)
+consumer = session.create_consumer(source)
+producer = session.create_producer(target)
+for _ in range(3):
+    producer.send(session.create_text_message("slept " + consumer.receive(20_000).text))
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    session.commit()
+except JMSException as failure:
+    print(type(failure).__name__, failure, flush=True)
+else:
+    print("committed", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.requirement("JAK-commit-9", "NET-47", "JMS-7.3-19")
+def test_a_process_that_slept_too_long_commits_nothing(own_desk: Any, queue: Queue, other_queue: Queue) -> None:
+    """What it had received another process has moved meanwhile; its commit raises, and nothing is there twice."""
+    desk = own_desk
+    desk.send(queue, *"abc")
+    with desk.program(HOLD, source=queue, target=other_queue) as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        try:
+            session = desk.session()
+            consumer = session.create_consumer(queue)
+            assert desk.seen(consumer, 3) == [(name, True, 2) for name in "abc"]
+            desk.send(other_queue, *"abc", by=session)
+            session.commit()
+        finally:
+            os.kill(child.pid, signal.SIGCONT)
+        answer, _ = child.communicate("go\n", timeout=40)
+    assert answer.startswith("TransactionRolledBackException")
+    assert desk.stored(other_queue) == ["a", "b", "c"]
+    assert consumer.receive(NONE) is None
+
+
+# Processes that are killed.
+
+KILLED = """
+import kjms.engine._transactor as transactor
+from confluent_kafka import Producer
+armed = False
+
+def hooked(method):
+    def call(self, *arguments, **named):
+        if armed and (method, when) == (step, "before"):
+            os.kill(os.getpid(), 9)
+        answer = getattr(Producer, method)(self, *arguments, **named)
+        if armed and (method, when) == (step, "after"):
+            os.kill(os.getpid(), 9)
+        return answer
+    return call
+
+steps = ("begin_transaction", "produce", "flush", "send_offsets_to_transaction", "commit_transaction")
+transactor.Producer = type("Mortal", (Producer,), {method: hooked(method) for method in steps})
+connection = factory.create_connection()
+connection.start()
+session = connection.create_session(True)
+consumer = session.create_consumer(source)
+producer = session.create_producer(target)
+print("ready", flush=True)
+for number in range(4):
+    producer.send(session.create_text_message(consumer.receive(20_000).text))
+    if number % 2:
+        session.commit()
+        armed = True  # the second commit is the last
+os._exit(1)
+"""
+STEPS = [
+    ("begin_transaction", "after"),
+    ("produce", "after"),
+    ("flush", "after"),
+    ("send_offsets_to_transaction", "before"),
+    ("send_offsets_to_transaction", "after"),
+    ("commit_transaction", "before"),
+    ("commit_transaction", "after"),
+]
+
+
+@pytest.mark.requirement("JMS-4.4.13-2")
+def test_a_process_killed_at_any_step_leaves_each_message_in_one_place(own_desk: Any, queue: Queue) -> None:
+    """Source and target together have each message once: the program's last commit came through, or it did not."""
+    desk = own_desk
+    names = [(Queue(f"{queue.queue_name}-{n}"), Queue(f"{queue.queue_name}-to-{n}")) for n in range(len(STEPS))]
+    for source, _ in names:
+        desk.send(source, *range(6))
+    with contextlib.ExitStack() as stack:
+        children = [
+            stack.enter_context(desk.program(KILLED, source=source, target=target, step=step, when=when))
+            for (source, target), (step, when) in zip(names, STEPS, strict=True)
+        ]
+        for child in children:
+            child.communicate(timeout=40)
+        assert [child.returncode for child in children] == [-signal.SIGKILL] * len(STEPS)
+    for (source, target), step in zip(names, STEPS, strict=True):
+        came_through = step == ("commit_transaction", "after")
+        left = desk.left(source)  # waits until the group has noticed, and the dead one's transaction has ended
+        assert desk.stored(target) == ["0", "1", "2", "3"][: 4 if came_through else 2], step
+        assert [name for name, _, _ in left] == [str(number) for number in range(4 if came_through else 2, 6)], step
+        if not came_through:
+            assert [(is_marked, count) for _, is_marked, count in left[:2]] == [(True, 2)] * 2, step
+
+
+# Producers that Kafka fences, and commits whose answer is lost.
+
+
+def fence(desk: Any, connection: Any) -> None:
+    """Be a second producer of the name of the connection's committer."""
+    name = transactional_ids(connection._engine.name)[1]
+    Producer({"bootstrap.servers": desk.servers, "transactional.id": name}).init_transactions(10)
+
+
+def moved(desk: Any, connection: Any, queue: Queue, other_queue: Queue, *, is_received: bool) -> None:
+    """Commit transactions; assert that each is there if its commit returned, and is not if it was rolled back."""
+    desk.send(queue, *range(4))
+    session = desk.session(connection)
+    consumer = session.create_consumer(queue)
+    expected: list[str] = []
+    for number in range(4):
+        name = desk.texts(consumer, 1)[0] if is_received else str(number)
+        desk.send(other_queue, name, by=session)
+        try:
+            session.commit()
+        except TransactionRolledBackException:
+            pass
+        else:
+            expected.append(name)
+    session.close()
+    connection.close()
+    assert desk.stored(other_queue) == expected
+    assert expected[:1] == ["0"]
+    assert len(expected) >= 3
+    left = [name for name, _, _ in desk.left(queue)]
+    assert left == ([str(number) for number in range(4) if str(number) not in expected] if is_received else [*"0123"])
+
+
+@pytest.mark.parametrize("is_received", [True, False])
+@pytest.mark.parametrize("before", ["_begin", "_write", "_settle", "_commit"])
+def test_a_fenced_producer_is_replaced(
+    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch, before: str, is_received: bool
+) -> None:
+    """Whenever it happens: what a commit says is what a read-committed reader sees."""
+    connection = desk.connect(is_apart=True)
+    committer = connection._engine.committer
+    step = getattr(committer, before)
+    calls = []
+
+    def fenced(*arguments: Any, **named: Any) -> Any:
+        calls.append(before)
+        if len(calls) == 2:  # the first transaction is as it should be
+            fence(desk, connection)
+        return step(*arguments, **named)
+
+    monkeypatch.setattr(committer, before, fenced)
+    moved(desk, connection, queue, other_queue, is_received=is_received)
+    assert len(calls) >= 4
+
+
+@pytest.mark.parametrize("is_received", [True, False])
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_commit_whose_answer_is_lost_is_looked_up(
+    desk: Any,
+    queue: Queue,
+    other_queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    is_committed: bool,
+    is_received: bool,
+) -> None:
+    """When the producer ends while Kafka is committing: what Kafka knows decides, and nothing is done twice."""
+    calls = []
+
+    class Forgetful(Producer):
+        def commit_transaction(self, *arguments: Any) -> None:
+            calls.append(arguments)
+            if len(calls) != 2:
+                super().commit_transaction(*arguments)
+                return
+            if is_committed:
+                super().commit_transaction(*arguments)
+            raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+
+    monkeypatch.setattr(kjms.engine._transactor, "Producer", Forgetful)
+    connection = desk.connect(is_apart=True)
+    moved(desk, connection, queue, other_queue, is_received=is_received)
+    assert len(calls) == (4 if is_committed else 5)
+
+
+# A broker that is killed.
+
+
+def test_a_broker_killed_during_commits(
+    own_broker: LocalBroker, own_desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
+) -> None:
+    """What a commit that returned had sent is there once; what one that raised had sent is not there at all."""
+    desk = own_desk
+    connection = desk.connect(is_apart=True)
+    desk.send(queue, *range(400))
+    stop = threading.Event()
+    committed: list[str] = []
+    rolled_back: list[str] = []
+    moved_once: Counter[str] = Counter()
+
+    def work(name: int, session: Session) -> None:
+        consumer = session.create_consumer(queue) if name else None  # one only sends
+        attempt = 0
+        while not stop.is_set():
+            attempt += 1
+            sources = [str(attempt)]
+            if consumer is not None:
+                received = [message for message in (consumer.receive(50), consumer.receive_no_wait()) if message]
+                sources = [text(message) for message in received]
+            texts = [f"{name} {attempt} {source}" for source in sources]
+            try:
+                desk.send(other_queue, *texts, by=session)
+                session.commit()
+            except TransactionRolledBackException:
+                rolled_back.extend(texts)
+            else:
+                committed.extend(texts)
+                if consumer is not None:
+                    moved_once.update(sources)
+
+    threads = [threading.Thread(target=work, args=(name, desk.session(connection)), daemon=True) for name in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        eventually(lambda: len(committed) > 60)
+        own_broker.kill()
+        before = len(committed)
+        own_broker.start()
+        eventually(lambda: len(committed) > before + 20)
+    finally:
+        stop.set()
+    for thread in threads:
+        thread.join()
+    stored = desk.stored(other_queue)
+    assert sorted(stored) == sorted(committed)
+    assert not set(stored) & set(rolled_back)
+    connection.close()
+    left = {name for name, _, _ in desk.left(queue)}
+    assert {*moved_once, *left} == {str(number) for number in range(400)}
+    assert set(moved_once.values()) == {1}
+    assert not left & set(moved_once)
+
+
+# Large ones.
+
+
+def test_a_transaction_may_be_larger_than_the_buffer(desk: Any, queue: Queue, other_queue: Queue) -> None:
+    """However few messages librdkafka may hold at a time, all are written, once and in their order."""
+    connection = desk.connect(is_apart=True, kafka={"queue.buffering.max.messages": 100})
+    session = desk.session(connection)
+    desk.send(queue, *range(1_000), by=session)
+    session.commit()
+    consumer = session.create_consumer(queue)
+    desk.send(other_queue, *desk.texts(consumer, 1_000), by=session)
+    session.commit()
+    assert desk.stored(other_queue) == [str(number) for number in range(1_000)]
+    connection.close()
+    assert desk.left(queue) == []
+
+
+def test_more_may_be_settled_at_random_than_kafka_has_room_for(
+    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one session holds messages at random places, the other's commits make the room that they need."""
+    monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 300)
+    count = 1_000
+    connection = desk.connect(is_apart=True)
+    loading = desk.session(connection)
+    desk.send(queue, *range(count), by=loading)
+    loading.commit()
+    holder, mover = desk.session(connection), desk.session(connection)
+    ends = {session: session.create_consumer(queue) for session in (holder, mover)}
+    chance = random.Random(5)
+    held = []
+    for number in range(count):
+        session = holder if chance.random() < 0.3 else mover
+        name = desk.texts(ends[session], 1)[0]
+        if session is holder:
+            held.append(name)
+        desk.send(other_queue, name, by=session)
+        if number % 50 == 49:
+            mover.commit()
+    mover.commit()
+    topics = AdminClient({"bootstrap.servers": desk.servers}).list_topics(timeout=10).topics
+    assert aside(queue.queue_name, queue_group(queue.queue_name)) in topics
+    assert sorted(map(int, [*desk.stored(other_queue), *held])) == list(range(count))
+    holder.rollback()  # of what was moved aside, too
+    again = desk.texts(ends[holder], len(held))
+    assert sorted(again) == sorted(held)
+    desk.send(other_queue, *again, by=holder)
+    holder.commit()
+    assert sorted(map(int, desk.stored(other_queue))) == list(range(count))
+    connection.close()
+    assert desk.left(queue) == []
+
+
+# Closing.
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], threading.Event]]:
+    """A function that makes a connection's commits wait until the event that it returns is set."""
+
+    def closed(connection: Any) -> threading.Event:
+        committer, event = connection._engine.committer, threading.Event()
+        carry_out = committer._carry_out
+
+        def wait(batch: Any) -> None:
+            event.wait(20)
+            carry_out(batch)
+
+        monkeypatch.setattr(committer, "_carry_out", wait)
+        return event
+
+    return closed
+
+
+@pytest.mark.parametrize("is_too_large", [False, True])
+def test_closing_a_session_gives_nothing_back_that_is_being_committed(
+    desk: Any,
+    queue: Queue,
+    other_queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    gate: Callable[[Any], threading.Event],
+    is_too_large: bool,
+) -> None:
+    """While a commit lasts longer than closing waits, nobody else gets its messages; only if it fails they do."""
+    monkeypatch.setattr(kjms._session, "CLOSE_SECONDS", 0.05)
+    desk.send(queue, "a")
+    session = desk.session()
+    desk.send(other_queue, *desk.texts(session.create_consumer(queue), 1), by=session)
+    if is_too_large:
+        desk.send(other_queue, TOO_LARGE, by=session)
+    may_go_on = gate(desk.connection)
+    failures: list[JMSException] = []
+
+    def commit() -> None:
+        try:
+            session.commit()
+        except JMSException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    while not desk.connection._engine.committer._is_busy:
+        time.sleep(0.001)
+    session.close()
+    second = desk.connection.create_session().create_consumer(queue)
+    assert second.receive(NONE) is None
+    may_go_on.set()
+    thread.join()
+    assert [type(failure) for failure in failures] == [TransactionRolledBackException] * is_too_large
+    assert desk.stored(other_queue) == ([] if is_too_large else ["a"])
+    assert desk.left(queue) == ([("a", True, 2)] if is_too_large else [])
+
+
+def test_a_commit_on_a_closed_engine_raises(desk: Any, queue: Queue) -> None:
+    """However the engine was closed, a commit returns or raises, and never waits for ever."""
+    connection = desk.connect(is_apart=True)
+    session = desk.session(connection)
+    desk.send(queue, "a", by=session)
+    connection._engine.committer.close(0)
+    with pytest.raises(TransactionRolledBackException, match="closed"):
+        session.commit()
+    assert desk.stored(queue) == []
