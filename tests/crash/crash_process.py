@@ -196,6 +196,14 @@ class Receiver:
 
     def work(self, session: Session, consumer: MessageConsumer) -> None:
         if self.mode == AUTO_LISTENER:
+            before = self.connection.exception_listener
+
+            def told(error: JMSException) -> None:
+                if before is not None:
+                    before(error)
+                self.hear(error)
+
+            self.connection.exception_listener = told
             consumer.message_listener = self.listen
             self.process.leaving.wait()
             return
@@ -214,6 +222,14 @@ class Receiver:
                 self.take(message, number)
             self.settle(session, is_idle=message is None)
 
+    def hear(self, error: JMSException) -> None:
+        """AUTO with a listener: that the last message could not be acknowledged, the exception listener is told."""
+        if "could not be acknowledged" in str(error):
+            numbers = list(self.held)
+            self.writer.write(Kind.NOT_ACKNOWLEDGED, *numbers, text=str(error))
+            for number in numbers:
+                self.held.pop(number, None)
+
     def held_by_auto(self) -> list[int]:
         numbers = list(self.held) if self.mode == AUTO_RECEIVE else []
         for number in numbers:
@@ -226,7 +242,7 @@ class Receiver:
             for number in list(self.held):
                 if number != coming:
                     self.writer.write(Kind.ACKNOWLEDGED, number)
-                del self.held[number]
+                self.held.pop(number, None)
 
     def take(self, message: Message, number: int) -> None:
         """Write down that the message came, work on it, and die of it where it is fatal."""
