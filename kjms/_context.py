@@ -44,11 +44,11 @@ class JMSContext:
         self._session_mode = self._session.acknowledge_mode
         self._contexts = contexts  # those of the connection that are open; under its lock
         self._auto_start = True
-        self._is_closed = False
+        self._is_closing = False
         contexts.add(self)
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{self._session!r}, {self._connection!r}"
+        state = "closed" if self._session._is_closed else f"{self._session!r}, {self._connection!r}"
         return f"<JMSContext, {self._session_mode.name}: {state}>"
 
     def create_context(self, session_mode: int = SessionMode.AUTO_ACKNOWLEDGE) -> JMSContext:
@@ -301,9 +301,9 @@ class JMSContext:
         self._session._check_not_in_callback("close")
         connection = self._connection
         with connection._lock:
-            if self._is_closed:
+            if self._is_closing:
                 return
-            self._is_closed = True
+            self._is_closing = True
         try:
             self._session.close()
         finally:
@@ -314,7 +314,7 @@ class JMSContext:
                 connection.close()
 
     def _check_open(self, doing: str) -> None:
-        if self._is_closed:
+        if self._session._is_closed:
             raise IllegalStateException(f"{doing}: this context is closed (JMS 2.0 §11.2.6)")
 
     def _using(self, doing: str) -> Session:

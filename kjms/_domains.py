@@ -14,7 +14,7 @@ from kjms._consumer import MessageConsumer, TopicSubscriber
 from kjms._producer import MessageProducer
 from kjms._session import Session
 from kjms.destinations import Queue, Topic
-from kjms.errors import IllegalStateException, InvalidDestinationException, shown
+from kjms.errors import IllegalStateException, InvalidDestinationException
 
 if TYPE_CHECKING:
     from kjms.engine._buffer import Feed
@@ -115,7 +115,7 @@ class QueueSession(Session):
     def _check_destination(self, destination: object) -> None:
         super()._check_destination(destination)
         if not isinstance(destination, Queue):
-            raise InvalidDestinationException(f"a QueueSession knows no topics, such as {shown(destination)}")
+            raise InvalidDestinationException(f"a QueueSession knows no topics, such as {destination}")
 
 
 class TopicConnectionFactory(ConnectionFactory):
@@ -190,4 +190,4 @@ class TopicSession(Session):
     def _check_destination(self, destination: object) -> None:
         super()._check_destination(destination)
         if not isinstance(destination, Topic):
-            raise InvalidDestinationException(f"a TopicSession knows no queues, such as {shown(destination)}")
+            raise InvalidDestinationException(f"a TopicSession knows no queues, such as {destination}")

@@ -665,7 +665,8 @@ class Session:
         Raises:
             TransactionRolledBackException: None of it was committed; the linked exception says why. What was received
                 is delivered again. A new transaction has begun.
-            JMSException: Whether it was committed cannot be found out: what was received went to others meanwhile.
+            JMSException: Whether it was committed cannot be found out: the connection is being closed while Kafka does
+                not answer, or all that was done was to receive, and others have the partitions now.
             IllegalStateException: The session is not transacted or closed, or a completion listener called it.
 
         Spec: JMS 2.0 §4.4.7, §4.6.2.4.
@@ -677,7 +678,7 @@ class Session:
             if failure is not None:
                 self._first = transaction.rollback()
                 if isinstance(failure, UnknownError):
-                    raise failure
+                    raise JMSException(f"commit: {failure}", failure.error_code, failure) from failure
                 raise TransactionRolledBackException(
                     f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
                 ) from failure

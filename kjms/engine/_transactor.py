@@ -359,8 +359,10 @@ class Transactor(Generic[Unit]):
             try:
                 producer.commit_transaction(COMMIT_SECONDS)
             except KafkaException as error:
-                if kafka_error(error).retriable() and not self._closing:
-                    continue  # its outcome is not known before it is answered
+                if kafka_error(error).retriable():
+                    if not self._closing:
+                        continue  # its outcome is not known before it is answered
+                    raise UnknownError("whether it was committed is not known: Kafka has not answered yet") from error
                 if not kafka_error(error).fatal() or not self._was_committed(commits, first):
                     raise
             return
@@ -386,7 +388,7 @@ class Transactor(Generic[Unit]):
                 _log.warning("what became of a transaction is not known yet: %s", error)
                 with self._news:
                     if self._news.wait_for(lambda: self._closing, PAUSE_SECONDS * 10):
-                        raise
+                        raise UnknownError(f"whether it was committed is not known: {error}") from error
 
     def _left_its_mark(self) -> bool:
         """Tell whether the last transaction, one that settles nothing, came through."""
