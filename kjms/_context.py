@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms._session import Session
 from kjms._simple import JMSConsumer, JMSProducer
-from kjms.errors import IllegalStateException
 from kjms.options import SessionMode, checked_mode
 
 if TYPE_CHECKING:
@@ -314,8 +313,7 @@ class JMSContext:
                 connection.close()
 
     def _check_open(self, doing: str) -> None:
-        if self._session._is_closed:
-            raise IllegalStateException(f"{doing}: this context is closed (JMS 2.0 §11.2.6)")
+        self._session._check_open(doing)
 
     def _using(self, doing: str) -> Session:
         """Return the session; from now on the client identifier cannot be set."""

@@ -781,7 +781,8 @@ class Session:
             self._connection._session_closed(self)
 
     def _check_open(self, doing: str) -> None:
-        if self._is_closed:
+        # A listener that runs while its session is closed keeps everything until it returns (JMS 2.0 §4.3.5).
+        if self._is_closed and not self._is_delivering():
             raise IllegalStateException(f"{doing}: session {self.number} is closed (JMS 2.0 §4.4.1)")
 
     def __enter__(self) -> Self:

@@ -61,7 +61,7 @@ def checked_mode(value: int) -> SessionMode:
     if isinstance(value, int) and not isinstance(value, bool) and value in {mode.value for mode in SessionMode}:
         return SessionMode(value)
     modes = ", ".join(f"{mode.name} ({mode.value})" for mode in SessionMode)
-    raise ValueError(f"a session mode is one of {modes}, not {shown(value)} (JMS 2.0 §4.4.11)")
+    raise ValueError(f"a session's acknowledge mode is one of {modes}, not {shown(value)} (JMS 2.0 §4.4.11)")
 
 
 def milliseconds(value: int | timedelta, name: str) -> int:

@@ -94,7 +94,7 @@ class Mover(Transactor[Moves]):
         _log.warning("move messages: %s; tried again in %.1f s", failure, self._pause)
         if str(failure) != self._told:  # not each time that it fails for the same reason
             self._told = str(failure)
-            self._tell(JMSException(f"move messages: {failure}", None, failure))
+            self._tell(failure if isinstance(failure, JMSException) else JMSException(self._told, None, failure))
         with self._news:
             others = any(move not in moves for _, unit in self._units for move in unit)
             self._news.wait_for(lambda: self._closing, PAUSE_SECONDS if others else self._pause)

@@ -878,7 +878,9 @@ class Reader:
             for partition in restored:
                 self._holdings.add(partition)
             self._is_proved = True
-        consumer.incremental_assign([partition.start for partition in restored])
+        starts = [partition.start for partition in restored]
+        consumer.incremental_assign(starts)
+        consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._lock:

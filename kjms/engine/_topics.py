@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
+    Consumer,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -35,6 +35,7 @@ class Topics:
     """What is known of the cluster's topics; asked once, kept for the engine's life."""
 
     def __init__(self, config: Mapping[str, Any], timeout: int) -> None:
+        self._config = dict(config)
         self._servers = config["bootstrap.servers"]
         try:
             self.admin = AdminClient(dict(config))
@@ -236,9 +237,17 @@ class Topics:
         Raises:
             KafkaException: Kafka does not say.
         """
-        asked = ConsumerGroupTopicPartitions(group, list(places))
-        answer = self.admin.list_consumer_group_offsets([asked], request_timeout=self._timeout)[group].result()
-        return list(answer.topic_partitions or ())
+        # Not the admin client: librdkafka aborts the process when such a request of its is pending while brokers go.
+        reading = {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
+        consumer = Consumer({**self._config, **reading})
+        try:
+            answer = list(consumer.committed(list(places), self._timeout))
+        finally:
+            consumer.close()
+        for known in answer:
+            if known.error is not None:
+                raise KafkaException(known.error)
+        return answer
 
     def all(self) -> dict[str, int]:
         """Return the partitions of every topic of the cluster, by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -297,9 +298,10 @@ class Transactor(Generic[Unit]):
     def _await_some(self, producer: Producer, failures: Mapping[int, KafkaError], topic: str) -> None:
         """Return when some of the records have been confirmed, or not."""
         before = len(producer)
-        left = producer.flush(FLUSH_SECONDS)
-        if left >= before and not failures:
-            raise JMSException(f"write to {topic!r}: not confirmed within {FLUSH_SECONDS:.0f} s")
+        deadline = time.monotonic() + FLUSH_SECONDS
+        while producer.flush(PAUSE_SECONDS) >= before and not failures:  # after a failure the rest is never sent
+            if time.monotonic() > deadline:
+                raise JMSException(f"write to {topic!r}: not confirmed within {FLUSH_SECONDS:.0f} s")
 
     def _raise_for(self, producer: Producer, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
         """Abort, and name the first failure that is no other one's consequence."""

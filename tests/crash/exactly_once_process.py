@@ -29,6 +29,7 @@ from kjms import (
     Connection,
     ConnectionFactory,
     DestinationOptions,
+    IllegalStateException,
     JMSException,
     Message,
     MessageConsumer,
@@ -216,6 +217,10 @@ class Mover:
             self.session.commit()
         except TransactionRolledBackException as error:
             self.writer.write(Kind.REFUSED, *self.held, text=f"{self.transaction} {error}")
+        except IllegalStateException:
+            raise
+        except JMSException as error:  # what became of it cannot be found out
+            self.writer.write(Kind.FAILED, *self.held, text=f"{self.transaction} {error}")
         else:
             self.writer.write(Kind.COMMITTED, *self.held, text=self.transaction)
         self.begin()
@@ -238,6 +243,7 @@ class Mover:
 
 
 def main() -> None:
+    faulthandler.enable()
     values = json.loads(sys.argv[2])
     accident = values.pop("accident")
     task = MovingTask(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -22,7 +22,6 @@ import kjms.engine._holdings
 from kjms import (
     Connection,
     ConnectionFactory,
-    DestinationOptions,
     JMSException,
     Message,
     MessageConsumer,
@@ -141,15 +140,16 @@ def test_room_is_made_in_partitions_that_were_added(
     servers, topic = kjms_broker.bootstrap_servers, queue.queue_name
     admin = AdminClient({"bootstrap.servers": servers})
     group = queue_group(topic)
-    options = {topic: DestinationOptions(ordering="none")}
 
     def crowd(partitions: int) -> set[int]:
         picked = random.Random(partitions)
-        with ConnectionFactory(servers, destinations=options).create_connection() as c:
+        with ConnectionFactory(servers).create_connection() as c:
             c.start()
-            with c.create_session() as session, session.create_producer(queue) as producer:
-                for number in range(600 * partitions):
-                    producer.send(session.create_text_message(str(number)), delivery_mode=1)
+            c.create_session().create_producer(queue).close()
+            producer = Producer({"bootstrap.servers": servers})
+            for number in range(600 * partitions):
+                producer.produce(topic, str(number), partition=number % partitions)
+            assert producer.flush(20) == 0
             session = c.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
             consumer = session.create_consumer(queue)
             kept: list[Message] = []

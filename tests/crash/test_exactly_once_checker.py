@@ -1,0 +1,146 @@
+"""The exactly-once test's checker: it finds each kind of broken promise, and none where all were kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from crash_checker import BROKE
+from crash_history import Event, History, Kind
+from exactly_once_checker import (
+    AGAIN_OUT_OF_ORDER,
+    DEAD,
+    FOREIGN,
+    LEFT_OVER,
+    LOST,
+    NOT_COMMITTED,
+    NOT_THERE,
+    OUT_OF_ORDER,
+    READ_OUT_OF_ORDER,
+    THERE,
+    TORN,
+    TWICE,
+    Arrived,
+    Moves,
+    account,
+    check,
+)
+from exactly_once_plan import plan
+
+
+def session(*transactions: tuple[str, Kind | None, list[int]], marked: tuple[int, ...] = ()) -> History:
+    """A session that received *marked* as redelivered, and the others for the first time."""
+    events = []
+    for name, fate, numbers in transactions:
+        for number in numbers:
+            count = 2 if number in marked else 1
+            events.append(Event(0.0, Kind.DELIVERED, (number,), redelivered=count > 1, count=count, text=name))
+        if fate in {Kind.COMMITTED, Kind.REFUSED}:
+            events.append(Event(0.0, Kind.COMMITTING, tuple(numbers), text=name))
+        if fate is not None:
+            text = f"{name} the reason" if fate is Kind.REFUSED else name
+            events.append(Event(0.0, fate, tuple(numbers), text=text))
+    return History(f"of {transactions[0][0]}", "p", "receive loop", events)
+
+
+def there(*transactions: tuple[str, list[int]]) -> list[Arrived]:
+    """What stands in the one partition of the target, in this order."""
+    rows = [(number, name, place) for name, numbers in transactions for place, number in enumerate(numbers)]
+    return [Arrived(*row, partition=0, offset=offset) for offset, row in enumerate(rows)]
+
+
+def source(*numbers: int) -> dict[int, tuple[int, int]]:
+    return {number: (0, number) for number in numbers}
+
+
+GOOD = Moves(
+    [session(("a", Kind.COMMITTED, [1, 2]), ("b", Kind.COMMITTED, [3]))],
+    source(1, 2, 3),
+    there(("a", [1, 2]), ("b", [3])),
+)
+FINE = {
+    "all committed": GOOD,
+    "nobody heard of the outcome, and it is there": replace(
+        GOOD, histories=[session(("a", Kind.COMMITTING, [1, 2]), ("b", Kind.COMMITTED, [3]))]
+    ),
+    "nobody heard of the outcome, and it is not there": Moves(
+        [session(("a", Kind.COMMITTING, [1])), session(("b", Kind.COMMITTED, [1]))], source(1), there(("b", [1]))
+    ),
+    "rolled back, and moved again": Moves(
+        [session(("a", Kind.ROLLED_BACK, [1]), ("b", Kind.REFUSED, [1]), ("c", Kind.COMMITTED, [1]), marked=(1,))],
+        source(1),
+        there(("c", [1])),
+    ),
+    "left open": Moves(
+        [session(("a", Kind.COMMITTED, [1]), ("b", None, [2])), session(("c", Kind.COMMITTED, [2]))],
+        source(1, 2),
+        there(("a", [1]), ("c", [2])),
+    ),
+    "redelivered messages come between others": Moves(
+        [session(("a", Kind.COMMITTED, [3]), ("b", Kind.COMMITTED, [1]), marked=(1,))],
+        source(1, 3),
+        there(("a", [3]), ("b", [1])),
+    ),
+    "partitions have no order among each other": Moves(
+        [session(("a", Kind.COMMITTED, [2, 1]))], {1: (0, 0), 2: (1, 9)}, there(("a", [2, 1]))
+    ),
+}
+
+
+@pytest.mark.parametrize("moves", FINE.values(), ids=FINE.keys())
+def test_nothing_is_held_against_what_was_moved_exactly_once(moves: Moves) -> None:
+    """Histories that may be are no violations."""
+    assert check(moves) == []
+
+
+BAD = {
+    LOST: replace(GOOD, sources=source(1, 2, 3, 4)),
+    TWICE: Moves(
+        [session(("a", Kind.COMMITTED, [1]), ("b", Kind.COMMITTING, [1]), marked=(1,))],
+        source(1),
+        there(("a", [1]), ("b", [1])),
+    ),
+    FOREIGN: replace(GOOD, sources=source(1, 2)),
+    LEFT_OVER: replace(GOOD, left=[2]),
+    DEAD: replace(GOOD, dead=[2]),
+    NOT_THERE: replace(GOOD, arrived=there(("a", [1, 2]))),
+    THERE: replace(GOOD, histories=[session(("a", Kind.REFUSED, [1, 2]), ("b", Kind.COMMITTED, [3]))]),
+    f"{THERE}: rollback()": replace(
+        GOOD, histories=[session(("a", Kind.ROLLED_BACK, [1, 2]), ("b", Kind.COMMITTED, [3]))]
+    ),
+    NOT_COMMITTED: replace(GOOD, histories=[session(("a", Kind.COMMITTED, [1, 2]), ("b", None, [3]))]),
+    f"{NOT_COMMITTED}: by nobody": replace(GOOD, histories=[session(("a", Kind.COMMITTED, [1, 2]))]),
+    TORN: replace(GOOD, arrived=there(("a", [1]), ("b", [3]))),
+    OUT_OF_ORDER: replace(GOOD, arrived=there(("b", [3]), ("a", [1, 2]))),
+    f"{OUT_OF_ORDER}: inside of a transaction": replace(
+        GOOD, arrived=[Arrived(2, "a", 1, 0, 0), Arrived(1, "a", 0, 0, 1), Arrived(3, "b", 0, 0, 2)]
+    ),
+    f"{OUT_OF_ORDER}: in two partitions": replace(GOOD, arrived=[*there(("a", [1, 2])), Arrived(3, "b", 0, 1, 0)]),
+    READ_OUT_OF_ORDER: replace(GOOD, sources={1: (0, 9), 2: (0, 8), 3: (1, 0)}),
+    AGAIN_OUT_OF_ORDER: Moves(
+        [session(("a", Kind.ROLLED_BACK, [1, 2]), ("b", Kind.COMMITTED, [2, 1]), marked=(1, 2))],
+        source(1, 2),
+        there(("b", [2, 1])),
+    ),
+    BROKE: replace(
+        GOOD, histories=[*GOOD.histories, History("t", "q", "listener", [Event(0.0, Kind.BROKE, text="it")])]
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "moves"), BAD.items(), ids=BAD.keys())
+def test_each_kind_of_broken_promise_is_found(name: str, moves: Moves) -> None:
+    """A violation is reported under its rule, with an account."""
+    rule = name.partition(":")[0]
+    found = check(moves)
+    assert rule in {violation.rule for violation in found}
+    assert len(list(account(moves, found))) == len(found)
+
+
+def test_the_plan_is_a_function_of_the_seed() -> None:
+    """A seed and a round's number say what is done, and to whom; another seed says something else."""
+    assert plan(7, 1, 20, 6) == plan(7, 1, 20, 6)
+    assert plan(7, 1, 20, 6) != plan(8, 1, 20, 6)
+    whats = [each.what for each in plan(7, 1, 10, 6).disturbances]
+    assert "kill" in whats
+    assert {"stop broker", "kill broker"} & set(whats)
