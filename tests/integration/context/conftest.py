@@ -1,0 +1,49 @@
+"""What the tests of the simplified API share: contexts, and a listener of completed sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import kjms.engine._engine
+from kjms import ConnectionFactory, JMSContext, Message
+
+
+class Completions:
+    """Notes what it is told: the messages that were sent, and the exceptions of those that were not."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.failed: list[Exception] = []
+
+    def on_completion(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.failed.append(exception)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_open() -> Iterator[None]:
+    """See to it that each test closes its contexts: the connection of one that is left open would live on."""
+
+    def connections() -> int:
+        return sum(engine._users for engine in kjms.engine._engine._engines.values())
+
+    before = connections()
+    yield
+    assert connections() == before
+
+
+@pytest.fixture
+def completions() -> Completions:
+    """A completion listener that notes what it is told."""
+    return Completions()
+
+
+@pytest.fixture
+def context(kjms_factory: ConnectionFactory) -> Iterator[JMSContext]:
+    """A context that acknowledges by itself."""
+    with kjms_factory.create_context() as context:
+        yield context
