@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.errors import JMSException
-from kjms.mapping.names import transactional_ids
+from kjms.mapping.names import aside, demand, handover, transactional_ids
 from kjms.txn.metadata import owner
 
 if TYPE_CHECKING:
@@ -23,6 +23,15 @@ __all__ = ["Aside"]
 _log = logging.getLogger("kjms.settlement")
 
 MARGIN: Final = 64 * 1024  # bytes by which a copy may be larger than what it was made of
+FIRST_BOXES: Final = 4  # partitions of a new hand-over topic; it gets more when more processes need one
+# What was said a minute ago does not matter any more. One clock, the broker's, says how long ago it was.
+DEMAND_CONFIG: Final = {
+    "retention.ms": "3600000",
+    "retention.bytes": "67108864",
+    "segment.ms": "3600000",
+    "segment.bytes": "16777216",
+    "message.timestamp.type": "LogAppendTime",
+}
 
 
 class Aside:
@@ -38,8 +47,12 @@ class Aside:
         journal: Keeps, for people, what befell messages.
         group: The consumer group.
         source: The Kafka topic that messages are moved from.
-        topic: The Kafka topic that they are moved to; made when it is first needed.
         engine: The engine's name, as settlement names its writer.
+
+    Attributes:
+        topic: The Kafka topic for messages that make way; made when it is first needed.
+        handover: The one through which the group's processes hand messages to each other, likewise.
+        demand: The one in which they say what they want, likewise.
     """
 
     def __init__(
@@ -50,12 +63,13 @@ class Aside:
         journal: Journal,
         group: str,
         source: str,
-        topic: str,
         engine: str,
     ) -> None:
         self.mover = mover
         self.journal = journal
-        self.topic = topic
+        self.topic = aside(source, group)
+        self.handover = handover(source, group)
+        self.demand = demand(source, group)
         self.group = group
         self._bookkeeping = bookkeeping
         self.engine = engine
@@ -124,3 +138,29 @@ class Aside:
             self._topics.grow(self.topic, wanted)
         else:
             self._topics.ensure_internal(self.topic, like=self._source, partitions=wanted, margin=MARGIN)
+
+    def topic_partitions(self, topic: str) -> int:
+        """Return how many partitions *topic* has now; 0 where there is no such topic.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        return self._topics.look_up(topic)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give *topic* more partitions.
+
+        Raises:
+            JMSException: Kafka refuses.
+        """
+        self._topics.grow(topic, partitions)
+
+    def ensure_handover(self) -> None:
+        """Make the topics through which processes hand messages to each other, where they are missing.
+
+        Raises:
+            JMSException: They cannot be made.
+        """
+        self.ensure(self.source_partitions() - 1)  # what is sent back arrives there
+        self._topics.ensure_internal(self.demand, like=self._source, partitions=1, config=DEMAND_CONFIG)
+        self._topics.ensure_internal(self.handover, like=self._source, partitions=FIRST_BOXES, margin=MARGIN)

@@ -158,7 +158,8 @@ class Browsing:
         def refuse(failure: JMSException) -> None:
             raise failure
 
-        counts = {topic: self._topics.look_up(topic) for topic in (self._aside.topic, self._topic)}
+        topics = (self._aside.topic, self._aside.handover, self._topic)
+        counts = {topic: self._topics.look_up(topic) for topic in topics}
         # In one request: a message that is moved aside meanwhile is unsettled in one place of the answer.
         holdings = Holdings(str(self._queue), self._topic, self._aside, self._decode, refuse)
         places = [(topic, number) for topic, count in counts.items() for number in range(count)]

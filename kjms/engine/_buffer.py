@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._groups import Groups
 
 if TYPE_CHECKING:
+    from kjms.engine._partners import Partner
     from kjms.engine._reader import Reader
     from kjms.selector import Selector
 
 __all__ = ["Buffer", "Feed"]
+
+BUSY_SECONDS: Final = 0.02  # messages that have been ready for so long are too many for who is here
+MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
 
 class Feed:
@@ -70,7 +75,7 @@ class Lane:
         is_sorted: Whether all that was put back is in its place.
     """
 
-    __slots__ = ("feeds", "hungry", "is_sorted", "levels", "prune_at", "selector", "size")
+    __slots__ = ("feeds", "hungry", "is_sorted", "levels", "pressed_since", "prune_at", "selector", "size")
 
     def __init__(self, selector: Selector | None, prune_at: int) -> None:
         self.selector = selector
@@ -80,6 +85,7 @@ class Lane:
         self.is_sorted = True
         self.feeds: list[Feed] = []
         self.hungry: dict[Feed, None] = {}  # in the order in which they began to wait
+        self.pressed_since = 0.0  # since when there were messages whenever it was looked at, and nobody waited
 
     def __iter__(self) -> Iterator[Delivery]:
         for _, level in self.levels:
@@ -159,11 +165,19 @@ class Buffer:
         self._destination = destination
         self._keeps_unwanted = keeps_unwanted
         self._limit = limit
+        self.partners: Iterable[Partner] = ()  # other processes that may want what is here
+        self.leaving: list[tuple[Partner, Delivery]] = []  # what they are to get, until it is sent
+        self._bound: dict[bytes, Partner] = {}  # who got the last message of a group
 
     @property
     def is_hungry(self) -> bool:
         """Whether a consumer waits."""
         return any(lane.hungry for lane in self._lanes.values())
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a consumer waits, here or, as far as is known, in another process."""
+        return self.is_hungry or any(partner.wants for partner in self.partners)
 
     @property
     def kept_back(self) -> int:
@@ -388,7 +402,7 @@ class Buffer:
         self.unwanted = [delivery for delivery in self.unwanted if delivery.partition is not partition]
         self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
         heapq.heapify(self._delayed)
-        self._groups.drop(partition.number)
+        self._groups.drop(partition.lot)
 
     def _wants(self, lane: Lane, delivery: Delivery) -> bool:
         return lane.selector is None or lane.selector.matches(delivery.message(self._destination))
@@ -406,10 +420,116 @@ class Buffer:
             lane.prune_at = 2 * max(self._limit, lane.size)
 
     def _keep(self, delivery: Delivery) -> None:
-        if self._keeps_unwanted or not self._lanes:  # nobody is there who could not want it
+        if not self._keeps_unwanted and self._lanes:
+            delivery.partition.settlement.settle(delivery.offset)
+            return
+        partner = self._partner_for(delivery) if self.partners else None
+        if partner is None:
             self.unwanted.append(delivery)
         else:
-            delivery.partition.settlement.settle(delivery.offset)
+            self._leave(delivery, partner)
+
+    # Other processes.
+
+    @property
+    def feeds(self) -> int:
+        """How many consumers are started here."""
+        return sum(len(lane.feeds) for lane in self._lanes.values())
+
+    def wants(self) -> set[str | None]:
+        """Return the selectors of the consumers that are started here."""
+        return {None if selector is None else selector.text for selector in self._lanes}
+
+    def waiting(self, partition: Partition) -> int:
+        """Return how many messages of *partition* are here and not handed out."""
+        orders = {d.order for lane in self._lanes.values() for d in lane if d.partition is partition}
+        return len(orders) + sum(delivery.partition is partition for delivery in self.unwanted)
+
+    def offer(self, partner: Partner, among: Collection[str | None]) -> None:
+        """Let *partner* have those that nobody here wants, and its consumers with the selectors *among* do."""
+        kept: list[Delivery] = []
+        for delivery in self.unwanted:
+            if not partner.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, partner):
+                kept.append(delivery)
+            elif partner.room(is_targeted=True):
+                self._leave(delivery, partner)
+            else:
+                partner.waits = True
+                kept.append(delivery)
+        self.unwanted = kept
+
+    def share(self, now: float) -> None:
+        """Let others have some of what consumers here want, too, where these have been busy for a while by *now*.
+
+        Groups stay here, and what others handed over.
+        """
+        pressed = []
+        for lane in self._lanes.values():
+            if lane.hungry or not any(level for _, level in lane.levels):
+                lane.pressed_since = 0.0
+            elif not lane.pressed_since:
+                lane.pressed_since = now
+            elif now - lane.pressed_since >= BUSY_SECONDS:
+                pressed.append(lane)
+        takers = [partner for partner in self.partners if partner.room(is_targeted=False)] if pressed else []
+        for lane in pressed:
+            self._share(lane, takers)
+
+    def _share(self, lane: Lane, takers: list[Partner]) -> None:
+        own = len(lane.feeds)  # so many are left: they are asked for at any moment
+        for delivery in itertools.islice(lane, own, own + self._limit):
+            if not takers:
+                return
+            if delivery.group is not None or delivery.partition.is_box:
+                continue
+            wanting = [p for p in takers if None in p.wants or p.does_want(delivery.message(self._destination))]
+            if wanting:
+                partner = max(wanting, key=_free_room)
+                self.held -= 1
+                self._leave(delivery, partner)
+                if not partner.room(is_targeted=False):
+                    takers.remove(partner)
+
+    def _partner_for(self, delivery: Delivery) -> Partner | None:
+        """Return who is to get *delivery*, which nobody here wants."""
+        best, most = None, 0
+        for partner in self.partners:
+            if not partner.wants or not partner.does_want(delivery.message(self._destination)):
+                continue
+            if self._is_bound(delivery, partner):
+                continue
+            room = partner.room(is_targeted=True)
+            if room > most:
+                best, most = partner, room
+            elif not room:
+                partner.waits = True
+        return best
+
+    def _is_bound(self, delivery: Delivery, partner: Partner) -> bool:
+        """Tell whether the group of *delivery* goes to another partner than *partner*."""
+        if delivery.group is None:
+            return False
+        bound = self._bound.get(delivery.group)
+        return bound is not None and bound is not partner and bool(bound.wants)
+
+    def _leave(self, delivery: Delivery, partner: Partner) -> None:
+        delivery.is_taken = True
+        delivery.lanes = 0
+        if delivery.group is not None:
+            if len(self._bound) > MOST_BOUND:
+                self._bound.clear()
+            self._bound[delivery.group] = partner
+        partner.sent()
+        self.leaving.append((partner, delivery))
+
+    def give_up(self, is_to_go: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Return those that nobody wants and *is_to_go* is true for: they are here no more."""
+        gone = [delivery for delivery in self.unwanted if is_to_go(delivery)]
+        if gone:
+            self.unwanted = [delivery for delivery in self.unwanted if not is_to_go(delivery)]
+        for delivery in gone:
+            delivery.is_taken = True
+        return gone
 
     def _pass_on(self, lane: Lane, feed: Feed) -> None:
         """Take *feed* from those who wait; had it been woken, wake somebody else for what it leaves."""
@@ -423,6 +543,10 @@ class Buffer:
 
 def _order(delivery: Delivery) -> int:
     return delivery.order
+
+
+def _free_room(partner: Partner) -> int:
+    return partner.room(is_targeted=False)
 
 
 def _rank(level: tuple[int, deque[Delivery]]) -> int:

@@ -36,7 +36,8 @@ class Partition:
         state: Its settlement, as it was committed.
         decode: How its records are read.
         is_kept: Whether its settlement is kept in Kafka; else it ends with the reader.
-        is_aside: Whether it holds what was moved aside.
+        is_aside: Whether it holds what was moved, so that each record tells what happened to its message before.
+        is_box: Whether others hand messages over in it.
     """
 
     __slots__ = (
@@ -45,6 +46,7 @@ class Partition:
         "decode",
         "extend_at",
         "is_aside",
+        "is_box",
         "is_crowded",
         "is_held",
         "is_kept",
@@ -64,12 +66,14 @@ class Partition:
         *,
         is_kept: bool = True,
         is_aside: bool = False,
+        is_box: bool = False,
     ) -> None:
         self.topic = topic
         self.number = number
         self.decode = decode
         self.is_kept = is_kept
         self.is_aside = is_aside
+        self.is_box = is_box
         self.is_held = True
         self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
         self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
@@ -83,6 +87,11 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}[{self.number}] from {self.settlement.base}>"
+
+    @property
+    def lot(self) -> int:
+        """What tells it from others where message groups are concerned; what was moved aside of it has the same."""
+        return -1 - self.number if self.is_box else self.number
 
     @property
     def start(self) -> TopicPartition:

@@ -22,6 +22,7 @@ from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
 from kjms.engine._committer import Committer
 from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._exchange import Exchange
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
 from kjms.engine._publisher import Publisher
@@ -33,7 +34,7 @@ from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._topics import Topics
 from kjms.errors import JMSException
 from kjms.mapping.bridges import decoder
-from kjms.mapping.names import REGISTRY, aside, queue_group, topic_for, transactional_ids
+from kjms.mapping.names import REGISTRY, queue_group, topic_for, transactional_ids
 from kjms.options import DestinationOptions, FactoryOptions
 from kjms.selector import Selector
 
@@ -90,6 +91,7 @@ class Engine:
         mover, committer = transactional_ids(self.name)
         self.mover = Mover(producer_settings(self._settings), mover, self.tell)
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
+        self.exchange = Exchange(self.name, consumer_settings(self._settings, None), lambda: self.prompt)
         self.registry = self._registry()
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
         try:
@@ -164,6 +166,7 @@ class Engine:
         self.space.close()
         _close_readers(readers)
         self.subscriptions.close()
+        self.exchange.close()
         self.registry.close()
         self.journal.write()
         self.prompt.close()
@@ -229,13 +232,13 @@ class Engine:
         name = destination_name(destination)
         chosen = options.destination(name)
         if not isinstance(destination, Queue):
-            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), chosen)
+            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), chosen, is_shared=False)
             return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
             if queue_reader is None:
                 queue_reader = self._readers[topic] = self._new_reader(
-                    destination, topic, queue_group(topic), None, chosen
+                    destination, topic, queue_group(topic), None, chosen, is_shared=True
                 )
                 self.space.look_after(queue_reader, chosen.kept_ms)
             return queue_reader.add_feed(selector, wakeup)
@@ -253,7 +256,7 @@ class Engine:
         chosen = options.destination(terms.destination.topic_name)
 
         def new_reader(group: str) -> Reader:
-            return self._new_reader(terms.destination, terms.topic, group, None, chosen)
+            return self._new_reader(terms.destination, terms.topic, group, None, chosen, is_shared=terms.is_shared)
 
         return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
 
@@ -274,6 +277,8 @@ class Engine:
         group: str | None,
         starts: Mapping[int, int] | None,
         chosen: DestinationOptions,
+        *,
+        is_shared: bool,
     ) -> Reader:
         return Reader(
             destination,
@@ -286,12 +291,11 @@ class Engine:
             prefetch=chosen.prefetch or 1,
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
+            exchange=self.exchange if is_shared else None,
         )
 
     def _aside(self, topic: str, group: str) -> Aside:
-        return Aside(
-            self.mover, self.topics, self.bookkeeping, self.journal, group, topic, aside(topic, group), self.name
-        )
+        return Aside(self.mover, self.topics, self.bookkeeping, self.journal, group, topic, self.name)
 
     def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
         """Return a look at *queue*; what is settled in this process is settled for it.

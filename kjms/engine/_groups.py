@@ -51,7 +51,7 @@ class Groups:
         """Note that *session* has *delivery* now; return what was ready instead of it, and waits again."""
         if delivery.group is None:
             return None
-        key = delivery.partition.number, delivery.group
+        key = delivery.partition.lot, delivery.group
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key)
@@ -74,7 +74,7 @@ class Groups:
         None: it may have it.
         """
         assert delivery.group is not None
-        group = self._groups.get((delivery.partition.number, delivery.group))
+        group = self._groups.get((delivery.partition.lot, delivery.group))
         if group is None or group.session is session:
             return None
         if group.session is None:
@@ -96,7 +96,7 @@ class Groups:
     def follow(self, delivery: Delivery) -> None:
         """Note that *delivery*, one of the `followers`, does not wait any more: its session has it."""
         assert delivery.group is not None
-        self._next(self._groups[delivery.partition.number, delivery.group])
+        self._next(self._groups[delivery.partition.lot, delivery.group])
 
     def let_go(self, delivery: Delivery) -> Group | None:
         """Note that no session has *delivery* any more; return its group if the next of it may be handed out."""
@@ -140,9 +140,9 @@ class Groups:
             self.waiting -= len(group.waiting)
         return [delivery for group in free for delivery in group.waiting]
 
-    def drop(self, number: int) -> None:
-        """Forget the groups of the partition *number*."""
-        for group in [group for group in self._groups.values() if group.key[0] == number]:
+    def drop(self, lot: int) -> None:
+        """Forget the groups of the partitions of *lot*."""
+        for group in [group for group in self._groups.values() if group.key[0] == lot]:
             self._unfollow(group)
             self.waiting -= len(group.waiting)
             del self._groups[group.key]

@@ -67,6 +67,7 @@ class Holdings:
     ) -> None:
         self.topic = topic
         self.aside = aside.topic
+        self.handover = aside.handover
         self.limit = LIMIT
         self._name = name
         self._decode = decode
@@ -91,6 +92,15 @@ class Holdings:
     def add(self, partition: Partition) -> None:
         """Hold *partition* from now on."""
         self._partitions[partition.topic, partition.number] = partition
+
+    def boxes(self) -> list[Partition]:
+        """Return the boxes that are held."""
+        return [partition for partition in self if partition.is_box]
+
+    def remove(self, partition: Partition) -> None:
+        """Hold *partition* no longer."""
+        partition.is_held = False
+        self._partitions.pop((partition.topic, partition.number), None)
 
     def drop(self, number: int) -> list[Partition]:
         """Hold partition *number*, and what was moved aside of it, no longer; return both."""
@@ -131,8 +141,10 @@ class Holdings:
             if state is None:
                 first = _first(consumer, known)
                 state = State(first, first, (), first)
-            is_aside = known.topic == self.aside
-            partitions.append(Partition(known.topic, known.partition, state, self._decode, is_aside=is_aside))
+            is_aside, is_box = known.topic != self.topic, known.topic == self.handover
+            partitions.append(
+                Partition(known.topic, known.partition, state, self._decode, is_aside=is_aside, is_box=is_box)
+            )
         return partitions
 
     def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:

@@ -18,6 +18,7 @@ from kjms.destinations import Destination
 from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._handover import HandOver
 from kjms.engine._holdings import Commit, Holdings, oldest
 from kjms.engine._journal import Event
 from kjms.engine._transactor import Copy, LostError, Made, Move, OutgrownError
@@ -27,6 +28,7 @@ from kjms.txn.metadata import State
 
 if TYPE_CHECKING:
     from kjms.engine._aside import Aside
+    from kjms.engine._exchange import Exchange
     from kjms.mapping.bridges import Decoder
     from kjms.selector import Selector
 
@@ -88,6 +90,7 @@ class Reader:
         prefetch: How many messages it holds ready.
         decode: How its records are read.
         on_error: Told of errors that only the connection's exception listener can hear.
+        exchange: Through which other processes in the group get messages; None: there can be none.
     """
 
     def __init__(
@@ -103,29 +106,31 @@ class Reader:
         prefetch: int,
         decode: Decoder,
         on_error: Callable[[JMSException], None],
+        exchange: Exchange | None = None,
     ) -> None:
         self.destination = destination
         self.name = name
         self.topic = topic
         self._config = dict(config)
         self._starts = None if starts is None else dict(starts)
-        self._prefetch = prefetch
+        self.prefetch = prefetch
         self._decode = decode
         self._on_error = on_error
-        self._lock = threading.RLock()
-        self._news = threading.Condition(self._lock)
+        self.lock = threading.RLock()
+        self._news = threading.Condition(self.lock)
         # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `_lock`.
         self._client = threading.Lock()
         self._committing = 0  # threads that wait for it to commit
         self._consumer: Consumer | None = None
         self._thread: threading.Thread | None = None
-        self._aside = aside
+        self.aside = aside
         self._holdings = Holdings(name, topic, aside, decode, on_error)
         self._crowding: set[Partition] = set()  # whose messages are being moved aside
         self._lacks_room = False  # whether the last commit left out what did not fit
         self._heard = time.monotonic()  # when the thread was seen to run last
         self._is_proved = True  # whether the partitions are surely still this process's
-        self._buffer = Buffer(destination, keeps_unwanted=keeps_unwanted, limit=prefetch)
+        self.keeps_unwanted = keeps_unwanted
+        self.buffer = Buffer(destination, keeps_unwanted=keeps_unwanted, limit=prefetch)
         self._orders = itertools.count()
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
         self._in_hands = 0  # messages handed out and not settled
@@ -134,10 +139,12 @@ class Reader:
         self._full_since = 0.0  # when the buffer was first seen to be full
         self._closing = False
         self._failure: Exception | None = None  # of a callback, in a poll
+        self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
+        self._handover = None if exchange is None else HandOver(self, exchange)
 
     def __repr__(self) -> str:
         return (
-            f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self._buffer.held} ready,"
+            f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self.buffer.held} ready,"
             f" {self._in_hands} in hands, {self._started} consumers started>"
         )
 
@@ -149,17 +156,27 @@ class Reader:
     @property
     def group(self) -> str:
         """Kafka's name of its group; empty without one."""
-        return self._aside.group
+        return self.aside.group
 
     def places(self) -> list[tuple[str, int]]:
         """Return the topic and number of each partition that it holds."""
-        with self._lock:
+        with self.lock:
             return [(partition.topic, partition.number) for partition in self._holdings]
+
+    def numbers(self) -> list[int]:
+        """Return the partitions of its topic that it holds."""
+        with self.lock:
+            return self._holdings.numbers()
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether a consumer is started."""
+        return self._started > 0
 
     @property
     def has_messages_in_hands(self) -> bool:
         """Whether a session has messages that it may still settle or give back."""
-        with self._lock:
+        with self.lock:
             return self._in_hands > 0 and any(
                 delivery.is_out and not delivery.is_yielded
                 for partition in self._holdings
@@ -174,7 +191,7 @@ class Reader:
 
     def remove_feed(self, feed: Feed) -> None:
         """Take the consumer of *feed* away; what it was to get goes to others."""
-        with self._lock:
+        with self.lock:
             feed.is_open = False
             self.stop_feed(feed)
         feed.wakeup.set()
@@ -185,7 +202,7 @@ class Reader:
         Raises:
             JMSException: librdkafka refuses a setting.
         """
-        with self._lock:
+        with self.lock:
             if feed.is_started or not feed.is_open:
                 return
             if self._thread is None and not self._closing:
@@ -193,58 +210,63 @@ class Reader:
             feed.is_started = True
             self._started += 1
             self._idle_since = 0.0
-            self._buffer.join(feed)
+            self.buffer.join(feed)
+            if self._handover is not None:
+                self._handover.changed()
         feed.wakeup.set()
 
     def stop_feed(self, feed: Feed) -> None:
         """Hold messages back from *feed*."""
-        with self._lock:
+        with self.lock:
             if not feed.is_started:
                 return
             feed.is_started = False
             self._started -= 1
             if not self._started:
                 self._idle_since = time.monotonic()
-            self._buffer.leave(feed)
+            self.buffer.leave(feed)
+            self.send_over()
 
     def rest(self, feed: Feed) -> None:
         """Note that the consumer of *feed* stopped waiting."""
-        with self._lock:
-            self._buffer.rest(feed)
+        with self.lock:
+            self.buffer.rest(feed)
 
     # Messages go out and come back.
 
     def take(self, feed: Feed) -> Delivery | None:
         """Return the next message for *feed*, or note that it waits for one."""
-        with self._lock:
-            buffer = self._buffer
+        with self.lock:
+            buffer = self.buffer
             if time.monotonic() - self._heard > STALL_SECONDS and self._starts is None:
                 self._is_proved = False  # the process slept; the thread, when it has woken, asks Kafka
             delivery = buffer.take(feed) if self._is_proved else buffer.wait(feed)
+            if self._handover is not None:
+                self._handover.took(delivery)
             if delivery is None:
                 if feed.is_started:
                     self._news.notify()
                 return None
             self._in_hands += 1
             self._is_active = delivery.is_out = True
-            if buffer.wants_mark or buffer.held == self._prefetch >> 1:
+            if buffer.wants_mark or buffer.held == self.prefetch >> 1:
                 self._news.notify()
             return delivery
 
     def settle(self, delivery: Delivery) -> Receipt:
         """Note that *delivery* is done; Kafka is told by the next `flush`. Return what `lost` wants to know."""
-        with self._lock:
+        with self.lock:
             self._in_hands -= 1
             delivery.is_out = False
             if delivery.busy is not None:
-                self._buffer.let_go(delivery)
+                self.buffer.let_go(delivery)
             partition = delivery.partition
             partition.settlement.settle(delivery.offset)
             return partition, partition.settlement.version
 
     def excuse(self, delivery: Delivery) -> None:
         """Note that the session which has *delivery* goes on to another message."""
-        with self._lock:
+        with self.lock:
             delivery.excuse()
 
     def lost(self, receipts: Iterable[Receipt]) -> int:
@@ -260,9 +282,9 @@ class Reader:
         Raises:
             JMSException: Kafka did not take it.
         """
-        with self._lock:
+        with self.lock:
             delivery.note()
-        self._aside.journal.note("redelivery", self.group, self.destination, delivery)
+        self.aside.journal.note("redelivery", self.group, self.destination, delivery)
         self.flush()
         return delivery.partition.is_held
 
@@ -282,7 +304,7 @@ class Reader:
             is_counted: Whether they come marked as redelivered: they do, unless no application saw them.
             due: Says when a message may be delivered again, in milliseconds since the epoch; 0 is at once.
         """
-        with self._lock:
+        with self.lock:
             back: list[Delivery] = []
             later: list[Delivery] = []
             for delivery in deliveries:
@@ -296,24 +318,37 @@ class Reader:
                     (later if delivery.due else back).append(delivery)
             is_for_all = to is None or not to.is_started
             for delivery in (*back, *later) if is_for_all else later:
-                self._buffer.let_go(delivery)
-            self._buffer.put_back(later)
+                self.buffer.let_go(delivery)
+            self.buffer.put_back(later)
             if to is None or is_for_all:
-                self._buffer.put_back(back)
+                self.buffer.put_back(back)
             else:
                 to.returned.extendleft(reversed(back))
                 to.wakeup.set()
             if later:
                 self._news.notify()
+            self.send_over()
 
     # Messages are moved: the engine's mover does it, in its own thread.
 
     def bury(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
         """Move *delivery*, which a session has, elsewhere; nobody here gets it again."""
-        with self._lock:
-            self._buffer.let_go(delivery)
-        self._aside.journal.note(why, self.group, self.destination, delivery)
-        self._aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
+        with self.lock:
+            self.buffer.let_go(delivery)
+        self.aside.journal.note(why, self.group, self.destination, delivery)
+        self.aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
+
+    def send_over(self) -> None:
+        """Send messages to the other processes that they were given to; the caller holds the lock."""
+        leaving = self.buffer.leaving
+        if leaving and self._handover is not None:
+            self.buffer.leaving = []
+            self.submit([self._handover.move(delivery, partner) for partner, delivery in leaving])
+
+    def submit(self, moves: Sequence[Move]) -> None:
+        """Have messages moved that were taken out of the buffer; the caller holds the lock."""
+        self._in_hands += len(moves)
+        self.aside.mover.submit(self, moves)
 
     def _make_room(self, partitions: Iterable[Partition], share: float = ROOM) -> None:
         """Move the oldest messages of *partitions* aside, so that their settlement gets small again."""
@@ -321,26 +356,35 @@ class Reader:
             chosen = [] if partition in self._crowding else oldest(partition, share)
             if chosen:
                 self._crowding.add(partition)
-                number = partition.number
-                self._aside.mover.submit(
-                    self, [Move(delivery, self._aside_copy(delivery, number), is_aside=True) for delivery in chosen]
+                self.aside.mover.submit(
+                    self, [Move(delivery, self._aside_copy(delivery), is_aside=True) for delivery in chosen]
                 )
 
-    def _aside_copy(self, delivery: Delivery, number: int) -> Callable[[int], Copy]:
+    def _aside_copy(self, delivery: Delivery) -> Callable[[int], Copy]:
         def copy(too_large: int) -> Copy:
-            self._open_aside(number)
-            with self._lock:
+            topic, number = self._aside_place(delivery.partition)
+            if topic == self.aside.topic:
+                self.open_aside(number)
+            with self.lock:
                 history = delivery.history
-                return Copy(self._aside.topic, number, moved_record(delivery.record, history), history)
+                return Copy(topic, number, moved_record(delivery.record, history), history)
 
         return copy
 
-    def _open_aside(self, number: int) -> None:
-        """See to it that what is moved aside of partition *number* is read by this reader."""
-        topic = self._aside.topic
+    def _aside_place(self, partition: Partition) -> tuple[str, int]:
+        """Return where messages of *partition* are moved aside to; those of a box to its end."""
+        return (partition.topic if partition.is_box else self.aside.topic), partition.number
+
+    def open_aside(self, number: int) -> None:
+        """See to it that what is moved aside of partition *number* is read by this reader.
+
+        Raises:
+            JMSException: The partition is read elsewhere now.
+        """
+        topic = self.aside.topic
         if self._holdings.get(topic, number) is not None:
             return
-        self._aside.ensure(number)
+        self.aside.ensure(number)
         with self.client_held(COMMIT_SECONDS):
             consumer = self._consumer
             if consumer is None or self._holdings.get(self.topic, number) is None:
@@ -348,13 +392,85 @@ class Reader:
             restored = self._holdings.restore(consumer, [(topic, number)])
             if not restored:
                 raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
-            with self._lock:
+            with self.lock:
                 self._holdings.add(restored[0])
             consumer.incremental_assign([restored[0].start])
 
+    def open_box(self, topic: str, number: int) -> Partition | None:
+        """Read partition *number* of the hand-over *topic*; return it, or None if that is not possible now.
+
+        Raises:
+            JMSException: Kafka does not answer.
+            KafkaException: It does not say what was committed.
+        """
+        with self.client_held(COMMIT_SECONDS):
+            consumer = self._consumer
+            if consumer is None or not self._is_proved or not consumer.memberid():
+                return None
+            restored = self._holdings.restore(consumer, [(topic, number)])
+            if not restored:
+                return None
+            with self.lock:
+                self._holdings.add(restored[0])
+            consumer.incremental_assign([restored[0].start])
+            consumer.resume([restored[0].start])
+        return restored[0]
+
+    def drop_box(self, partition: Partition) -> None:
+        """Read *partition*, a box, no longer; the caller holds the lock."""
+        self._holdings.remove(partition)
+        self.buffer.drop(partition)
+        self._crowding.discard(partition)
+        self._left.append(TopicPartition(partition.topic, partition.number))
+        self._news.notify()
+
+    def find_unsettled(self, topic: str, numbers: Iterable[int], known_empty: dict[int, int]) -> set[int]:
+        """Return which partitions of the hand-over *topic* hold messages that are not settled.
+
+        Args:
+            topic: The topic.
+            numbers: The partitions.
+            known_empty: Of some of them: where they ended when nothing unsettled was in them; noted here.
+
+        Raises:
+            JMSException: Kafka does not answer.
+            KafkaException: It does not say.
+        """
+        with self.client_held(COMMIT_SECONDS):
+            consumer = self._consumer
+            if consumer is None:
+                return set()
+            ends = {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), 10.0)[1] for number in numbers
+            }
+            changed = [number for number, end in ends.items() if end and known_empty.get(number) != end]
+            partitions = self._holdings.restore(consumer, [(topic, number) for number in changed])
+        found = {partition.number for partition in partitions if self._has_unsettled(partition)}
+        known_empty.update({number: ends[number] for number in changed if number not in found})
+        return found
+
+    def _has_unsettled(self, partition: Partition) -> bool:
+        """Read *partition* to its end, without the group, until something unsettled is found."""
+        reading = Consumer({**self._config, "enable.partition.eof": True})
+        try:
+            reading.assign([partition.start])
+            while True:
+                record = reading.poll(COMMIT_SECONDS)
+                error = None if record is None else record.error()
+                if record is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
+                    return True  # who reads it will see
+                if error is not None:
+                    return False
+                if partition.settlement.read(
+                    record.offset() or 0, Delivery(record, partition, record.offset() or 0, 0)
+                ):
+                    return True
+        finally:
+            reading.close()
+
     def still_held(self, moves: Iterable[Move]) -> list[Move]:
         """Return those of *moves* that are still to be made: the messages are held here, and not settled."""
-        with self._lock:
+        with self.lock:
             left: list[Move] = []
             gone: list[Move] = []
             for move in moves:
@@ -363,10 +479,16 @@ class Reader:
                 self._crowding.discard(move.delivery.partition)
                 if not move.is_aside:
                     self._in_hands -= 1
+                if move.partner is not None:
+                    move.partner.written(None)
+                    if move.delivery.partition.is_held:  # its partner is gone
+                        self.buffer.put_back([move.delivery])
             return left
 
     def _is_movable(self, move: Move) -> bool:
         partition = move.delivery.partition
+        if move.partner is not None and move.partner.box < 0:
+            return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
     @contextmanager
@@ -376,7 +498,7 @@ class Reader:
         Raises:
             JMSException: It did not come out in time: Kafka does not answer.
         """
-        with self._lock:
+        with self.lock:
             self._committing += 1
         try:
             if not self._client.acquire(timeout=seconds):
@@ -386,7 +508,7 @@ class Reader:
             finally:
                 self._client.release()
         finally:
-            with self._lock:
+            with self.lock:
                 self._committing -= 1
                 if not self._committing:
                     self._news.notify()
@@ -402,7 +524,7 @@ class Reader:
             OutgrownError: The settlement would not fit even so.
             LostError: Some of the messages are not held any more.
         """
-        with self._lock:
+        with self.lock:
             settled: dict[Partition, set[int]] = {}
             everything = [*(move.delivery for move, _, _ in made), *deliveries]
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
@@ -413,9 +535,9 @@ class Reader:
             consumer = self._consumer
             if self._starts is not None or consumer is None:
                 return [], None
-            for move, told, (number, offset) in made:
+            for move, told, (_, offset) in made:
                 if move.is_aside:
-                    aside = self._aside_partition(number)
+                    aside = self._aside_partition(move)
                     settled.setdefault(aside, set())
                     delivery = move.delivery
                     aside.settlement.place(offset, delivery)
@@ -431,23 +553,24 @@ class Reader:
                 raise OutgrownError(f"the settlement of {self.name} does not fit")
         return commits, consumer.consumer_group_metadata()
 
-    def _aside_partition(self, number: int) -> Partition:
-        aside = self._holdings.get(self._aside.topic, number)
+    def _aside_partition(self, move: Move) -> Partition:
+        topic, number = self._aside_place(move.delivery.partition)
+        aside = self._holdings.get(topic, number)
         if aside is None:
             raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
         return aside
 
     def unplan(self, made: Sequence[Made]) -> None:
         """Note that *made* did not come through: their copies do not count."""
-        with self._lock:
-            for move, _, (number, offset) in made:
-                aside = self._holdings.get(self._aside.topic, number) if move.is_aside else None
+        with self.lock:
+            for move, _, (_, offset) in made:
+                aside = self._holdings.get(*self._aside_place(move.delivery.partition)) if move.is_aside else None
                 if aside is not None:
                     aside.settlement.unplace(offset)
 
     def forget(self, moves: Sequence[Move]) -> None:
         """Note that *moves* will not be made; others may be chosen."""
-        with self._lock:
+        with self.lock:
             for move in moves:
                 self._crowding.discard(move.delivery.partition)
             self._lacks_room = False
@@ -469,12 +592,12 @@ class Reader:
 
     def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
-        with self._lock:
+        with self.lock:
             self._holdings.committed(commits)
             for delivery in deliveries:
                 self.settle(delivery)
             self._lacks_room = False
-            for move, told, (number, offset) in made:
+            for move, told, (_, offset) in made:
                 delivery = move.delivery
                 self._crowding.discard(delivery.partition)
                 old = delivery.partition.settlement
@@ -482,8 +605,10 @@ class Reader:
                 old.settle(delivery.offset)
                 if not move.is_aside:
                     self._in_hands -= 1
+                    if move.partner is not None:
+                        move.partner.written(offset)
                     continue
-                aside = self._holdings.get(self._aside.topic, number)
+                aside = self._holdings.get(*self._aside_place(delivery.partition))
                 if aside is None:  # it was given up at once: whoever has it reads the copy
                     continue
                 delivery.partition, delivery.offset, delivery.told = aside, offset, told
@@ -524,7 +649,7 @@ class Reader:
                 self._news.wait(0.02)
 
     def _are_known(self, receipts: Sequence[Receipt]) -> bool:
-        with self._lock:
+        with self.lock:
             return all(part.settlement.knows(version) or not part.is_held for part, version in receipts)
 
     def flush_at_last(self) -> None:
@@ -552,7 +677,7 @@ class Reader:
             raise failures[0]
 
     def _is_dirty(self) -> bool:
-        with self._lock:
+        with self.lock:
             return any(partition.settlement.is_dirty for partition in self._holdings)
 
     def _commit(
@@ -563,14 +688,14 @@ class Reader:
         Returns:
             What went wrong, and whether there was room for all of it.
         """
-        with self._lock:
+        with self.lock:
             commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
             consumer = self._consumer
             self._lacks_room = bool(too_large)
             self._make_room(too_large, 1.0)
             self._make_room(commit.partition for commit in commits if commit.partition.is_crowded and not last)
             if not commits:
-                self._buffer.wants_mark = False
+                self.buffer.wants_mark = False
         if not commits or consumer is None:
             return None, not too_large
         try:
@@ -581,9 +706,9 @@ class Reader:
             if kafka_error(error).code() == KafkaError.OFFSET_METADATA_TOO_LARGE and self._holdings.refused():
                 return self._commit(last, is_proof=is_proof)
             return error, not too_large
-        with self._lock:
+        with self.lock:
             self._holdings.committed(commits)
-            self._buffer.marked()
+            self.buffer.marked()
         return None, not too_large
 
     # The thread. It blocks in a poll only while a consumer waits for messages; else it waits for news here, and whoever
@@ -603,6 +728,8 @@ class Reader:
         try:
             with self._client:
                 self._join(consumer)
+            if self._handover is not None:
+                self._handover.begin()
             committed = time.monotonic()
             look, copy, refresh = committed + LOOK_SECONDS, committed + COPY_SECONDS, committed + REFRESH_SECONDS
             while not self._may_end():
@@ -617,7 +744,7 @@ class Reader:
                 if self._wants_commit() or now - committed >= TICK_SECONDS:
                     self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
                     committed = now
-                    self._aside.journal.write()
+                    self.aside.journal.write()
                     if self._starts is not None and now >= look:
                         self._look_for_partitions(consumer)
                         look = now + LOOK_SECONDS
@@ -636,7 +763,7 @@ class Reader:
 
     def _see_whether_it_slept(self) -> None:
         """After a long sleep of the process, hand nothing out until Kafka says that the partitions are still its."""
-        with self._lock:
+        with self.lock:
             now = time.monotonic()
             slept, self._heard = now - self._heard, now
             if slept > STALL_SECONDS and self._starts is None:
@@ -645,31 +772,31 @@ class Reader:
                 return
         with self._client:
             error, _ = self._commit(is_proof=True)  # if they are not, the next poll takes them away
-        with self._lock:
+        with self.lock:
             if error is None:
                 self._is_proved = True
-                self._buffer.marked()
+                self.buffer.marked()
 
     def _keep_copies(self, partitions: Collection[Partition]) -> None:
         """Write down, for the day when Kafka forgets it, what is committed of *partitions*."""
-        with self._lock:
+        with self.lock:
             offsets = [partition.kept for partition in partitions if partition.kept is not None]
             for partition in partitions:
                 partition.kept = None
         if offsets:
-            self._aside.keep(offsets)
+            self.aside.keep(offsets)
 
     def _release(self) -> None:
         """Make ready what is due."""
-        if self._buffer.next_due:
-            with self._lock:
-                self._buffer.release(time.time_ns() // 1_000_000)
+        if self.buffer.next_due:
+            with self.lock:
+                self.buffer.release(time.time_ns() // 1_000_000)
 
     def _wants_commit(self) -> bool:
         """Whether messages wait for the mark to be moved on."""
         if self._lacks_room:  # it would not be complete: the mover is making room
             return False
-        return self._buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
+        return self.buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
 
     def _join(self, consumer: Consumer) -> None:
         if self._starts is None:
@@ -680,7 +807,7 @@ class Reader:
                 on_lost=self._catching(self._on_lost),
             )
             return
-        with self._lock:
+        with self.lock:
             for number, start in self._starts.items():  # those that are there already go on where they were
                 if self._holdings.get(self.topic, number) is None:
                     state = State(start, start, (), start)
@@ -692,7 +819,7 @@ class Reader:
         """Read partitions that were added to the topic, from their start."""
         assert self._starts is not None
         try:
-            count = self._aside.source_partitions()
+            count = self.aside.source_partitions()
         except JMSException as error:
             _log.debug("%s", error)
             return
@@ -705,24 +832,33 @@ class Reader:
     def _read(self, consumer: Consumer) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
         self._full_since = 0.0
-        room = min(BATCH, self._prefetch - self._buffer.held)
+        room = min(BATCH, self.prefetch - self.buffer.held)
         with self._client:
+            self._forsake(consumer)
             first = self._poll(consumer, self._patience())
             if first is None:
                 return
             records = [first]
             if room > 1:
                 records += consumer.consume(room - 1, 0)
-        with self._lock:
+        with self.lock:
             self._arrived(records)
+
+    def _forsake(self, consumer: Consumer) -> None:
+        """Have Kafka's client read no longer what was given up."""
+        if self._left:
+            with self.lock:
+                left, self._left = self._left, []
+            held = {(place.topic, place.partition) for place in consumer.assignment()}
+            consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
 
     def _patience(self) -> float:
         """Return how long a poll may last: nobody can commit meanwhile."""
-        with self._lock:
+        with self.lock:
             is_active, self._is_active = self._is_active, False
-            if not self._buffer.is_hungry:
+            if not self.buffer.is_awaited:
                 return 0
-            if is_active or self._in_hands or self._buffer.held:
+            if is_active or self._in_hands or self.buffer.held:
                 return SHORT_POLL_SECONDS
             return self._until_due()
 
@@ -733,16 +869,17 @@ class Reader:
                 self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
             if self._wants_commit():
                 return
-            if self._buffer.held > self._prefetch >> 1 or not self._buffer.is_hungry:
+            if self.buffer.held > self.prefetch >> 1 or not self.buffer.is_awaited:
                 self._news.wait(self._until_due())
 
     def _until_due(self) -> float:
         """Return for how many seconds to wait at the most."""
-        due = self._buffer.next_due
+        due = self.buffer.next_due
         return min(TICK_SECONDS, max(due / 1000 - time.time(), 0)) if due else TICK_SECONDS
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
-        holdings, buffer = self._holdings, self._buffer
+        holdings, buffer = self._holdings, self.buffer
+        has_boxes = False
         for record in records:
             error = record.error()
             if error is not None:
@@ -768,6 +905,11 @@ class Reader:
                     if delivery.count > 1:
                         delivery.cause = "who had it ended without a word"
             buffer.arrive(delivery)
+            has_boxes = has_boxes or partition.is_box
+        if self._handover is not None:
+            if has_boxes:
+                self._handover.arrived()
+            self.send_over()
 
     def _report(self, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
@@ -778,10 +920,10 @@ class Reader:
             self._on_error(failure)
 
     def _is_full(self) -> bool:
-        return self._buffer.held >= self._prefetch or self._buffer.kept_back >= MAX_KEPT_BACK
+        return self.buffer.held >= self.prefetch or self.buffer.kept_back >= MAX_KEPT_BACK
 
     def _has_space(self) -> bool:
-        return self._closing or (self._buffer.held <= self._prefetch >> 1 and self._buffer.kept_back < MAX_KEPT_BACK)
+        return self._closing or (self.buffer.held <= self.prefetch >> 1 and self.buffer.kept_back < MAX_KEPT_BACK)
 
     def _wait_for_space(self, consumer: Consumer) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
@@ -802,7 +944,7 @@ class Reader:
             with self._client:
                 record = self._poll(consumer, 0)  # of what is paused nothing comes; a new partition may give one
             if record is not None:
-                with self._lock:
+                with self.lock:
                     self._arrived([record])
         with self._client:
             held = {partition.partition for partition in consumer.assignment()}
@@ -829,18 +971,46 @@ class Reader:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
     def _leave(self, consumer: Consumer) -> None:
-        for leave in (self._flush_quietly, partial(self._close_client, consumer), self._aside.journal.write):
+        for leave in (
+            partial(self._leave_boxes, consumer),
+            self._flush_quietly,
+            partial(self._close_client, consumer),
+            self.aside.journal.write,
+        ):
             try:
                 leave()
             except Exception:
                 _log.exception("reader of %s could not leave its group in order", self.name)
-        with self._lock:
+        with self.lock:
             if self._starts is None:
                 for number in self._holdings.numbers():
                     self._drop(number)
+                for box in self._holdings.boxes():
+                    self.drop_box(box)
+                self._left.clear()
             self._consumer = self._thread = None
             if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
                 self._begin()
+
+    def _leave_boxes(self, consumer: Consumer) -> None:
+        """Give up the boxes in order, while Kafka still counts us in."""
+        if self._handover is None:
+            return
+        with self.lock:
+            boxes = self._holdings.boxes()
+            for box in boxes:
+                box.is_held = False
+                self.buffer.drop(box)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        with self._client:
+            while boxes:
+                error, _ = self._commit(boxes)
+                if error is None or kafka_error(error).code() not in _PASSING or time.monotonic() > deadline:
+                    break
+                self._poll(consumer, SHORT_POLL_SECONDS)  # a rebalance happens in it; what comes is read again
+        if boxes and error is not None:
+            _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name}"))
+        self._handover.end()
 
     def _close_client(self, consumer: Consumer) -> None:
         with self._client:
@@ -870,11 +1040,11 @@ class Reader:
         if self._closing:  # the poll is that of the closing: Kafka would not be asked any more
             return
         numbers = [assigned.partition for assigned in partitions]
-        asides = self._aside.partitions() if numbers else 0
+        asides = self.aside.partitions() if numbers else 0
         wanted = [(self.topic, number) for number in numbers]
-        wanted += [(self._aside.topic, number) for number in numbers if number < asides]
+        wanted += [(self.aside.topic, number) for number in numbers if number < asides]
         restored = self._holdings.restore(consumer, wanted)  # without the lock: it may take long
-        with self._lock:
+        with self.lock:
             for partition in restored:
                 self._holdings.add(partition)
             self._is_proved = True
@@ -883,35 +1053,41 @@ class Reader:
         consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        with self._lock:
+        with self.lock:
             numbers = {revoked.partition for revoked in partitions}
             last = [partition for partition in self._holdings if partition.number in numbers]
             for partition in last:
                 partition.is_held = False
-                self._buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
+                self.buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
         error, _ = self._commit(last)  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
         self._keep_copies(last)
-        self._on_lost(consumer, partitions)
+        self._let_go(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        with self._lock:
+        with self.lock:
+            if self._handover is not None:
+                self._handover.lost()
+        self._let_go(consumer, partitions)
+
+    def _let_go(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        with self.lock:
             dropped = [partition for revoked in partitions for partition in self._drop(revoked.partition)]
             self._is_proved = True
-            self._buffer.marked()
+            self.buffer.marked()
         consumer.incremental_unassign([TopicPartition(partition.topic, partition.number) for partition in dropped])
 
     def _drop(self, number: int) -> list[Partition]:
         dropped = self._holdings.drop(number)
         for partition in dropped:
-            self._buffer.drop(partition)
+            self.buffer.drop(partition)
             self._crowding.discard(partition)
         return dropped
 
     def begin_to_close(self) -> None:
         """Tell the thread to leave the group and end; messages in hands go to whoever reads the topic next."""
-        with self._lock:
+        with self.lock:
             self._closing = True
             self._news.notify_all()
 

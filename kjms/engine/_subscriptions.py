@@ -28,7 +28,7 @@ from kjms.errors import (
     InvalidDestinationException,
     JMSException,
 )
-from kjms.mapping.names import aside, subscription_group
+from kjms.mapping.names import aside, demand, handover, subscription_group
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ class Subscriptions:
             JMSException: Kafka did not take it.
         """
         try:
-            known = set() if is_new else self._committed(group, topic)
+            known = set() if is_new else self._committed(group, topic, len(list(starts)))
             missing = [
                 TopicPartition(topic, number, start) for number, start in enumerate(starts) if number not in known
             ]
@@ -323,10 +323,9 @@ class Subscriptions:
         except KafkaException as error:
             raise jms_error(error, f"commit where group {group!r} starts") from error
 
-    def _committed(self, group: str, topic: str) -> set[int]:
-        asked = [ConsumerGroupTopicPartitions(group)]
-        found = self._topics.admin.list_consumer_group_offsets(asked, request_timeout=self._patience)[group].result()
-        return {p.partition for p in found.topic_partitions if p.topic == topic and p.offset >= 0}
+    def _committed(self, group: str, topic: str, count: int) -> set[int]:
+        places = [TopicPartition(topic, number) for number in range(count)]
+        return {known.partition for known in self._topics.committed(group, places) if known.offset >= 0}
 
     # Consumers go.
 
@@ -462,11 +461,13 @@ class Subscriptions:
     def _delete_group(self, topic: str, group: str) -> None:
         """Delete what *group* has committed, and what was moved aside for it; what fails, Kafka forgets later."""
         doing = f"delete group {group!r} of a subscription that has ended"
-        topics = [aside(topic, group)]
+        topics = [aside(topic, group), handover(topic, group), demand(topic, group)]
         try:
             waited_for = self._topics.admin.delete_consumer_groups([group], request_timeout=self._patience)[group]
-            if self._topics.look_up(topics[0]):
-                self._topics.admin.delete_topics(topics, request_timeout=self._patience)[topics[0]].result()
+            there = [name for name in topics if self._topics.look_up(name)]
+            if there:
+                for deleted in self._topics.admin.delete_topics(there, request_timeout=self._patience).values():
+                    deleted.result()
             waited_for.result()
         except (KafkaException, JMSException) as error:
             if not isinstance(error, KafkaException):

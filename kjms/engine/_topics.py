@@ -148,14 +148,17 @@ class Topics:
                 found = self._wait_until_visible(topic)
         return found
 
-    def ensure_internal(self, topic: str, *, like: str, partitions: int, margin: int = 0) -> None:
-        """Make *topic*, one that kjms keeps for itself, where it is missing; nothing in it is ever thrown away.
+    def ensure_internal(
+        self, topic: str, *, like: str, partitions: int, margin: int = 0, config: Mapping[str, str] = QUEUE_CONFIG
+    ) -> None:
+        """Make *topic*, one that kjms keeps for itself, where it is missing.
 
         Args:
             topic: Its name.
             like: The topic whose replication and largest message it shares.
             partitions: How many it gets.
             margin: Bytes by which its messages may be larger.
+            config: Its settings; as they are, nothing in it is ever thrown away.
 
         Raises:
             JMSException: It cannot be made.
@@ -164,13 +167,13 @@ class Topics:
             return
         resource = ConfigResource(ConfigResource.Type.TOPIC, like)
         try:
-            config = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
-            largest = max(int(config["max.message.bytes"].value or 0) + margin, SMALLEST_LIMIT)
+            known = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
+            largest = max(int(known["max.message.bytes"].value or 0) + margin, SMALLEST_LIMIT)
             replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
         except KafkaException as error:
             raise jms_error(error, f"look up the Kafka topic {like!r}") from error
         with self._lock:
-            self._create(topic, partitions, replicas, {**QUEUE_CONFIG, "max.message.bytes": str(largest)})
+            self._create(topic, partitions, replicas, {**config, "max.message.bytes": str(largest)})
             self._wait_until_visible(topic)
 
     def grow(self, topic: str, partitions: int) -> None:

@@ -23,6 +23,7 @@ from kjms.txn.states import NEVER
 if TYPE_CHECKING:
     from kjms.engine._delivery import Delivery
     from kjms.engine._holdings import Commit
+    from kjms.engine._partners import Partner
     from kjms.engine._reader import Reader
 
 __all__ = ["AbortedError", "Copy", "LostError", "Made", "Move", "OutgrownError", "Part", "Transactor", "UnknownError"]
@@ -60,11 +61,13 @@ class Move(NamedTuple):
         delivery: The message.
         copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
         is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+        partner: Who gets it, when it is handed over.
     """
 
     delivery: Delivery
     copy: Callable[[int], Copy]
     is_aside: bool
+    partner: Partner | None = None
 
 
 Made = tuple[Move, History, tuple[int, int]]

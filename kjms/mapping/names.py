@@ -20,7 +20,9 @@ __all__ = [
     "REDELIVERIES",
     "REGISTRY",
     "aside",
+    "demand",
     "destination_for",
+    "handover",
     "inbox",
     "is_internal",
     "later",
@@ -42,7 +44,9 @@ _INBOX: Final = "kjms.inbox."
 _PARKED: Final = ".kjms.parked"
 _LATER: Final = ".kjms.later"
 _ASIDE: Final = ".kjms.aside"
-_ASIDE_OF_GROUP: Final = re.compile(r".*\.kjms\.aside(\.[0-9a-f]{12})?")
+_DEMAND: Final = ".kjms.demand"
+_HANDOVER: Final = ".kjms.handover"
+_OF_GROUP: Final = re.compile(r".*\.kjms\.(aside|demand|handover)(\.[0-9a-f]{12})?")
 _MARK: Final = "--"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _ILLEGAL_BYTE = re.compile(rb"[^a-zA-Z0-9._]")
@@ -154,9 +158,27 @@ def aside(topic: str, group: str) -> str:
     >>> aside("orders", queue_group("orders")), aside("prices", "kjms.sub.prices:17:billing:daily")
     ('orders.kjms.aside', 'prices.kjms.aside.1cefbca46a65')
     """
+    return _of_group(topic, group, _ASIDE)
+
+
+def demand(topic: str, group: str) -> str:
+    """Return the topic in which the processes of the consumer group *group* say what they want of *topic*."""
+    return _of_group(topic, group, _DEMAND)
+
+
+def handover(topic: str, group: str) -> str:
+    """Return the topic through which they hand messages to each other.
+
+    >>> handover("orders", queue_group("orders"))
+    'orders.kjms.handover'
+    """
+    return _of_group(topic, group, _HANDOVER)
+
+
+def _of_group(topic: str, group: str, suffix: str) -> str:
     if group == queue_group(topic):
-        return _beside(topic, _ASIDE)
-    return _beside(topic, f"{_ASIDE}.{hashlib.sha256(group.encode()).hexdigest()[:12]}")
+        return _beside(topic, suffix)
+    return _beside(topic, f"{suffix}.{hashlib.sha256(group.encode()).hexdigest()[:12]}")
 
 
 def parked(topic: str) -> str:
@@ -198,4 +220,4 @@ def is_internal(topic: str) -> bool:
     """Tell whether *topic* is one that kjms keeps for itself."""
     if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(_INBOX) or topic.endswith((_PARKED, _LATER)):
         return True
-    return _ASIDE_OF_GROUP.fullmatch(topic) is not None
+    return _OF_GROUP.fullmatch(topic) is not None

@@ -42,7 +42,7 @@ def test_what_is_ready_is_handed_out_by_priority(connection: Connection, queue: 
         send(connection, queue, str(number), priority=number % 10)
     consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
     consumer._feed.start()
-    eventually(lambda: consumer._feed.reader._buffer.held == 40)
+    eventually(lambda: consumer._feed.reader.buffer.held == 40)
     connection.start()
     expected = sorted(map(str, range(40)), key=lambda number: (-(int(number) % 10), int(number)))
     assert received(consumer, 40) == expected
@@ -57,7 +57,7 @@ def test_urgent_messages_that_were_settled_first_stay_settled(
         send(connection, queue, "urgent", "urgent, too", priority=9)
         consumer = connection.create_session().create_consumer(queue)
         consumer._feed.start()
-        eventually(lambda: consumer._feed.reader._buffer.held == 5)
+        eventually(lambda: consumer._feed.reader.buffer.held == 5)
         connection.start()
         assert received(consumer, 2) == ["urgent", "urgent, too"]
     with kjms_factory.create_connection() as connection:

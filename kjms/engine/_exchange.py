@@ -1,0 +1,151 @@
+"""The engine's thread for handing messages over: it follows what other processes want of the queues read here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from kjms.engine._errors import jms_error
+from kjms.errors import JMSException
+
+if TYPE_CHECKING:
+    from kjms.engine._handover import HandOver
+    from kjms.engine._publisher import Publisher
+
+__all__ = ["Exchange"]
+
+_log = logging.getLogger("kjms.handover")
+
+TICK_SECONDS: Final = 0.05  # between looks at who is busy, and who waits
+ASK_SECONDS: Final = 10.0  # how long Kafka may take to say where something stands
+BATCH: Final = 500  # notices taken from librdkafka at once
+CLOSE_SECONDS: Final = 5.0
+GRUMBLE_SECONDS: Final = 30.0  # between warnings of the same trouble
+
+
+class Exchange:
+    """Serves the hand-overs of one engine's readers.
+
+    Args:
+        engine: The engine's name, by which the others know it.
+        config: librdkafka's settings of a consumer that reads on its own.
+        publisher: Gives what writes notices.
+    """
+
+    def __init__(self, engine: str, config: Mapping[str, Any], publisher: Callable[[], Publisher]) -> None:
+        self.engine = engine
+        self._config = dict(config)
+        self._find_publisher = publisher
+        self._news = threading.Condition()
+        self._members: dict[str, HandOver] = {}  # by the topic of their notices
+        self._consumer: Consumer | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._grumbled: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<Exchange of {self.engine}: {len(self._members)} readers>"
+
+    @property
+    def publisher(self) -> Publisher:
+        """What writes notices."""
+        return self._find_publisher()
+
+    def join(self, member: HandOver) -> None:
+        """Serve *member* from now on."""
+        with self._news:
+            self._members[member.demand] = member
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name="kjms-exchange", daemon=True)
+                self._thread.start()
+            self._news.notify()
+
+    def leave(self, member: HandOver) -> None:
+        """Serve *member* no more."""
+        with self._news:
+            if self._members.get(member.demand) is member:
+                del self._members[member.demand]
+
+    # The thread.
+
+    def follow(self, member: HandOver, since_ms: int, greeted_at: int) -> None:
+        """Read the notices of *member*'s topic, those from *since_ms* on that stand before *greeted_at*, and the later.
+
+        Raises:
+            KafkaException: Kafka does not say where they stand.
+        """
+        if self._consumer is None:
+            self._consumer = Consumer(self._config)
+        asked = TopicPartition(member.demand, 0, max(since_ms, 0))
+        found = self._consumer.offsets_for_times([asked], ASK_SECONDS)[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        start = found.offset if 0 <= found.offset < greeted_at else greeted_at
+        self._consumer.incremental_assign([TopicPartition(member.demand, 0, start)])
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                with self._news:
+                    if not self._members:
+                        self._news.wait_for(lambda: self._members or self._closing)
+                    members = list(self._members.values())
+                for member in members:
+                    self._tick(member)
+                self._forsake(members)
+                if self._consumer is not None and any(member.is_followed for member in members):
+                    self._read(self._consumer)
+                else:
+                    with self._news:
+                        self._news.wait_for(lambda: self._closing, TICK_SECONDS)
+        except Exception:  # nobody hands over any more, and all else goes on
+            _log.exception("messages are not handed over any more")
+        finally:
+            if self._consumer is not None:
+                self._consumer.close()
+
+    def _tick(self, member: HandOver) -> None:
+        try:
+            member.tick(time.monotonic())
+        except (JMSException, KafkaException) as error:
+            failure = error if isinstance(error, JMSException) else jms_error(error, "hand messages over")
+            now = time.monotonic()
+            if now - self._grumbled.get(str(failure), -GRUMBLE_SECONDS) > GRUMBLE_SECONDS:
+                self._grumbled = {str(failure): now}
+                _log.warning("%s; tried again", failure)
+            with self._news:
+                self._news.wait_for(lambda: self._closing, TICK_SECONDS)
+
+    def _forsake(self, members: list[HandOver]) -> None:
+        """Stop reading for those who left."""
+        if self._consumer is None:
+            return
+        wanted = {member.demand for member in members if member.is_followed}
+        idle = [place for place in self._consumer.assignment() if place.topic not in wanted]
+        if idle:
+            self._consumer.incremental_unassign(idle)
+
+    def _read(self, consumer: Consumer) -> None:
+        first = consumer.poll(TICK_SECONDS)
+        for record in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
+            error = record.error()
+            if error is not None:
+                _log.debug("%s", jms_error(error, "read what other processes want"))
+                continue
+            with self._news:
+                member = self._members.get(record.topic() or "")
+            if member is not None:
+                member.heard(record.offset() or 0, record.value())
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._news:
+            self._closing = True
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)

@@ -1,0 +1,440 @@
+"""One reader's part in the hand-over of its queue's messages between processes: what it wants, gives and holds."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.engine._partners import Partner, Partners, read_notice, written_notice
+from kjms.engine._transactor import Copy, Move
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+from kjms.mapping.moved import moved_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import KafkaError
+
+    from kjms.engine._delivery import Delivery, Partition
+    from kjms.engine._exchange import Exchange
+    from kjms.engine._reader import Reader
+
+__all__ = ["HandOver"]
+
+_log = logging.getLogger("kjms.handover")
+
+LOOK_SECONDS: Final = 1.0  # between looks whether others have begun to hand over
+PATIENCE_SECONDS: Final = 0.1  # a consumer waits that long before other processes are asked for messages
+APPETITE_SECONDS: Final = 2.0  # who has not asked again for that long does not wait
+RELUCTANCE_SECONDS: Final = 0.5  # and that long, where none of them ever was: the first member of a group gets all
+
+BEAT_SECONDS: Final = 1.5  # between the notices of a process whose box is in use
+LEASE_SECONDS: Final = 12  # after which such a box is another's: the margin, and as long as it may go on
+IDLE_BEAT_SECONDS: Final = 10.0  # the same where nothing moves
+IDLE_LEASE_SECONDS: Final = 40
+MARGIN_SECONDS: Final = 8.0  # Kafka puts out of the group, within 6 s, who may believe that a box is still its own
+REPLAY_MS: Final = (IDLE_LEASE_SECONDS + 5) * 1000  # whoever was silent for that long has nothing any more
+NONE: Final = -1  # no box
+
+ACTIVE_SECONDS: Final = 3.0  # since the last message
+EMPTY_SECONDS: Final = 5.0  # an empty box is given back after that, if its holder wants nothing any more
+GREETING_SECONDS: Final = 10.0  # Kafka takes milliseconds
+SWEEP_SECONDS: Final = 5.0  # between looks for boxes that nobody holds and that are not empty
+MOST_WANTS: Final = 1_000  # selectors in one notice
+
+
+class HandOver:
+    """What a reader says to those of other processes that serve the same queue or subscription, and hears of them.
+
+    The exchange's thread calls `tick` and `heard`; everything else may be called by any thread that holds the reader's
+    lock.
+
+    Args:
+        reader: The reader.
+        exchange: The engine's thread for it.
+    """
+
+    def __init__(self, reader: Reader, exchange: Exchange) -> None:
+        self.demand = reader.aside.demand
+        self.topic = reader.aside.handover
+        self.partners = Partners(exchange.engine)
+        self._reader = reader
+        self._exchange = exchange
+        self._lock = reader.lock
+        self._reset()
+
+    def _reset(self) -> None:
+        self.count = 0  # partitions of the topic; 0: there is none
+        self.is_followed = False
+        self._greeted_at = -1  # where our first notice stands: what was said before it is known when it is read
+        self.is_ready = False  # whether it was
+        self._box = NONE
+        self._adopted: set[int] = set()
+        self._granted: set[int] = set()  # what the log says is ours
+        self._open: dict[int, Partition] = {}
+        self._quiet_since: dict[int, float] = {}
+        self._room = 2
+        self._taken = 0  # messages of boxes handed out since the last notice
+        self._said: set[str | None] = set()
+        self._is_asked = False  # whether somebody wants to hear all that we want
+        self._has_spoken = False
+        self._said_at = 0.0
+        self._lease = LEASE_SECONDS
+        self._proved_at = 0.0  # when the last notice was written that Kafka has
+        self._moved_at = 0.0  # when the last message came to a box
+        self._hungry_since = 0.0  # since when a consumer found nothing, again and again
+        self._missed_at = 0.0  # when one found nothing last
+        self._looked_at = self._swept_at = -LOOK_SECONDS * 100
+        self._known_empty: dict[int, int] = {}  # boxes that nobody holds, and their ends when they were found empty
+        self._total = 0
+        self._counted_at = 0.0
+
+    def __repr__(self) -> str:
+        return f"<HandOver {self.topic}: box {self._box}, {len(list(self.partners))} partners>"
+
+    # The reader begins and ends.
+
+    def begin(self) -> None:
+        """Take part from now on."""
+        with self._lock:
+            self._reset()
+            self.partners = self._reader.buffer.partners = Partners(self._exchange.engine)
+        self._exchange.join(self)
+
+    def end(self) -> None:
+        """Take part no more: what is left in boxes goes to others at once."""
+        self._exchange.leave(self)
+        with self._lock:
+            if self._has_spoken:
+                self._send({"bye": True})
+            self._reset()
+            self._reader.buffer.partners = ()
+
+    # What goes on in the reader.
+
+    def took(self, delivery: Delivery | None) -> None:
+        """Hear that a session took *delivery*, or found nothing."""
+        if delivery is None:
+            self._missed_at = time.monotonic()
+            self._hungry_since = self._hungry_since or self._missed_at
+            if self._taken and self._box in self._granted and self._reader.buffer.is_hungry:
+                self._room = min(self._room * 2, self._reader.prefetch)
+                self.speak()
+            return
+        if self._hungry_since and not self._reader.buffer.is_hungry:
+            self._hungry_since = 0.0
+        if delivery.partition.is_box:
+            self._taken += 1
+            if self._taken * 2 >= self._room:
+                self.speak()
+
+    def changed(self) -> None:
+        """Hear that a consumer with another selector has come or gone."""
+        if self._box in self._granted and self._wants() != self._said:
+            self.speak()
+
+    def arrived(self) -> None:
+        """Hear that messages came to a box."""
+        now = time.monotonic()
+        was_idle = self._lease != LEASE_SECONDS
+        self._moved_at = now
+        if was_idle:
+            self.speak()
+
+    def lost(self) -> None:
+        """Hear that the reader is out of its group: it must not commit for boxes any more."""
+        for box in list(self._open):
+            self._reader.drop_box(self._open.pop(box))
+
+    def move(self, delivery: Delivery, partner: Partner) -> Move:
+        """Return the move of *delivery* to *partner*."""
+
+        def copy(_too_large: int) -> Copy:
+            with self._lock:
+                history = delivery.history
+                return Copy(self.topic, partner.box, moved_record(delivery.record, history), history)
+
+        return Move(delivery, copy, is_aside=False, partner=partner)
+
+    # Speaking; the caller holds the lock.
+
+    def _wants(self) -> set[str | None]:
+        """Return the selectors of our consumers, if other processes may have messages for them."""
+        reader = self._reader
+        if not reader.is_wanting or (self._total and len(reader.numbers()) >= self._total):
+            return set()
+        return reader.buffer.wants() if reader.keeps_unwanted else {None}
+
+    def speak(self, **more: Any) -> None:
+        """Say what we have room for, and what we want now, as far as it has changed."""
+        wants = self._wants()
+        notice: dict[str, Any] = {}
+        rest: list[list[str | None]] = []
+        if self._is_asked or not self._has_spoken:
+            chunks = _chunks(sorted(wants, key=str))
+            notice["wants"], rest = chunks[0], chunks[1:]
+        else:
+            chunks = _chunks(sorted(wants - self._said, key=str))
+            if chunks[0]:
+                notice["more"], rest = chunks[0], chunks[1:]
+            less = self._said - wants
+            if less:
+                notice["less"] = sorted(less, key=str)
+        self._said = wants
+        self._is_asked = False
+        now = time.monotonic()
+        is_active = now - self._moved_at < ACTIVE_SECONDS or any(p.settlement.unsettled for p in self._open.values())
+        self._lease = LEASE_SECONDS if is_active else IDLE_LEASE_SECONDS
+        self._send({**self._state(), **notice, **more})
+        for chunk in rest:
+            self._send({**self._state(), "more": chunk})
+        self._taken = 0
+
+    def _state(self) -> dict[str, Any]:
+        boxes = sorted({*self._adopted, *([self._box] if self._box != NONE else [])})
+        own = self._open.get(self._box)
+        return {
+            "lease": self._lease,
+            "box": self._box,
+            "boxes": boxes,
+            "read": 0 if own is None else max(own.settlement.position, 0),
+            "held": 0 if own is None else self._reader.buffer.waiting(own),
+            "room": self._room,
+        }
+
+    def _send(self, notice: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
+        now = time.monotonic()
+        self._has_spoken = True
+        self._said_at = now
+
+        def proved(error: KafkaError | None, _record: object) -> None:
+            if error is None:
+                self._proved_at = max(self._proved_at, now)
+
+        notice["at"] = round(now * 1000)  # for ourselves: another machine's clock says nothing
+        value = written_notice(self._exchange.engine, notice)
+        try:
+            self._exchange.publisher.send(self.demand, 0, KafkaRecord(None, value, [], 0), report or proved)
+        except JMSException as failure:
+            _log.debug("%s", failure)
+
+    # The exchange's thread.
+
+    def tick(self, now: float) -> None:
+        """Do what is due.
+
+        Raises:
+            JMSException, KafkaException: Kafka does not let us; the next tick tries again.
+        """
+        if not self.count:
+            self._look(now)
+        if not self.count:
+            return
+        if not self.is_followed:
+            self._follow()
+        if not self.is_ready:
+            return
+        with self._lock:
+            self.partners.expire(now)
+            if self._open and now - self._proved_at > self._lease - MARGIN_SECONDS:
+                _log.warning("%s: others may take this process for gone; its box is given up", self.topic)
+                self.lost()
+                self._box = NONE
+                self._adopted.clear()
+                self._granted.clear()
+        self._open_asides()
+        self._count_partitions(now)
+        self._see_to_box(now)
+        self._sweep(now)
+        self._open_boxes(now)
+        with self._lock:
+            self._close_boxes(now)
+            self._beat(now)
+            self._reader.buffer.share(now)
+            self._send_home()
+            self._reader.send_over()
+
+    def _hunger(self, now: float) -> float:
+        """Return for how many seconds a consumer here has waited while there may be messages for it elsewhere."""
+        with self._lock:
+            if self._reader.buffer.is_hungry:
+                self._missed_at = now
+                self._hungry_since = self._hungry_since or now
+            elif now - self._missed_at > APPETITE_SECONDS:
+                self._hungry_since = 0.0
+            return now - self._hungry_since if self._hungry_since and self._wants() else 0.0
+
+    def _look(self, now: float) -> None:
+        hunger = self._hunger(now)
+        if now - self._looked_at < (PATIENCE_SECONDS if hunger else LOOK_SECONDS):
+            return
+        self._looked_at = now
+        self._count_partitions(now)
+        self.count = self._reader.aside.topic_partitions(self.topic)
+        if not self.count and hunger > RELUCTANCE_SECONDS and len(self._reader.numbers()) < self._total:
+            self._reader.aside.ensure_handover()
+            self.count = self._reader.aside.topic_partitions(self.topic)
+
+    def _count_partitions(self, now: float) -> None:
+        if now - self._counted_at > IDLE_BEAT_SECONDS or not self._total:
+            self._counted_at = now
+            self._total = self._reader.aside.source_partitions()
+
+    def _follow(self) -> None:
+        """Say that we are here, and read what was said before by those who may still be here."""
+        answers: list[Any] = []
+        is_answered = threading.Event()
+
+        def report(error: KafkaError | None, record: Any) -> None:
+            answers.append(error if error is not None else (record.offset(), record.timestamp()[1]))
+            is_answered.set()
+
+        with self._lock:
+            self._lease = IDLE_LEASE_SECONDS
+            self._send({**self._state(), "wants": [], "ask": True}, report)
+        is_answered.wait(GREETING_SECONDS)
+        if not answers or not isinstance(answers[0], tuple):
+            raise JMSException(f"{self.demand}: Kafka does not take a notice: {answers[0] if answers else 'no answer'}")
+        self._greeted_at, at = answers[0]
+        self._exchange.follow(self, at - REPLAY_MS, self._greeted_at)
+        self.is_followed = True
+
+    def heard(self, offset: int, value: bytes | None) -> None:
+        """Take in what stands in the log at *offset*."""
+        notice = read_notice(value)
+        is_ours = notice is not None and notice["e"] == self._exchange.engine
+        now = time.monotonic()
+        with self._lock:
+            if notice is not None:
+                partner, new = self.partners.apply(notice, notice.get("at", 0) / 1000 if is_ours else now)
+                if is_ours:
+                    self._granted = set(partner.boxes)
+                else:
+                    self._hear_of(partner, notice, new, now)
+            self.is_ready = self.is_ready or offset >= self._greeted_at
+
+    def _hear_of(self, partner: Partner, notice: dict[str, Any], new: list[str | None], now: float) -> None:
+        if notice.get("ask") and self._box != NONE:
+            self._is_asked = True
+            self.speak()
+        if notice.get("bye"):
+            self._swept_at = now - SWEEP_SECONDS
+        buffer = self._reader.buffer
+        if partner.waits and partner.room(is_targeted=True):
+            partner.waits = False
+            new = list(partner.wants)
+        if new and partner.box >= 0:
+            buffer.offer(partner, new)
+        buffer.share(now)
+        self._reader.send_over()
+
+    # Boxes.
+
+    def _see_to_box(self, now: float) -> None:
+        """Claim a box if consumers here wait for messages that others may have; see whether it was granted."""
+        if self._box not in {NONE, *self._granted} and now - self._said_at > PATIENCE_SECONDS * 2:
+            self._box = NONE  # somebody else was first
+        if self._box != NONE or self._hunger(now) < PATIENCE_SECONDS:
+            return
+        free = self.partners.free(self.count)
+        if not free:
+            self._reader.aside.grow(self.topic, self.count + max(1, self.count // 2))
+            self.count = self._reader.aside.topic_partitions(self.topic)
+            free = self.partners.free(self.count)
+        if free:
+            with self._lock:
+                self._box = random.choice(free)
+                self._room = max(2, 2 * self._reader.buffer.feeds)
+                self._is_asked = True
+                self.speak()
+
+    def _sweep(self, now: float) -> None:
+        """Claim boxes that hold messages and nobody else has: whoever reads the first partition does."""
+        if now - self._swept_at < SWEEP_SECONDS or not self._is_steward():
+            return
+        self._swept_at = now
+        self.count = self._reader.aside.topic_partitions(self.topic)
+        with self._lock:
+            lost = {box for box in self._adopted if box not in self._granted}  # claimed last time, and not granted
+            self._adopted -= lost
+            free = [box for box in self.partners.free(self.count) if box not in self._adopted and box != self._box]
+        if not free:
+            return
+        found = self._reader.find_unsettled(self.topic, free, self._known_empty)
+        if found:
+            with self._lock:
+                self._adopted |= found
+                self.speak()
+
+    def _is_steward(self) -> bool:
+        return 0 in self._reader.numbers()
+
+    def _open_asides(self) -> None:
+        """Read what others send home."""
+        for number in self._reader.numbers():
+            self._reader.open_aside(number)
+
+    def _open_boxes(self, now: float) -> None:
+        for box in sorted({self._box, *self._adopted} & self._granted - self._open.keys()):
+            partition = self._reader.open_box(self.topic, box)
+            if partition is not None:
+                with self._lock:
+                    self._open[box] = partition
+                    self._quiet_since[box] = self._moved_at = now
+                    self.speak()
+
+    def _close_boxes(self, now: float) -> None:
+        """Give back boxes that are empty and not needed."""
+        has_wants = bool(self._wants())
+        for box, partition in list(self._open.items()):
+            if partition.settlement.unsettled or now - self._moved_at < 1 or (box == self._box and has_wants):
+                self._quiet_since[box] = now
+            elif now - self._quiet_since[box] > EMPTY_SECONDS and not partition.settlement.is_dirty:
+                del self._open[box]
+                self._reader.drop_box(partition)
+                self._adopted.discard(box)
+                if box == self._box:
+                    self._box = NONE
+                self.speak()
+
+    def _beat(self, now: float) -> None:
+        wants = self._wants()
+        if self._box == NONE and not self._adopted:
+            if self._said:
+                self.speak()
+            return
+        own = self._open.get(self._box)
+        if own is not None and self._reader.buffer.waiting(own) * 2 > self._room and now - self._said_at > BEAT_SECONDS:
+            self._room = max(self._room // 2, 2 * self._reader.buffer.feeds, 2)
+        pause = BEAT_SECONDS if self._lease == LEASE_SECONDS else IDLE_BEAT_SECONDS
+        if wants != self._said or now - self._said_at > pause:
+            self.speak()
+
+    def _send_home(self) -> None:
+        """Move back, to who owns their partition, messages of boxes that nobody here wants any more."""
+        reader = self._reader
+        owned = set(reader.numbers())
+        moves = []
+        for delivery in reader.buffer.give_up(
+            lambda d: d.partition.is_box and not d.due and (d.record.partition() or 0) not in owned
+        ):
+            moves.append(Move(delivery, self._home_copy(delivery), is_aside=False))
+        reader.submit(moves)
+
+    def _home_copy(self, delivery: Delivery) -> Callable[[int], Copy]:
+        def copy(_too_large: int) -> Copy:
+            number = delivery.record.partition() or 0
+            self._reader.aside.ensure(number)
+            with self._lock:
+                history = delivery.history
+                return Copy(self._reader.aside.topic, number, moved_record(delivery.record, history), history)
+
+        return copy
+
+
+def _chunks(wants: list[str | None]) -> list[list[str | None]]:
+    return [wants[at : at + MOST_WANTS] for at in range(0, len(wants), MOST_WANTS)] or [[]]
