@@ -79,6 +79,7 @@ class HandOver:
         self._quiet_since: dict[int, float] = {}
         self._room = 2
         self._taken = 0  # messages of boxes handed out since the last notice
+        self._taken_in_all = 0  # the same since there was more room last
         self._said: set[str | None] = set()
         self._is_asked = False  # whether somebody wants to hear all that we want
         self._has_spoken = False
@@ -121,14 +122,16 @@ class HandOver:
         if delivery is None:
             self._missed_at = time.monotonic()
             self._hungry_since = self._hungry_since or self._missed_at
-            if self._taken and self._box in self._granted and self._reader.buffer.is_hungry:
+            if self._taken_in_all >= self._room and self._box in self._granted:  # what comes at once is too little
                 self._room = min(self._room * 2, self._reader.prefetch)
+                self._taken_in_all = 0
                 self.speak()
             return
         if self._hungry_since and not self._reader.buffer.is_hungry:
             self._hungry_since = 0.0
         if delivery.partition.is_box:
             self._taken += 1
+            self._taken_in_all += 1
             if self._taken * 2 >= self._room:
                 self.speak()
 
@@ -348,7 +351,7 @@ class HandOver:
         if free:
             with self._lock:
                 self._box = random.choice(free)
-                self._room = max(2, 2 * self._reader.buffer.feeds)
+                self._room = 8 * max(1, self._reader.buffer.feeds)
                 self._is_asked = True
                 self.speak()
 

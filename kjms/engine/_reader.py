@@ -445,12 +445,17 @@ class Reader:
             }
             changed = [number for number, end in ends.items() if end and known_empty.get(number) != end]
             partitions = self._holdings.restore(consumer, [(topic, number) for number in changed])
-        found = {partition.number for partition in partitions if self._has_unsettled(partition)}
-        known_empty.update({number: ends[number] for number in changed if number not in found})
+        found = set()
+        for partition in partitions:
+            end = self._end_if_settled(partition)
+            if end is None:
+                found.add(partition.number)
+            else:
+                known_empty[partition.number] = end  # of what is committed: an open transaction's messages may follow
         return found
 
-    def _has_unsettled(self, partition: Partition) -> bool:
-        """Read *partition* to its end, without the group, until something unsettled is found."""
+    def _end_if_settled(self, partition: Partition) -> int | None:
+        """Read *partition* to its end, without the group; return that, or None where something is unsettled."""
         reading = Consumer({**self._config, "enable.partition.eof": True})
         try:
             reading.assign([partition.start])
@@ -458,13 +463,12 @@ class Reader:
                 record = reading.poll(COMMIT_SECONDS)
                 error = None if record is None else record.error()
                 if record is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
-                    return True  # who reads it will see
+                    return None  # who reads it will see
+                offset = record.offset() or 0
                 if error is not None:
-                    return False
-                if partition.settlement.read(
-                    record.offset() or 0, Delivery(record, partition, record.offset() or 0, 0)
-                ):
-                    return True
+                    return offset
+                if partition.settlement.read(offset, Delivery(record, partition, offset, 0)):
+                    return None
         finally:
             reading.close()
 

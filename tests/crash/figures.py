@@ -20,6 +20,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+import handover
 from kjms import Queue
 from kjms.broker import LocalBroker
 from kjms.mapping.names import queue_group, topic_for
@@ -63,10 +64,10 @@ class Figures:
 class Child:
     """A process that measures."""
 
-    def __init__(self, role: str, broker: LocalBroker, **values: object) -> None:
+    def __init__(self, program: Path, role: str, broker: LocalBroker, **values: object) -> None:
         self.role = role
         self.process = subprocess.Popen(
-            [sys.executable, PROGRAM, role, broker.bootstrap_servers, json.dumps(values)],
+            [sys.executable, program, role, broker.bootstrap_servers, json.dumps(values)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -105,12 +106,12 @@ class Child:
 
 
 @contextmanager
-def children() -> Iterator[Callable[..., Child]]:
-    """Give a way to start processes, none of which is left at the end."""
+def children(program: Path = PROGRAM) -> Iterator[Callable[..., Child]]:
+    """Give a way to start processes of *program*, none of which is left at the end."""
     started: list[Child] = []
 
     def start(role: str, broker: LocalBroker, **values: object) -> Child:
-        started.append(Child(role, broker, **values))
+        started.append(Child(program, role, broker, **values))
         return started[-1]
 
     try:
@@ -287,12 +288,26 @@ def connections(figures: Figures, _: int) -> None:
         figures.judge(f"memory: {memory / 1e6:.0f} MB (< {RSS_BYTES / 1e6:.0f})", memory < RSS_BYTES)
 
 
+def selectors(figures: Figures, messages: int) -> None:
+    """Four processes with disjoint and overlapping selectors on one queue, killed at random."""
+    with children(handover.PROGRAM) as start:
+        handover.selectors(figures, start, messages)
+
+
+def sharing(figures: Figures, messages: int) -> None:
+    """One partition, and eight processes that take 5 ms for each message."""
+    with children(handover.PROGRAM) as start:
+        handover.sharing(figures, start, messages)
+
+
 FIGURES: Final[dict[str, tuple[Callable[[Figures, int], None], int]]] = {
     "unsettled": (unsettled, 1_000_000),
     "poison": (poison, POISON),
     "joining": (joining, 0),
     "retention": (retention, 0),
     "connections": (connections, 0),
+    "selectors": (selectors, 100_000),
+    "sharing": (sharing, 0),
 }
 
 
