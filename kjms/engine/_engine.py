@@ -30,6 +30,7 @@ from kjms.engine._registry import Registry
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._space import Space
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
+from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
 from kjms.errors import JMSException
 from kjms.mapping.bridges import decoder
@@ -92,6 +93,18 @@ class Engine:
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
         self.registry = self._registry()
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
+        self.temporaries = Temporaries(
+            self.name,
+            str(self._settings.get("sasl.username") or "anonymous"),
+            consumer_settings(self._settings, None),
+            self.registry,
+            self.topics,
+            self.prompt,
+            aside=self._aside,
+            ends=self._ends,
+            tell=self.tell,
+            options=options,
+        )
         try:
             self.topics.connect(options.send_timeout / 1000, self._last_error)
         except BaseException:
@@ -164,6 +177,7 @@ class Engine:
         self.space.close()
         _close_readers(readers)
         self.subscriptions.close()
+        self.temporaries.close()
         self.registry.close()
         self.journal.write()
         self.prompt.close()
@@ -183,6 +197,7 @@ class Engine:
     def _registry(self) -> Registry:
         def lost(key: str) -> None:
             self.subscriptions.lost(key)
+            self.temporaries.lost(key)
 
         return Registry(
             {**consumer_settings(self._settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
@@ -261,6 +276,7 @@ class Engine:
         """Close *feeds*, and the readers that served nobody else."""
         for feed in feeds:
             feed.reader.remove_feed(feed)
+        feeds = self.temporaries.leave(feeds)
         shared = set(self._readers.values())
         _close_readers(
             [feed.reader for feed in feeds if feed.reader not in shared and not self.subscriptions.keeps(feed.reader)]
