@@ -20,6 +20,11 @@ FRESH_SECONDS: Final = 0.09  # how old a look may be: a deletion is known everyw
 MOST_KNOWN: Final = 1_000  # inboxes of which something is kept; of another one, all is read again
 BATCH: Final = 1_000  # records taken from librdkafka at once
 POLL_SECONDS: Final = 0.1  # how long one of its calls may take
+RETRY_SECONDS: Final = 0.02
+# What brokers say of a partition while it is being made, or moved.
+UNSETTLED: Final = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}
+)
 GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 
@@ -72,16 +77,25 @@ class Deletions:
                 return True
             now = time.monotonic()
             if now - known.looked > FRESH_SECONDS:
-                try:
-                    self._look(inbox, known)
-                except KafkaException as error:
-                    if kafka_error(error).code() not in GONE:
-                        raise jms_error(error, f"look up what is deleted of {inbox!r}") from error
-                    known.is_gone = True
+                self._look(inbox, known)
                 known.looked = now
             return known.is_gone or number in known.deleted
 
     def _look(self, inbox: str, known: _Known) -> None:
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._look_once(inbox, known)
+            except KafkaException as error:
+                inner = kafka_error(error)
+                if inner.code() in GONE:
+                    known.is_gone = True
+                    return None
+                if time.monotonic() > deadline or not (inner.retriable() or inner.code() in UNSETTLED):
+                    raise jms_error(error, f"look up what is deleted of {inbox!r}") from error
+                time.sleep(RETRY_SECONDS)  # an inbox that was just made
+
+    def _look_once(self, inbox: str, known: _Known) -> None:
         if self._consumer is None:
             self._consumer = Consumer(self._config)
         place = TopicPartition(inbox, DELETIONS)

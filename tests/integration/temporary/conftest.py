@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -37,7 +38,7 @@ class Program:
         """End it, in order where it still lives."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        if self.process.poll() is None:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait(30)
         self.process.stdout.close()
