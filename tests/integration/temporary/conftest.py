@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kjms import ConnectionFactory
+
 
 class Program:
     """Another process that does what it is told: see ``other_program.py``."""
@@ -42,6 +44,14 @@ class Program:
             self.process.stdin.close()
         self.process.wait(30)
         self.process.stdout.close()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def engine_stays(kjms_factory: ConnectionFactory) -> Iterator[None]:
+    """Keep the engine, and its inbox, from one test to the next."""
+    with kjms_factory.create_context() as context:
+        context.create_temporary_queue()
+        yield
 
 
 @pytest.fixture
