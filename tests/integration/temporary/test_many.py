@@ -10,10 +10,9 @@ from collections.abc import Callable
 from kjms import Connection, Message, MessageConsumer, Queue, Session
 from kjms.engine._buffer import Feed
 from kjms.engine._mailbox import Mailbox
-from kjms.selector import Selector
 
 SECONDS = 20_000
-KINDS = (MessageConsumer, Feed, Mailbox, Selector, Message)
+KINDS = (MessageConsumer, Feed, Mailbox, Message)
 
 Eventually = Callable[[Callable[[], object]], None]
 
