@@ -170,7 +170,7 @@ class Session:
     def create_temporary_queue(self) -> TemporaryQueue:
         """Return a new queue that lives as long as the session's connection; see `create_temporary_topic`."""
         self._check_open("create_temporary_queue")
-        return self._engine.temporaries.create(TemporaryQueue, self._connection._id)
+        return self._engine.temporaries.create(TemporaryQueue, self._connection._id, self._options.defaults)
 
     def create_temporary_topic(self) -> TemporaryTopic:
         """Return a new topic that lives as long as the session's connection, unless it is deleted before.
@@ -185,7 +185,7 @@ class Session:
         Spec: JMS 2.0 §4.4.3, §6.6.
         """
         self._check_open("create_temporary_topic")
-        return self._engine.temporaries.create(TemporaryTopic, self._connection._id)
+        return self._engine.temporaries.create(TemporaryTopic, self._connection._id, self._options.defaults)
 
     # Sending.
 

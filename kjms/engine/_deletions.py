@@ -21,6 +21,7 @@ MOST_KNOWN: Final = 1_000  # inboxes of which something is kept; of another one,
 BATCH: Final = 1_000  # records taken from librdkafka at once
 POLL_SECONDS: Final = 0.1  # how long one of its calls may take
 RETRY_SECONDS: Final = 0.02
+NEW_SECONDS: Final = 0.1  # an inbox that was just made may not be known to every broker
 # What brokers say of a partition while it is being made, or moved.
 UNSETTLED: Final = frozenset(
     {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}
@@ -36,6 +37,7 @@ class _Known:
         self.read = 0  # up to which offset of the deletions
         self.looked = -FRESH_SECONDS  # when the last look began
         self.is_gone = False
+        self.is_seen = False  # whether it was there once
 
 
 class Deletions:
@@ -73,27 +75,31 @@ class Deletions:
                     self._known.popitem(last=False)
             else:
                 self._known.move_to_end(inbox)
-            if known.is_gone or number in known.deleted:
+            if number in known.deleted:
                 return True
             now = time.monotonic()
             if now - known.looked > FRESH_SECONDS:
-                self._look(inbox, known)
+                known.is_gone = not self._look(inbox, known)
                 known.looked = now
             return known.is_gone or number in known.deleted
 
-    def _look(self, inbox: str, known: _Known) -> None:
-        deadline = time.monotonic() + self._patience
+    def _look(self, inbox: str, known: _Known) -> bool:
+        """Read what is new of *inbox*; tell whether it is there."""
+        begin = time.monotonic()
         while True:
             try:
-                return self._look_once(inbox, known)
+                self._look_once(inbox, known)
             except KafkaException as error:
-                inner = kafka_error(error)
-                if inner.code() in GONE:
-                    known.is_gone = True
-                    return None
-                if time.monotonic() > deadline or not (inner.retriable() or inner.code() in UNSETTLED):
+                inner, waited = kafka_error(error), time.monotonic() - begin
+                is_gone = inner.code() in GONE
+                if is_gone and (known.is_seen or waited > NEW_SECONDS):
+                    return False
+                if waited > self._patience or not (is_gone or inner.retriable() or inner.code() in UNSETTLED):
                     raise jms_error(error, f"look up what is deleted of {inbox!r}") from error
-                time.sleep(RETRY_SECONDS)  # an inbox that was just made
+                time.sleep(RETRY_SECONDS)
+            else:
+                known.is_seen = True
+                return True
 
     def _look_once(self, inbox: str, known: _Known) -> None:
         if self._consumer is None:

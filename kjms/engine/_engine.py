@@ -103,7 +103,7 @@ class Engine:
             aside=self._aside,
             ends=self._ends,
             tell=self.tell,
-            options=options,
+            patience=options.send_timeout / 1000,
         )
         try:
             self.topics.connect(options.send_timeout / 1000, self._last_error)

@@ -47,6 +47,7 @@ class Entry:
         destination: Its plain value; the program's own object is not kept alive.
         number: Its number.
         owner: The id of its connection.
+        prefetch: How many messages a mailbox of it holds ready.
         mailboxes: A queue's one, or one for each consumer of a topic.
         feeds: Those of its open consumers.
         is_forgotten: Whether the program has lost it: it goes with its last consumer.
@@ -55,6 +56,7 @@ class Entry:
     destination: Destination
     number: int
     owner: str
+    prefetch: int
     mailboxes: tuple[Mailbox, ...] = ()
     feeds: set[Feed] = field(default_factory=set)
     is_forgotten: bool = False

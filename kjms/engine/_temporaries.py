@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kjms.engine._publisher import Publisher
     from kjms.engine._registry import Registry
     from kjms.engine._topics import Topics
-    from kjms.options import FactoryOptions
+    from kjms.options import DestinationOptions
     from kjms.selector import Selector
 
 __all__ = ["Address", "Temporaries"]
@@ -72,7 +72,7 @@ class Temporaries:
         aside: Gives what a reader of a Kafka topic needs of the engine.
         ends: Gives the end of each partition of a topic, for readers of committed messages.
         tell: Told of trouble that belongs to no call.
-        options: Those of the engine.
+        patience: Seconds to wait for Kafka.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Temporaries:
         aside: Callable[[str, str], Aside],
         ends: Callable[[str, int], Mapping[int, int]],
         tell: Callable[[JMSException], None],
-        options: FactoryOptions,
+        patience: float,
     ) -> None:
         self._name = name
         self._principal = principal
@@ -98,9 +98,8 @@ class Temporaries:
         self._new_aside = aside
         self._ends = ends
         self._tell = tell
-        self._options = options
-        self._patience = options.send_timeout / 1000
-        self._deletions = Deletions(config, self._patience)
+        self._patience = patience
+        self._deletions = Deletions(config, patience)
         self._lock = threading.Lock()  # never held while Kafka or another thread is waited for
         self._making = threading.Lock()
         self._inbox: Inbox | None = None
@@ -117,16 +116,16 @@ class Temporaries:
 
     # Making.
 
-    def create(self, kind: type[T], owner: str) -> T:
+    def create(self, kind: type[T], owner: str, chosen: DestinationOptions) -> T:
         """Return a new temporary destination of the connection *owner*.
 
         Raises:
             JMSException: Kafka does not let us.
         """
-        inbox = self._inbox or self._make_inbox()
+        inbox = self._inbox or self._make_inbox(chosen.replication_factor)
         number = next(self._numbers)
         name = temporary_name(inbox.topic, number)
-        entry = Entry(kind(name), number, owner)
+        entry = Entry(kind(name), number, owner, chosen.prefetch or 1)
         if kind is TemporaryQueue:
             entry.mailboxes = (self._mailbox(inbox, entry),)
         destination = kind(name)
@@ -135,7 +134,7 @@ class Temporaries:
         inbox.entries[number] = entry
         return destination
 
-    def _make_inbox(self) -> Inbox:
+    def _make_inbox(self, replication_factor: int | None) -> Inbox:
         with self._making:
             if self._inbox is not None:
                 return self._inbox
@@ -146,7 +145,7 @@ class Temporaries:
             with self._registry.reading():
                 claim = self._registry.put(USE, {"r": inbox_resource(topic)}).key
                 try:
-                    self._topics.make(topic, PARTITIONS, self._options.defaults.replication_factor, CONFIG)
+                    self._topics.make(topic, PARTITIONS, replication_factor, CONFIG)
                     self._aside = self._new_aside(topic, "")
                     inbox = Inbox(
                         topic,
@@ -178,7 +177,7 @@ class Temporaries:
             inbox.topic,
             self._aside,
             keeps_unwanted=isinstance(entry.destination, Queue),
-            prefetch=self._options.defaults.prefetch or 1,
+            prefetch=entry.prefetch,
             on_error=self._tell,
             on_due=inbox.wait_until_due,
             on_room=inbox.read_again,

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import kjms.engine._janitor as janitor
-from kjms import ConnectionFactory, InvalidDestinationException, Session, TemporaryQueue
+from kjms import ConnectionFactory, InvalidDestinationException, JMSException, Session, TemporaryQueue
 from kjms.destinations import parse_destination
 from kjms.engine._claims import USE
 from kjms.mapping.names import is_internal
+from kjms.mapping.temporary import place_of
 
 SECONDS = 20_000
 KNOWN_SECONDS = 0.1  # after which a deletion is known everywhere
@@ -94,3 +95,41 @@ def test_a_killed_program_is_cleaned_up_after(
             eventually(lambda: not claims.all(USE, janitor.inbox_resource(left)))
         session.create_producer(text_of(name)).send(session.create_text_message("alive"))
         assert alive.do("receive", 0) == "alive"
+
+
+def test_a_program_that_was_taken_for_gone_begins_anew(
+    kjms_broker: Any, session: Session, eventually: Eventually
+) -> None:
+    """When its claim is taken away its temporary destinations are deleted, its connections hear of it, and go on."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=60_002)  # an engine of its own
+    with factory.create_connection() as connection:
+        failures: list[JMSException] = []
+        connection.exception_listener = failures.append
+        connection.start()
+        others, session = session._engine.registry, connection.create_session()
+        queue = session.create_temporary_queue()
+        producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+        with others.reading():  # as another engine's janitor would
+            others.take_away([connection._engine.temporaries._claim])
+        eventually(lambda: failures)
+        assert "took this one for gone" in str(failures[0])
+        assert not connection._engine.topics.look_up(place_of(queue)[0])
+        with pytest.raises(InvalidDestinationException, match="deleted"):
+            producer.send(session.create_message())
+        consumer.close()
+        queue.delete()
+        again = session.create_temporary_queue()
+        assert place_of(again)[0] != place_of(queue)[0]
+        session.create_producer(again).send(session.create_text_message("hello"))
+        assert session.create_consumer(again).receive(SECONDS) is not None
+
+
+@pytest.mark.requirement("JAK-createTemporaryQueue-4", "JAK-createTemporaryTopic-4")
+def test_what_kafka_refuses(kjms_broker: Any) -> None:
+    """Where Kafka does not let the inbox be made, making a temporary destination raises JMSException."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, replication_factor=99, send_timeout=60_003)
+    with factory.create_connection() as connection:
+        session = connection.create_session()
+        for make in (session.create_temporary_queue, session.create_temporary_topic):
+            with pytest.raises(JMSException, match="create the Kafka topic"):
+                make()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 import kjms.engine._inbox as inbox_room
 from kjms import Connection, Session, TemporaryQueue
+from kjms.engine._deletions import Deletions
 from kjms.engine._mailbox import MOST_UNREAD, Mailbox
+from kjms.engine._settings import consumer_settings
+from kjms.mapping.temporary import place_of
 
 SECONDS = 20_000
 MANY = MOST_UNREAD + 3_000
@@ -64,3 +70,27 @@ def test_space_is_given_back(connection: Connection, monkeypatch: pytest.MonkeyP
     inbox._give_space_back()
     assert inbox._spared == before + 50
     assert len(list(session.create_browser(full))) == 20
+
+
+def test_deletions_are_summed_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record takes the place of many deletions; who begins to send then knows them all."""
+    session = connection.create_session()
+    monkeypatch.setattr(inbox_room, "SPACE_RECORDS", 10**9)
+    queues = [session.create_temporary_queue() for _ in range(13)]
+    kept = queues.pop()
+    for queue in queues:
+        queue.delete()
+    engine, inbox = session._engine, session._engine.temporaries._inbox
+    assert inbox is not None
+    inbox.wait_until_read(engine._ends(inbox.topic, 2))
+    monkeypatch.setattr(inbox_room, "SPACE_RECORDS", 10)
+    inbox._give_space_back()
+    deletions = Deletions(consumer_settings(engine._settings, None), 20)
+    assert engine._ends(inbox.topic, 2)[1] > 12
+    assert all(deletions.includes(*place_of(queue)) for queue in queues)
+    assert not deletions.includes(*place_of(kept))
+    assert inbox._deleted_since == 0
+    with contextlib.closing(Consumer(deletions._config)) as consumer:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(inbox.topic, 1), 20)
+    assert low >= 12
+    deletions.close()

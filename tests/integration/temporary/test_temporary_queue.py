@@ -208,7 +208,7 @@ def test_each_mode_redelivers(connection: Connection, mode: int, expected: list[
     assert texts(connection.create_session().create_consumer(queue), 1) == ["last"]
 
 
-def test_a_transaction_sends_receives_and_replies(connection: Connection) -> None:
+def test_a_transaction_sends_receives_and_replies(connection: Connection, eventually: Eventually) -> None:
     """Sends to a temporary queue arrive with the commit, and not after a rollback."""
     session = connection.create_session(Session.SESSION_TRANSACTED)
     queue, other = session.create_temporary_queue(), session.create_temporary_queue()
@@ -224,6 +224,8 @@ def test_a_transaction_sends_receives_and_replies(connection: Connection) -> Non
     forward.send(message, queue)
     assert plain.receive(MOMENT) is None
     session.commit()
+    browser = connection.create_session().create_browser(queue)
+    eventually(lambda: [each.get_body(str) for each in browser] == ["to be forwarded"])
     assert texts(plain, 1) == ["to be forwarded"]
     session.rollback()
     assert source.receive(MOMENT) is None
