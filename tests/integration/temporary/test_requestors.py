@@ -15,15 +15,22 @@ from kjms import (
     InvalidDestinationException,
     Message,
     Queue,
+    QueueBrowser,
     QueueConnectionFactory,
+    QueueReceiver,
     QueueRequestor,
+    QueueSender,
+    QueueSession,
     Session,
     TemporaryQueue,
     TemporaryTopic,
     TextMessage,
     Topic,
     TopicConnectionFactory,
+    TopicPublisher,
     TopicRequestor,
+    TopicSession,
+    TopicSubscriber,
 )
 
 SECONDS = 20_000
@@ -57,14 +64,14 @@ class Service:
 
 
 @pytest.fixture
-def queue_session(kjms_broker: Any) -> Iterator[Session]:
+def queue_session(kjms_broker: Any) -> Iterator[QueueSession]:
     with QueueConnectionFactory(kjms_broker.bootstrap_servers).create_queue_connection() as connection:
         connection.start()
         yield connection.create_queue_session()
 
 
 @pytest.fixture
-def topic_session(kjms_broker: Any) -> Iterator[Session]:
+def topic_session(kjms_broker: Any) -> Iterator[TopicSession]:
     with TopicConnectionFactory(kjms_broker.bootstrap_servers).create_topic_connection() as connection:
         connection.start()
         yield connection.create_topic_session()
@@ -76,7 +83,7 @@ def text(message: Message | None) -> str | None:
 
 
 @pytest.mark.requirement(
-    *["JMS-5.10-1", "JMS-5.10-2", "NEV-284", "NEV-285", "NEV-286", "JMS-2.5-2", "NET-319"],
+    *["JMS-5.10-1", "JMS-5.10-2", "NEV-284", "NEV-285", "NEV-286", "NET-319"],
 )
 def test_a_queue_requestor(connection: Connection, queue_session: Session, queue: Queue) -> None:
     """It sends each request with a temporary queue in JMSReplyTo and returns what is sent there."""
@@ -89,7 +96,7 @@ def test_a_queue_requestor(connection: Connection, queue_session: Session, queue
 
 
 @pytest.mark.requirement(
-    *["JMS-6.14-1", "JMS-6.14-2", "NEV-310", "NEV-311", "NEV-312", "JMS-2.5-3"],
+    *["JMS-6.14-1", "JMS-6.14-2", "NEV-310", "NEV-311", "NEV-312"],
 )
 def test_a_topic_requestor(connection: Connection, topic_session: Session, topic: Topic) -> None:
     """It publishes each request with a temporary topic in JMSReplyTo and returns the first reply."""
@@ -141,3 +148,22 @@ def test_what_is_refused(connection: Connection, session: Session, queue: Queue,
         QueueRequestor(session, topic)  # type: ignore[arg-type]
     with pytest.raises(InvalidDestinationException):
         TopicRequestor(session, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("JMS-2.5-2")
+def test_what_a_queue_session_makes(queue_session: QueueSession, queue: Queue) -> None:
+    """The classes for queues lead from one to the next."""
+    assert isinstance(queue_session, QueueSession)
+    assert isinstance(queue_session.create_sender(queue), QueueSender)
+    assert isinstance(queue_session.create_receiver(queue), QueueReceiver)
+    assert isinstance(queue_session.create_browser(queue), QueueBrowser)
+    assert isinstance(queue_session.create_temporary_queue(), TemporaryQueue)
+
+
+@pytest.mark.requirement("JMS-2.5-3")
+def test_what_a_topic_session_makes(topic_session: TopicSession, topic: Topic) -> None:
+    """The classes for topics lead from one to the next."""
+    assert isinstance(topic_session, TopicSession)
+    assert isinstance(topic_session.create_publisher(topic), TopicPublisher)
+    assert isinstance(topic_session.create_subscriber(topic), TopicSubscriber)
+    assert isinstance(topic_session.create_temporary_topic(), TemporaryTopic)

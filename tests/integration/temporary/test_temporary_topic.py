@@ -31,7 +31,7 @@ def texts(consumer: MessageConsumer, count: int) -> list[str]:
 
 @pytest.mark.requirement(
     *["JMS-4.4.3-1", "JMS-4.4.3-2", "JMS-4.4.3-4", "JAK-Session-5", "NEV-190", "NEV-205", "NET-343", "NEV-292"],
-    *["JAK-createTemporaryTopic-1", "JAK-createTemporaryTopic-2", "JMS-B.4.4-6"],
+    *["JAK-createTemporaryTopic-1", "JAK-createTemporaryTopic-2"],
 )
 def test_it_belongs_to_the_connection(connection: Connection) -> None:
     """It outlives its session; each consumer of its connection gets what is sent after the consumer was made."""
