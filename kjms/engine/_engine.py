@@ -15,7 +15,7 @@ from typing import Any, Final
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from kjms.destinations import Destination, Queue
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._aside import Aside
 from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
@@ -32,7 +32,7 @@ from kjms.engine._space import Space
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
-from kjms.errors import JMSException
+from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import REGISTRY, aside, queue_group, topic_for, transactional_ids
 from kjms.options import DestinationOptions, FactoryOptions
@@ -214,8 +214,10 @@ class Engine:
         """Return the Kafka topic of *destination* and its number of partitions; it is made where *options* say so.
 
         Raises:
-            InvalidDestinationException: There is no such topic, or the name cannot be one.
+            InvalidDestinationException: There is no such topic, the name cannot be one, or it is temporary.
         """
+        if isinstance(destination, TemporaryQueue | TemporaryTopic):
+            raise InvalidDestinationException(f"{destination} is temporary, and has no Kafka topic of its own")
         name = destination_name(destination)
         topic = topic_for(destination, options.queue_prefix, options.topic_prefix)
         chosen = options.destination(name)

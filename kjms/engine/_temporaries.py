@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import threading
@@ -9,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._claims import USE
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Address", "Temporaries"]
 
 _log = logging.getLogger("kjms.inbox")
+
+CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 
 T = TypeVar("T", TemporaryQueue, TemporaryTopic)
 
@@ -102,6 +105,7 @@ class Temporaries:
         self._deletions = Deletions(config, patience)
         self._lock = threading.Lock()  # never held while Kafka or another thread is waited for
         self._making = threading.Lock()
+        self._sharing = threading.Lock()  # held while consumers of shared subscriptions come and go
         self._inbox: Inbox | None = None
         self._aside: Aside | None = None
         self._claim = ""
@@ -247,7 +251,7 @@ class Temporaries:
             JMSException: The subscription has consumers, and is on another topic or has other terms.
         """
         inbox, entry = self._owned(topic, owner)
-        with self._making:
+        with self._sharing:
             shared = self._shared.get(identity)
             if shared is None:
                 shared = self._shared[identity] = _Shared(entry, self._subscribe(inbox, entry), terms)
@@ -316,14 +320,13 @@ class Temporaries:
         entry = inbox.entries.get(mailbox.number) if inbox is not None and inbox.topic == mailbox.topic else None
         if entry is None or inbox is None:
             return
-        with self._lock:
-            entry.feeds.discard(feed)
-            mailbox.feeds.discard(feed)
-            is_last = not mailbox.feeds
-            for identity in [key for key, shared in self._shared.items() if is_last and shared.mailbox is mailbox]:
-                del self._shared[identity]
-        if is_last and not isinstance(entry.destination, Queue):
-            self._unsubscribe(entry, mailbox)
+        with contextlib.nullcontext() if isinstance(entry.destination, Queue) else self._sharing:
+            with self._lock:
+                entry.feeds.discard(feed)
+                mailbox.feeds.discard(feed)
+            if not mailbox.feeds and not isinstance(entry.destination, Queue):
+                self._shared = {key: shared for key, shared in self._shared.items() if shared.mailbox is not mailbox}
+                self._unsubscribe(entry, mailbox)
         if entry.is_forgotten and not entry.feeds:
             inbox.forgotten.append(entry.number)
 
@@ -423,11 +426,13 @@ class Temporaries:
 
         threading.Thread(target=tell, name="kjms-inbox-lost", daemon=True).start()
 
-    def _delete_topic(self, inbox: Inbox) -> None:
+    def _delete_topic(self, inbox: Inbox) -> bool:
         try:
-            self._topics.delete([inbox.topic])
+            self._topics.delete([inbox.topic], min(self._patience, CLOSE_SECONDS))
         except JMSException as failure:  # another engine's janitor will find it
             _log.warning("%s", failure)
+            return False
+        return True
 
     def close(self) -> None:
         """Delete the inbox: the engine ends."""
@@ -440,9 +445,9 @@ class Temporaries:
         if inbox is not None:
             _inboxes.pop(inbox.topic, None)
             inbox.close()
-            self._delete_topic(inbox)
+            is_deleted = self._delete_topic(inbox)
             try:
-                self._registry.take_away([claim])
+                self._registry.take_away([claim], wait=is_deleted)  # else Kafka does not answer
             except JMSException as failure:  # it is tried again as long as the registry is read
                 _log.warning("%s", failure)
         self._deletions.close()

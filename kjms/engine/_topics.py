@@ -158,15 +158,20 @@ class Topics:
             self._create(topic, partitions, replication_factor, dict(config))
             self._wait_until_visible(topic)
 
-    def delete(self, topics: Sequence[str]) -> None:
+    def delete(self, topics: Sequence[str], patience: float | None = None) -> None:
         """Delete *topics*; those that are not there are deleted already.
+
+        Args:
+            topics: Their names.
+            patience: Seconds to wait for Kafka; None: the send timeout.
 
         Raises:
             JMSException: Kafka refuses.
         """
         if not topics:
             return
-        answers = self.admin.delete_topics(list(topics), operation_timeout=self._timeout, request_timeout=self._timeout)
+        seconds = self._timeout if patience is None else patience
+        answers = self.admin.delete_topics(list(topics), operation_timeout=seconds, request_timeout=seconds)
         for topic, answer in answers.items():
             try:
                 answer.result()

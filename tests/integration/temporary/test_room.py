@@ -8,14 +8,21 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import kjms.engine._inbox as inbox_room
+import kjms.engine._mailbox as mailbox_room
 from kjms import Connection, Session, TemporaryQueue
 from kjms.engine._deletions import Deletions
-from kjms.engine._mailbox import MOST_UNREAD, Mailbox
+from kjms.engine._mailbox import Mailbox
 from kjms.engine._settings import consumer_settings
 from kjms.mapping.temporary import place_of
 
 SECONDS = 20_000
-MANY = MOST_UNREAD + 3_000
+MANY = 700
+
+
+@pytest.fixture(autouse=True)
+def few_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the others wait in Kafka earlier."""
+    monkeypatch.setattr(mailbox_room, "MOST_UNREAD", 100)
 
 
 def mailbox_of(session: Session, queue: TemporaryQueue) -> Mailbox:
@@ -32,7 +39,7 @@ def send_many(session: Session, queue: TemporaryQueue, count: int) -> None:
 
 
 def test_what_nobody_reads_waits_in_kafka(connection: Connection) -> None:
-    """A process keeps some thousands of unread messages; the others come from Kafka, none is lost, none comes twice."""
+    """A process keeps so many unread messages; the others come from Kafka, none is lost, none comes twice."""
     session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
     queue, other = session.create_temporary_queue(), session.create_temporary_queue()
     send_many(session, queue, MANY)
@@ -40,7 +47,7 @@ def test_what_nobody_reads_waits_in_kafka(connection: Connection) -> None:
     session.create_producer(queue).send(session.create_text_message("last"))
     assert len(list(session.create_browser(queue))) == MANY + 1
     mailbox = mailbox_of(session, queue)
-    assert mailbox._buffer.kept_back <= MOST_UNREAD
+    assert mailbox._buffer.kept_back == 100
     with session.create_consumer(other) as consumer:
         assert consumer.receive(SECONDS) is not None  # it is not held up
     consumer = session.create_consumer(queue)
@@ -51,6 +58,21 @@ def test_what_nobody_reads_waits_in_kafka(connection: Connection) -> None:
     assert message is not None
     assert message.text == "live again"  # type: ignore[attr-defined]
     assert not mailbox.gaps()
+
+
+def test_a_selector_finds_what_waits_in_kafka(connection: Connection) -> None:
+    """A consumer gets what it selects, though more messages than fit stand before it; those stay for others."""
+    session = connection.create_session()
+    queue = session.create_temporary_queue()
+    send_many(session, queue, MANY)
+    session.create_producer(queue).send(session.create_text_message("urgent"), priority=9)
+    with session.create_consumer(queue, "JMSPriority = 9") as consumer:
+        message = consumer.receive(SECONDS)
+        assert message is not None
+        assert message.get_body(str) == "urgent"
+    with session.create_consumer(queue) as consumer:
+        received = [consumer.receive(SECONDS) for _ in range(MANY)]
+    assert [message.get_body(str) for message in received if message is not None] == [*map(str, range(MANY))]
 
 
 def test_space_is_given_back(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

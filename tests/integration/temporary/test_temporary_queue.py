@@ -25,6 +25,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
+from kjms.cli import main
 
 SECONDS = 20_000
 MOMENT = 250  # milliseconds in which what must not come would come
@@ -305,6 +306,28 @@ def test_what_fails_too_often_is_a_dead_letter(kjms_broker: Any, eventually: Eve
         assert isinstance(letter, TextMessage)
         assert (letter.text, seen) == ("bad", [1, 2])
         assert letter.get_string_property("JMS_kjms_OriginalDestination") == str(queue)
+
+
+def test_dead_letters_of_temporary_destinations_stay(
+    kjms_broker: Any, eventually: Eventually, capsys: pytest.CaptureFixture[str], kjms_destination_name: str
+) -> None:
+    """They cannot be retried: what was in a temporary destination was for one program alone."""
+    policy = RedeliveryPolicy(max_deliveries=1, dead_letter=kjms_destination_name)
+    with ConnectionFactory(kjms_broker.bootstrap_servers, redelivery=policy).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        queue = session.create_temporary_queue()
+        consumer = session.create_consumer(queue)
+        send(session, queue, "bad")
+        assert texts(consumer, 1) == ["bad"]
+        session.recover()
+        assert consumer.receive(MOMENT) is None
+        browser = session.create_browser(Queue(kjms_destination_name))
+        eventually(lambda: list(browser))
+        for more in ([], ["--topics"]):
+            arguments = ["retry", kjms_destination_name, *more, "--bootstrap", kjms_broker.bootstrap_servers]
+            assert main(["dlq", *arguments]) == 1
+            assert "from a temporary destination" in capsys.readouterr().err
 
 
 def test_browsing_changes_nothing(connection: Connection) -> None:
