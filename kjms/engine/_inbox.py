@@ -94,7 +94,8 @@ class Inbox:
         self.topic = topic
         self.entries: dict[int, Entry] = {}
         self.forgotten: deque[int] = deque()  # from finalizers, which may run anywhere and so must not take a lock
-        self._config = {**config, "enable.partition.eof": True}
+        # A partition that was just made refuses the first fetch, as a rule; librdkafka waits 500 ms after that.
+        self._config = {"fetch.error.backoff.ms": 20, **config, "enable.partition.eof": True}
         self._publisher = publisher
         self._topics = topics
         self._forget = forget
