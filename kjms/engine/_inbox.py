@@ -234,16 +234,16 @@ class Inbox:
             wanted[MESSAGES] = self._spared = oldest
         with self._news:
             is_long, summary = self._deleted_since >= SPACE_RECORDS, deletion(self._deleted)
-        if is_long and not any(DELETIONS in gap for gap in gaps):
-            before = self._positions[DELETIONS]
-            self._publisher.send_and_wait(self.topic, DELETIONS, summary)
-            wanted[DELETIONS] = before
-            self._deleted_since = 0
-        if wanted:
-            try:
+        try:
+            if is_long and not any(DELETIONS in gap for gap in gaps):
+                before = self._positions[DELETIONS]
+                self._publisher.send_and_wait(self.topic, DELETIONS, summary)
+                wanted[DELETIONS] = before
+                self._deleted_since = 0
+            if wanted:
                 self._topics.delete_records(self.topic, wanted)
-            except JMSException as failure:
-                _log.info("%s", failure)
+        except JMSException as failure:  # there will be another time
+            _log.info("%s", failure)
 
     # What did not fit is read again.
 

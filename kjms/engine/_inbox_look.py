@@ -59,6 +59,7 @@ class InboxLook:
         self._gaps = {place: (start, ends[place]) for place, (start, _) in gaps.items() if start < ends[place]}
         self._lock = threading.Lock()  # held by the thread that looks
         self._consumer: Consumer | None = None
+        self._place: int | None = None  # which partition it reads
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -94,7 +95,9 @@ class InboxLook:
         place, (start, end) = next(iter(self._gaps.items()))
         if self._consumer is None:
             self._consumer = Consumer(self._config)
-        self._consumer.assign([TopicPartition(self._topic, place, start)])
+        if place != self._place:
+            self._place = place
+            self._consumer.assign([TopicPartition(self._topic, place, start)])
         deadline = time.monotonic() + self._patience
         while not self._ready and start < end and not self._is_closed:
             first = self._consumer.poll(POLL_SECONDS)

@@ -383,14 +383,13 @@ class Temporaries:
                     gone.append(inbox.entries.pop(number))
         if gone:
             _end(gone)
-            inbox.delete((entry.number for entry in gone), wait=False)
+            try:
+                inbox.delete((entry.number for entry in gone), wait=False)
+            except JMSException as failure:  # what others still send is for nobody
+                _log.warning("%s", failure)
 
     def end_of(self, owner: str) -> None:
-        """Delete what the connection *owner* made: it is closed, with all its consumers.
-
-        Raises:
-            JMSException: Kafka did not take it.
-        """
+        """Delete what the connection *owner* made: it is closed, with all its consumers. Trouble is logged."""
         inbox = self._inbox
         if inbox is None:
             return
@@ -400,7 +399,10 @@ class Temporaries:
                 del inbox.entries[entry.number]
         if gone:
             _end(gone)
-            inbox.delete(entry.number for entry in gone)
+            try:
+                inbox.delete(entry.number for entry in gone)
+            except JMSException as failure:  # what others still send is for nobody
+                _log.warning("%s", failure)
 
     def lost(self, claim: str) -> None:
         """Hear that the claim on the inbox counts no more: other programs took this one for gone, and delete it."""

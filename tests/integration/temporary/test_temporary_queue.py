@@ -187,6 +187,7 @@ ALL_BACK = [("1", True), ("2", True), ("3", False)]
         (Session.AUTO_ACKNOWLEDGE, NONE_BACK),
         (Session.DUPS_OK_ACKNOWLEDGE, NONE_BACK),
         (Session.CLIENT_ACKNOWLEDGE, ALL_BACK),
+        (Session.INDIVIDUAL_ACKNOWLEDGE, ALL_BACK),
         (Session.SESSION_TRANSACTED, ALL_BACK),
     ],
 )
@@ -202,8 +203,8 @@ def test_each_mode_redelivers(connection: Connection, mode: int, expected: list[
     assert [(message.text, message.jms_redelivered) for message in again] == expected  # type: ignore[union-attr]
     if session.transacted:
         session.commit()
-    elif mode == Session.CLIENT_ACKNOWLEDGE:
-        again[-1].acknowledge()  # type: ignore[union-attr]
+    for message in again:
+        message.acknowledge()  # type: ignore[union-attr]
     session.close()
     send(sender, queue, "last")
     assert texts(connection.create_session().create_consumer(queue), 1) == ["last"]
