@@ -46,7 +46,7 @@ class Program:
         self.process.stdout.close()
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def engine_stays(kjms_factory: ConnectionFactory) -> Iterator[None]:
     """Keep the engine, and its inbox, from one test to the next."""
     with kjms_factory.create_context() as context:
