@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         TopicSession,
     )
     from kjms._producer import CompletionListener, MessageProducer
+    from kjms._requestor import QueueRequestor, TopicRequestor
     from kjms._session import Session
     from kjms._simple import JMSConsumer, JMSProducer
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -85,6 +86,7 @@ _ROOMS = {
     "QueueConnection": "kjms._domains",
     "QueueConnectionFactory": "kjms._domains",
     "QueueReceiver": "kjms._domains",
+    "QueueRequestor": "kjms._requestor",
     "QueueSender": "kjms._domains",
     "QueueSession": "kjms._domains",
     "RedeliveryPolicy": "kjms.options",
@@ -95,6 +97,7 @@ _ROOMS = {
     "TopicConnection": "kjms._domains",
     "TopicConnectionFactory": "kjms._domains",
     "TopicPublisher": "kjms._domains",
+    "TopicRequestor": "kjms._requestor",
     "TopicSession": "kjms._domains",
     "TopicSubscriber": "kjms._consumer",
 }
@@ -139,6 +142,7 @@ __all__ = [
     "QueueConnection",
     "QueueConnectionFactory",
     "QueueReceiver",
+    "QueueRequestor",
     "QueueSender",
     "QueueSession",
     "RedeliveryPolicy",
@@ -154,6 +158,7 @@ __all__ = [
     "TopicConnection",
     "TopicConnectionFactory",
     "TopicPublisher",
+    "TopicRequestor",
     "TopicSession",
     "TopicSubscriber",
     "TransactionInProgressException",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kjms._session import Session
     from kjms.destinations import Queue
     from kjms.engine._browsing import Browsing
+    from kjms.engine._inbox_look import InboxLook
     from kjms.message import Message
     from kjms.selector import Selector
 
@@ -36,7 +37,7 @@ class QueueBrowser:
         self._session = session
         self._queue = queue
         self._selector = selector
-        self._looks: set[Browsing] = set()  # that are under way
+        self._looks: set[Browsing | InboxLook] = set()  # that are under way
         self._is_closed = False
 
     def __repr__(self) -> str:

@@ -396,6 +396,7 @@ class Connection:
                     session.close()
                 except JMSException as failure:  # the others want to be closed all the same
                     failures.append(failure)
+            self._engine.temporaries.end_of(self._id)
         finally:
             if self._client_claim is not None:
                 self._engine.subscriptions.release_client(self._client_claim)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kjms._browser import QueueBrowser
     from kjms._connection import Connection, ConnectionMetaData, ExceptionListener
     from kjms._consumer import MessageConsumer
-    from kjms.destinations import Destination, Queue, Topic
+    from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 
 __all__ = ["JMSContext"]
@@ -171,7 +171,7 @@ class JMSContext:
         """
         return self._using("create_object_message").create_object_message(value)
 
-    # Naming destinations; none is made by that.
+    # Naming destinations; none is made by that, but the temporary ones.
 
     def create_queue(self, queue_name: str) -> Queue:
         """Return the queue of that name."""
@@ -180,6 +180,17 @@ class JMSContext:
     def create_topic(self, topic_name: str) -> Topic:
         """Return the topic of that name."""
         return self._using("create_topic").create_topic(topic_name)
+
+    def create_temporary_queue(self) -> TemporaryQueue:
+        """Return a new queue that lives as long as the connection; see `kjms.Session.create_temporary_topic`.
+
+        Spec: JMS 2.0 §11.2, §11.4.11.
+        """
+        return self._using("create_temporary_queue").create_temporary_queue()
+
+    def create_temporary_topic(self) -> TemporaryTopic:
+        """Return a new topic that lives as long as the connection; see `kjms.Session.create_temporary_topic`."""
+        return self._using("create_temporary_topic").create_temporary_topic()
 
     # Sending and looking.
 

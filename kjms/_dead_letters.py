@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kjms.destinations import Destination, Queue
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._engine import destination_name
 from kjms.engine._transactor import Copy
 from kjms.mapping import KafkaRecord
+from kjms.mapping.temporary import letters_name
 
 if TYPE_CHECKING:
     from kjms.engine import Engine
@@ -48,7 +49,9 @@ def dead_letter(
     """Return what makes the copy of *delivery*, delivered too often, for the dead-letter queue."""
     times = "1 time" if delivery.count == 2 else f"{delivery.count - 1} times"
     cause = f"delivered {times}{delivery.cause and f'; {delivery.cause}'}"
-    queue = Queue(policy.dead_letter_queue(destination_name(destination)))
+    is_temporary = isinstance(destination, TemporaryQueue | TemporaryTopic)
+    name = letters_name(destination) if is_temporary else destination_name(destination)
+    queue = Queue(policy.dead_letter_queue(name))
     return _letter(engine, options, destination, delivery, queue, cause)
 
 

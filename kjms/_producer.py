@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from kjms.destinations import Destination
 from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException, shown
 from kjms.mapping import KafkaRecord, confluent, encode
+from kjms.mapping.temporary import MESSAGES, address
 from kjms.message import Message, from_foreign
 from kjms.options import DeliveryMode, DestinationOptions, milliseconds
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms._session import Session
+    from kjms.engine._temporaries import Address
 
 __all__ = ["CompletionListener", "MessageProducer"]
 
@@ -226,7 +228,7 @@ class MessageProducer:
 class Route:
     """Where a session's messages to one destination go: the Kafka topic, the partition without a group, the layout."""
 
-    __slots__ = ("encode", "partition", "sender", "sender_without_id", "topic")
+    __slots__ = ("encode", "group_partition", "partition", "sender", "sender_without_id", "topic")
 
     def __init__(
         self,
@@ -245,9 +247,28 @@ class Route:
         # One session's messages stay in order because they share a partition, chosen once and for good.
         in_order = options.ordering != "none"
         self.partition = zlib.crc32(session_id.encode()) % partitions if in_order else ANY_PARTITION
+        self.group_partition = ANY_PARTITION
         self.encode: Callable[[Message], KafkaRecord] = (
             confluent.encode if options.convention == "confluent" else encode
         )
+
+
+class TemporaryRoute(Route):
+    """Where messages for a temporary destination go, as long as it is not deleted."""
+
+    __slots__ = ("_address",)
+
+    def __init__(
+        self, to: Address, options: DestinationOptions, session_id: str, senders: tuple[bytes | None, bytes | None]
+    ) -> None:
+        super().__init__(to.inbox, 1, options, session_id, *senders)
+        self._address = to
+        self.partition = self.group_partition = MESSAGES
+        self.encode = self._encode
+
+    def _encode(self, message: Message) -> KafkaRecord:
+        self._address.check()
+        return address(encode(message), self._address.number)
 
 
 def _copy_headers(source: Message, target: Message) -> None:

@@ -15,7 +15,7 @@ from kjms._consumer import MessageConsumer, TopicSubscriber
 from kjms._dead_letters import dead_letter, expired_letter
 from kjms._local import NotLocal
 from kjms._outbox import Outbox
-from kjms._producer import ANY_PARTITION, CompletionListener, MessageProducer, Route
+from kjms._producer import CompletionListener, MessageProducer, Route, TemporaryRoute
 from kjms._turn import Turn
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine._engine import destination_name
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kjms.engine._browsing import Browsing
     from kjms.engine._buffer import Feed
     from kjms.engine._delivery import Delivery
+    from kjms.engine._inbox_look import InboxLook
 
 __all__ = ["Session"]
 
@@ -53,6 +54,7 @@ _log = logging.getLogger("kjms.session")
 _numbers = itertools.count(1)
 
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
+TEMPORARY: Final = (TemporaryQueue, TemporaryTopic)
 FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
 DELIVERY_POLL_SECONDS: Final = 1.0  # the delivery thread is woken for everything; this only guards against a lost wake
 
@@ -163,6 +165,28 @@ class Session:
         self._check_open("create_topic")
         return Topic(topic_name)
 
+    # Making temporary destinations (JMS 2.0 §4.4.3).
+
+    def create_temporary_queue(self) -> TemporaryQueue:
+        """Return a new queue that lives as long as the session's connection; see `create_temporary_topic`."""
+        self._check_open("create_temporary_queue")
+        return self._engine.temporaries.create(TemporaryQueue, self._connection._id, self._options.defaults)
+
+    def create_temporary_topic(self) -> TemporaryTopic:
+        """Return a new topic that lives as long as the session's connection, unless it is deleted before.
+
+        Anybody can send to it who is told of it, by a JMSReplyTo for instance. Only the connection can receive from
+        it. It goes when its `delete` is called, when the connection closes, and when the program has lost the object
+        that is returned here, with every consumer, producer and message that has it.
+
+        Raises:
+            JMSException: Kafka does not let us.
+
+        Spec: JMS 2.0 §4.4.3, §6.6.
+        """
+        self._check_open("create_temporary_topic")
+        return self._engine.temporaries.create(TemporaryTopic, self._connection._id, self._options.defaults)
+
     # Sending.
 
     def create_producer(self, destination: Destination | None = None) -> MessageProducer:
@@ -189,9 +213,12 @@ class Session:
         route = self._routes.get(destination)
         if route is None:
             self._check_destination(destination)
+            senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
+            if isinstance(destination, TEMPORARY):  # not kept: that would keep the destination
+                to = self._engine.temporaries.address(destination)
+                return TemporaryRoute(to, self._options.defaults, self._id, senders)
             topic, partitions = self._engine.topic_of(destination, self._options)
             chosen = self._options.destination(destination_name(destination))
-            senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
             route = self._routes[destination] = Route(topic, partitions, chosen, self._id, *senders)
         return route
 
@@ -214,7 +241,7 @@ class Session:
             sender = route.sender if message._message_id is not None else route.sender_without_id
             if sender is not None:
                 sign(record, sender)
-            partition = route.partition if record.key is None else ANY_PARTITION
+            partition = route.partition if record.key is None else route.group_partition
             outbox = self._outbox
             if self._transaction is not None:
                 self._transaction.sent(Copy(route.topic, partition, record))
@@ -261,13 +288,18 @@ class Session:
         if not isinstance(queue, Queue):
             raise InvalidDestinationException(f"create_browser: a Queue can be browsed, and not {shown(queue)}")
         chosen = parse_selector(selector)
-        self._engine.topic_of(queue, self._options)
+        if isinstance(queue, TemporaryQueue):
+            self._engine.temporaries.check_owned(queue, self._connection._id)
+        else:
+            self._engine.topic_of(queue, self._options)
         browser = QueueBrowser(self, queue, chosen)
         with self._lock:
             self._browsers.append(browser)
         return browser
 
-    def _look_at(self, queue: Queue, selector: Selector | None) -> Browsing:
+    def _look_at(self, queue: Queue, selector: Selector | None) -> Browsing | InboxLook:
+        if isinstance(queue, TemporaryQueue):
+            return self._engine.temporaries.look_at(queue, self._connection._id, selector)
         return self._engine.browse(queue, self._options, selector)
 
     def _browser_closed(self, browser: QueueBrowser) -> None:
@@ -306,7 +338,11 @@ class Session:
         selector = parse_selector(selector_text)
         if no_local and isinstance(destination, Topic):
             selector = self._not_local(selector)
-        feed = self._engine.open_feed(destination, self._options, selector, self._wakeup)
+        if isinstance(destination, TEMPORARY):
+            temporaries = self._engine.temporaries
+            feed = temporaries.open_feed(destination, self._connection._id, selector, self._wakeup)
+        else:
+            feed = self._engine.open_feed(destination, self._options, selector, self._wakeup)
         return self._added(consumer_class(self, destination, feed))
 
     def create_durable_consumer(
@@ -408,6 +444,18 @@ class Session:
         if no_local or not is_shared:
             connection._needed_client_id(doing)
         connection._check_client_id()
+        if isinstance(topic, TemporaryTopic):
+            if space == DURABLE:
+                raise InvalidDestinationException(f"{doing}: {topic} is temporary, and cannot be kept (JMS 2.0 §6.6)")
+            feed = self._engine.temporaries.open_shared(
+                (connection._client_id, name),
+                topic,
+                connection._id,
+                (selector, bool(no_local)),
+                self._not_local(selector) if no_local else selector,
+                self._wakeup,
+            )
+            return self._added(consumer_class(self, topic, feed))
         kafka_topic, _ = self._engine.topic_of(topic, self._options)
         feed = self._engine.open_subscription(
             Identity(space, connection._client_id, name),
@@ -809,8 +857,6 @@ def _acknowledgement(
 def _check_destination(destination: object) -> None:
     if not isinstance(destination, Queue | Topic):
         raise InvalidDestinationException(f"a destination is a Queue or a Topic, not {shown(destination)}")
-    if isinstance(destination, TemporaryQueue | TemporaryTopic):
-        raise InvalidDestinationException(f"{destination}: this version of kjms has no temporary destinations yet")
 
 
 def _check_subscription_name(doing: str, name: object) -> None:

@@ -6,7 +6,9 @@ factory allows that, when a session first uses it.
 
 from __future__ import annotations
 
-from kjms.errors import InvalidDestinationException, shown
+from collections.abc import Callable
+
+from kjms.errors import InvalidDestinationException, JMSException, shown
 
 __all__ = ["Destination", "Queue", "TemporaryQueue", "TemporaryTopic", "Topic", "parse_destination"]
 
@@ -67,14 +69,46 @@ class Topic(Destination):
         return self._name
 
 
-class TemporaryQueue(Queue):
+class _Temporary(Destination):
+    """What a session makes, and what a program gets that is told of it, by a JMSReplyTo for instance.
+
+    The object that the session returned is the destination: it can delete it, and with it the destination goes. It
+    cannot be copied or pickled. What others have is a name: a plain value like all destinations, equal to it.
+    """
+
+    __slots__ = ("__weakref__", "_end")
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._end: Callable[[], None] | None = None
+
+    def delete(self) -> None:
+        """Delete it: nothing can be sent to it any more, and what was not received is gone. Again, it does nothing.
+
+        Raises:
+            JMSException: It has an open consumer, or this is not the object that the session has made, or Kafka does
+                not answer.
+
+        Spec: JMS 2.0 §4.4.3.
+        """
+        if self._end is None:
+            raise JMSException(f"delete: {self} is only a name here; the object that its session made deletes it")
+        self._end()
+
+    def __reduce__(self) -> tuple[type[_Temporary], tuple[str]]:
+        if self._end is not None:
+            raise TypeError(f"{self} is unique and cannot be copied (JMS 2.0 §4.4.3); JMSReplyTo says its name")
+        return type(self), (self._name,)
+
+
+class TemporaryQueue(_Temporary, Queue):
     """A queue that lives as long as its connection, and that only this connection consumes (JMS 2.0 §4.4.3)."""
 
     __slots__ = ()
     scheme = "temp-queue"
 
 
-class TemporaryTopic(Topic):
+class TemporaryTopic(_Temporary, Topic):
     """A topic that lives as long as its connection, and that only this connection consumes (JMS 2.0 §4.4.3)."""
 
     __slots__ = ()

@@ -55,6 +55,7 @@ examples:
 """
 
 BATCH: Final = 500  # letters sent together, and settled together
+TEMPORARY: Final = "temp-"  # what the text form of temporary destinations begins with
 ARRIVE_SECONDS: Final = 10.0  # a consumer that was killed keeps its partitions for 6 s
 NEXT_SECONDS: Final = 3.0  # what is there comes at once after the first one
 CAUSES_SHOWN: Final = 5
@@ -263,8 +264,8 @@ def _retry(connection: Connection, arguments: argparse.Namespace) -> int:
             wanted += 1
             origins.find(letter.destination or "")  # before anything is moved
     _missing(connection, arguments, found)
-    kinds = "%" if arguments.topics else "queue:%"
-    selector = _selector(arguments, [f"{CUT} IS NULL", f"{DESTINATION} LIKE '{kinds}'"])
+    kinds = f"NOT LIKE '{TEMPORARY}%'" if arguments.topics else "LIKE 'queue:%'"
+    selector = _selector(arguments, [f"{CUT} IS NULL", f"{DESTINATION} {kinds}"])
     moved = _take(connection, arguments.queue, selector, wanted, origins.send_back)
     return _result(arguments, "moved back", moved, wanted, stay)
 
@@ -325,6 +326,8 @@ def _obstacle(letter: Letter, arguments: argparse.Namespace) -> str:
         origin = parse_destination(letter.destination or "")
     except InvalidDestinationException:
         return "without a word on where they came from"
+    if origin.scheme.startswith(TEMPORARY):
+        return "from a temporary destination: what was there was for one program alone"
     if isinstance(origin, Topic) and not arguments.topics:
         return "from a topic: with --topics, every subscription of it gets them again"
     return ""

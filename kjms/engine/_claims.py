@@ -5,7 +5,7 @@ takes its key away; so whatever compaction leaves folds to the same state. Each 
 and where several claims are for one thing, *the first in the log has it*:
 
     lock:TOKEN       an engine is changing something, and others wait      at most one counts for each resource
-    use:TOKEN        an engine has consumers on a subscription, or a connection with a client identifier
+    use:TOKEN        an engine has consumers on a subscription, a connection with a client identifier, or an inbox
     def:TOKEN        a subscription: its topic, its selector, and so on    the first counts for each resource
     ask:ENGINE       somebody wants to know whether that engine lives
     alive:ENGINE     it does

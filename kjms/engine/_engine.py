@@ -15,7 +15,7 @@ from typing import Any, Final
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from kjms.destinations import Destination, Queue
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._aside import Aside
 from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
@@ -31,8 +31,9 @@ from kjms.engine._registry import Registry
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._space import Space
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
+from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
-from kjms.errors import JMSException
+from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import REGISTRY, queue_group, topic_for, transactional_ids
 from kjms.options import DestinationOptions, FactoryOptions
@@ -94,6 +95,18 @@ class Engine:
         self.exchange = Exchange(self.name, consumer_settings(self._settings, None), lambda: self.prompt)
         self.registry = self._registry()
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
+        self.temporaries = Temporaries(
+            self.name,
+            str(self._settings.get("sasl.username") or "anonymous"),
+            consumer_settings(self._settings, None),
+            self.registry,
+            self.topics,
+            self.prompt,
+            aside=self._aside,
+            ends=self._ends,
+            tell=self.tell,
+            patience=options.send_timeout / 1000,
+        )
         try:
             self.topics.connect(options.send_timeout / 1000, self._last_error)
         except BaseException:
@@ -167,6 +180,7 @@ class Engine:
         _close_readers(readers)
         self.subscriptions.close()
         self.exchange.close()
+        self.temporaries.close()
         self.registry.close()
         self.journal.write()
         self.prompt.close()
@@ -186,6 +200,7 @@ class Engine:
     def _registry(self) -> Registry:
         def lost(key: str) -> None:
             self.subscriptions.lost(key)
+            self.temporaries.lost(key)
 
         return Registry(
             {**consumer_settings(self._settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
@@ -202,8 +217,10 @@ class Engine:
         """Return the Kafka topic of *destination* and its number of partitions; it is made where *options* say so.
 
         Raises:
-            InvalidDestinationException: There is no such topic, or the name cannot be one.
+            InvalidDestinationException: There is no such topic, the name cannot be one, or it is temporary.
         """
+        if isinstance(destination, TemporaryQueue | TemporaryTopic):
+            raise InvalidDestinationException(f"{destination} is temporary, and has no Kafka topic of its own")
         name = destination_name(destination)
         topic = topic_for(destination, options.queue_prefix, options.topic_prefix)
         chosen = options.destination(name)
@@ -264,6 +281,7 @@ class Engine:
         """Close *feeds*, and the readers that served nobody else."""
         for feed in feeds:
             feed.reader.remove_feed(feed)
+        feeds = self.temporaries.leave(feeds)
         shared = set(self._readers.values())
         _close_readers(
             [feed.reader for feed in feeds if feed.reader not in shared and not self.subscriptions.keeps(feed.reader)]

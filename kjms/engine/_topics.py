@@ -148,6 +148,52 @@ class Topics:
                 found = self._wait_until_visible(topic)
         return found
 
+    def make(self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> None:
+        """Make *topic*, one that kjms keeps for itself and that is not there.
+
+        Raises:
+            JMSException: It cannot be made.
+        """
+        with self._lock:
+            self._create(topic, partitions, replication_factor, dict(config))
+            self._wait_until_visible(topic)
+
+    def delete(self, topics: Sequence[str], patience: float | None = None) -> None:
+        """Delete *topics*; those that are not there are deleted already.
+
+        Args:
+            topics: Their names.
+            patience: Seconds to wait for Kafka; None: the send timeout.
+
+        Raises:
+            JMSException: Kafka refuses.
+        """
+        if not topics:
+            return
+        seconds = self._timeout if patience is None else patience
+        answers = self.admin.delete_topics(list(topics), operation_timeout=seconds, request_timeout=seconds)
+        for topic, answer in answers.items():
+            try:
+                answer.result()
+            except KafkaException as error:
+                if kafka_error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise jms_error(error, f"delete the Kafka topic {topic!r}") from error
+            self._partitions.pop(topic, None)
+            self.created.discard(topic)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Delete the records of each partition in *before* that stand before the offset there.
+
+        Raises:
+            JMSException: Kafka refuses.
+        """
+        wanted = [TopicPartition(topic, number, offset) for number, offset in before.items()]
+        try:
+            for answer in self.admin.delete_records(wanted, request_timeout=self._timeout).values():
+                answer.result()
+        except KafkaException as error:
+            raise jms_error(error, f"delete records of the Kafka topic {topic!r}") from error
+
     def ensure_internal(
         self, topic: str, *, like: str, partitions: int, margin: int = 0, config: Mapping[str, str] = QUEUE_CONFIG
     ) -> None:

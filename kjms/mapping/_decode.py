@@ -45,6 +45,7 @@ def decode(record: SourceRecord, destination: Destination, delivery_count: int =
         data = properties.pop("kjms", None)
     else:
         data, notes = _settle_duplicates(headers, properties)
+    properties.pop("kjms-to", None)  # the address of a temporary destination (kjms.mapping.temporary)
     layout = _layouts.get(data)
     if layout is None:
         layout = _layout(data) or ForeignLayout(record, data, properties)

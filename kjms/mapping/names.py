@@ -17,6 +17,7 @@ from kjms.errors import InvalidDestinationException, shown
 
 __all__ = [
     "BOOKKEEPING",
+    "INBOX",
     "REDELIVERIES",
     "REGISTRY",
     "aside",
@@ -24,6 +25,7 @@ __all__ = [
     "destination_for",
     "handover",
     "inbox",
+    "is_inbox",
     "is_internal",
     "later",
     "parked",
@@ -40,7 +42,9 @@ BOOKKEEPING: Final = "kjms.bookkeeping"
 REDELIVERIES: Final = "kjms.redeliveries"
 REGISTRY: Final = "kjms.registry"
 
-_INBOX: Final = "kjms.inbox."
+INBOX: Final = "kjms.inbox."
+"""What the topics begin with that are inboxes."""
+
 _PARKED: Final = ".kjms.parked"
 _LATER: Final = ".kjms.later"
 _ASIDE: Final = ".kjms.aside"
@@ -205,10 +209,15 @@ def inbox(principal: str, engine_id: str) -> str:
     Raises:
         InvalidDestinationException: Both together are too long, or the id is not of letters, digits, ``_`` and ``-``.
     """
-    topic = f"{_INBOX}{_escaped(principal)}.{engine_id}"
+    topic = f"{INBOX}{_escaped(principal)}.{engine_id}"
     if len(topic) > MAX_LENGTH or not _LEGAL.fullmatch(engine_id):
         raise InvalidDestinationException(f"no inbox can be called {shown(topic)}")
     return topic
+
+
+def is_inbox(topic: str) -> bool:
+    """Tell whether *topic* can be an engine's inbox."""
+    return topic.startswith(INBOX) and len(topic) <= MAX_LENGTH and _LEGAL.fullmatch(topic) is not None
 
 
 def transactional_ids(engine: str) -> tuple[str, str]:
@@ -218,6 +227,6 @@ def transactional_ids(engine: str) -> tuple[str, str]:
 
 def is_internal(topic: str) -> bool:
     """Tell whether *topic* is one that kjms keeps for itself."""
-    if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(_INBOX) or topic.endswith((_PARKED, _LATER)):
+    if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(INBOX) or topic.endswith((_PARKED, _LATER)):
         return True
     return _OF_GROUP.fullmatch(topic) is not None

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 import handover
 from kjms import Queue
 from kjms.broker import LocalBroker
-from kjms.mapping.names import queue_group, topic_for
+from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 
 PROGRAM: Final = Path(__file__).with_name("figures_process.py")
 QUEUE: Final = "figures"
@@ -43,6 +43,7 @@ RETENTION: Final = {"offsets.retention.minutes": "1", "offsets.retention.check.i
 FORGETTING_SECONDS: Final = 300.0
 CONNECTIONS: Final = 300
 MAX_THREADS: Final = 150
+MAX_GROWTH: Final = 5_000_000  # bytes: a consumer that is kept, with its selector, takes some thousands
 
 Facts = dict[str, Any]
 
@@ -300,6 +301,26 @@ def sharing(figures: Figures, messages: int) -> None:
         handover.sharing(figures, start, messages)
 
 
+def replies(figures: Figures, messages: int) -> None:
+    """A consumer with a selector of its own for each reply on one queue, made and closed in one process."""
+    with LocalBroker() as broker, children() as start:
+        early, late = start("replies", broker, queue=QUEUE, count=messages).facts()
+        figures.fact(f"a consumer is made in {late['making'] * 1e3:.2f} ms (median)")
+        growth = late["rss"] - early["rss"]
+        figures.judge(
+            f"memory: {growth / 1e6:.1f} MB more after {late['number']} than after {early['number']}"
+            f" (< {MAX_GROWTH / 1e6:.0f})",
+            growth < MAX_GROWTH,
+        )
+        more = late["threads"] - early["threads"]
+        figures.judge(f"threads: {more} more after {late['number']} than after {early['number']}", more <= 0)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        topics = sorted(name for name in admin.list_topics(timeout=10).topics if not name.startswith("_"))
+        figures.judge(f"topics: {', '.join(topics)}", set(topics) <= {QUEUE, BOOKKEEPING})
+        groups = sorted(group.group_id for group in admin.list_consumer_groups().result(10).valid)
+        figures.judge(f"groups: {', '.join(groups)}", set(groups) <= {queue_group(QUEUE), "kjms.ready"})  # the broker's
+
+
 FIGURES: Final[dict[str, tuple[Callable[[Figures, int], None], int]]] = {
     "unsettled": (unsettled, 1_000_000),
     "poison": (poison, POISON),
@@ -308,13 +329,14 @@ FIGURES: Final[dict[str, tuple[Callable[[Figures, int], None], int]]] = {
     "connections": (connections, 0),
     "selectors": (selectors, 100_000),
     "sharing": (sharing, 0),
+    "replies": (replies, 10_000),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chores.py crash --figures", description="Measure what settlement costs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(FIGURES)} (all)")
-    parser.add_argument("--messages", type=int, help="how many (unsettled: 1000000, poison: 100000)")
+    parser.add_argument("--messages", type=int, help="how many (unsettled: 1000000, poison: 100000, replies: 10000)")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in FIGURES]
     if unknown:

@@ -203,12 +203,34 @@ def connections(connection: Connection, queue: str, factory: ConnectionFactory, 
         each.close()
 
 
+def replies(connection: Connection, queue: str, count: int) -> None:
+    """Make a consumer with a selector for each of *count* replies, one after the other; say how the process grows."""
+    process = psutil.Process()
+    making: list[float] = []
+    with connection.create_session() as session, session.create_producer(Queue(queue)) as producer:
+        connection.start()
+        for number in range(1, count + 1):
+            reply = session.create_text_message(body(number))
+            reply.jms_correlation_id = f"request-{number}"
+            begin = time.perf_counter()
+            with session.create_consumer(Queue(queue), f"JMSCorrelationID = 'request-{number}'") as consumer:
+                making.append(time.perf_counter() - begin)
+                producer.send(reply)
+                message = consumer.receive(FIRST_WAIT)
+                assert message is not None
+                assert number_of(message) == number
+            if number in (count // 10, count):
+                median = sorted(making)[len(making) // 2]
+                threads, rss = process.num_threads(), process.memory_info().rss
+                say(number=number, threads=threads, rss=rss, making=median)
+
+
 def main() -> None:
     role, servers, values = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     settings: dict[str, Any] = values.pop("factory", {})
     factory = ConnectionFactory(servers, **settings)
     roles: dict[str, Callable[..., None]] = {
-        each.__name__: each for each in (fill, settle, collect, poison, stream, member)
+        each.__name__: each for each in (fill, settle, collect, poison, stream, member, replies)
     }
     with factory.create_connection() as connection:
         if role == "connections":

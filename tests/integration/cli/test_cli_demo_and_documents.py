@@ -39,6 +39,7 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Ru
         ("hello", {"Ada wants two pounds of coffee"}),
         ("work_queue", {*(f"order {number}" for number in range(1, 11))}),
         ("transaction", {"steel from ore"}),
+        ("request_reply", {"1 + 2 + 3 = 6", "4 + 5 = 9", "6 + 7 + 8 = 21"}),
         (
             "publish_subscribe",
             {
@@ -75,11 +76,12 @@ def test_an_example_runs(name: str, expected: set[str], environment: dict[str, s
     assert {re.sub(r"^\w+ has packed ", "", line) for line in lines} == expected
 
 
-def test_the_page_on_transactions_shows_the_example() -> None:
-    """The program in docs/transactions.md is examples/transaction.py."""
-    page = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    example = (ROOT / "examples" / "transaction.py").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "name"), [("transactions", "transaction"), ("request-reply", "request_reply")])
+def test_a_page_shows_its_example(page: str, name: str) -> None:
+    """The first program on the page is the example, as it is."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    program = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    example = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
     assert example.split('"""\n\n', 1)[1] == program
 
 

@@ -11,7 +11,7 @@ import pytest
 PAGE = Path(__file__).parents[3] / "docs" / "wire-format.md"
 MODULES = [
     "kjms.mapping._encode", "kjms.mapping.names", "kjms.mapping.bridges", "kjms.message._values",
-    "kjms.message._codecs",
+    "kjms.message._codecs", "kjms.mapping.temporary",
 ]  # fmt: skip
 
 

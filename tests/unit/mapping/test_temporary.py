@@ -1,0 +1,103 @@
+"""Names, addresses and deletions of temporary destinations."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kjms import InvalidDestinationException, TemporaryQueue, TemporaryTopic
+from kjms.mapping import KafkaRecord
+from kjms.mapping.names import inbox
+from kjms.mapping.temporary import (
+    Numbers,
+    address,
+    addressed_to,
+    deletion,
+    letters_name,
+    place_of,
+    read_deletion,
+    temporary_name,
+)
+
+RUNS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 8)).map(lambda run: (run[0], run[0] + run[1])))
+
+
+class Source:
+    """A record as it is read."""
+
+    def __init__(self, headers: list[tuple[str, bytes | None]] | None, value: bytes | None = None) -> None:
+        self._headers, self._value = headers, value
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: {"headers": self._headers, "value": self._value}.get(name)
+
+
+@given(RUNS)
+def test_numbers_are_a_set(runs: list[tuple[int, int]]) -> None:
+    """They hold what was added, in as few runs as there can be."""
+    numbers = Numbers()
+    expected: set[int] = set()
+    for run in runs:
+        numbers.add_all([run])
+        expected.update(range(*run))
+    assert {number for number in range(-1, 80) if number in numbers} == expected
+    kept = list(numbers)
+    assert all(past < first for (_, past), (first, _) in itertools.pairwise(kept))
+
+
+@given(RUNS)
+def test_a_deletion_is_read_as_it_was_written(runs: list[tuple[int, int]]) -> None:
+    """The record carries exactly the numbers."""
+    numbers = Numbers()
+    numbers.add_all(runs)
+    record = deletion(numbers)
+    assert read_deletion(Source(record.headers, record.value)) == list(numbers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "value"),
+    [
+        (None, b"1"),
+        ([], b"1"),
+        ([("kjms-deleted", b"2")], b"1"),
+        ([("kjms-deleted", b"1")], None),
+        ([("kjms-deleted", b"1")], b"one"),
+        ([("kjms-deleted", b"1")], b"5-3"),
+        ([("kjms-deleted", b"1")], b"\xff"),
+    ],
+)
+def test_what_is_no_deletion_deletes_nothing(headers: Any, value: bytes | None) -> None:
+    """Anybody may write to an inbox; what cannot be read is left alone."""
+    assert read_deletion(Source(headers, value)) == []
+
+
+@pytest.mark.parametrize("principal", ["anonymous", "Jürgen Groß", "a.b@c/d"])
+def test_names_and_places(principal: str) -> None:
+    """A temporary destination is called by its inbox and number, whoever the principal is."""
+    topic = inbox(principal, "x8s-_Q")
+    for kind in (TemporaryQueue, TemporaryTopic):
+        destination = kind(temporary_name(topic, 17))
+        assert place_of(destination) == (topic, 17)
+        assert letters_name(destination) == "kjms.temporary" + topic.removeprefix("kjms.inbox").rpartition(".")[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["orders", "orders/1", "kjms.inbox.a.b", "kjms.inbox.a.b/", "kjms.inbox.a.b/x", "kjms.inbox.a.b/-1", "/1"]
+)
+def test_other_names_are_refused(name: str) -> None:
+    """A name that no session gave is no temporary destination."""
+    with pytest.raises(InvalidDestinationException, match="no temporary destination"):
+        place_of(TemporaryQueue(name))
+
+
+def test_addresses() -> None:
+    """The last header counts; what is no number addresses nothing."""
+    record = address(address(KafkaRecord(None, b"", [], 0), 3), 4)
+    assert addressed_to(Source(record.headers)) == 4
+    for value in (None, b"", b"x", b"-1", b"1" * 30):
+        assert addressed_to(Source([("kjms-to", value)])) is None
+    assert addressed_to(Source(None)) is None
