@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import handover
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-import handover
 from kjms import Queue
 from kjms.broker import LocalBroker
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for

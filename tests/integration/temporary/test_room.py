@@ -47,7 +47,7 @@ def test_what_nobody_reads_waits_in_kafka(connection: Connection) -> None:
     session.create_producer(queue).send(session.create_text_message("last"))
     assert len(list(session.create_browser(queue))) == MANY + 1
     mailbox = mailbox_of(session, queue)
-    assert mailbox._buffer.kept_back == 100
+    assert mailbox.buffer.kept_back == 100
     with session.create_consumer(other) as consumer:
         assert consumer.receive(SECONDS) is not None  # it is not held up
     consumer = session.create_consumer(queue)
