@@ -395,7 +395,7 @@ def _take(
     if not wanted:
         return 0
     engine = connection._engine
-    ends = engine._ends_of_topic(_topic(connection, found))  # what dies again meanwhile is not taken up again
+    ends = engine.topics.ends(_topic(connection, found))  # what dies again meanwhile is not taken up again
     wakeup = threading.Event()
     feed = engine.open_feed(found, connection._options, parse_selector(selector_text), wakeup)
     reader = feed.reader

@@ -147,6 +147,14 @@ class Aside:
         """
         return self._topics.look_up(topic)
 
+    def ends(self, topic: str) -> Mapping[int, int]:
+        """Return where each partition of *topic* ends for readers of committed records.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        return self._topics.ends(topic)
+
     def grow(self, topic: str, partitions: int) -> None:
         """Give *topic* more partitions.
 

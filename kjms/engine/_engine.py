@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaError
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._aside import Aside
@@ -21,7 +20,7 @@ from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
 from kjms.engine._committer import Committer
-from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._errors import jms_error
 from kjms.engine._exchange import Exchange
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
@@ -49,16 +48,6 @@ _engines_lock = threading.Lock()
 _numbers = itertools.count(1)
 
 BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
-# What brokers say of a partition while it is being made, or moved.
-NOT_READY: Final = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError._UNKNOWN_PARTITION,
-    }
-)
 MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
 REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
 OUTAGE_SECONDS: Final = 10.0  # reports of an outage closer together than this are of the same one
@@ -94,7 +83,7 @@ class Engine:
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
         self.exchange = Exchange(self.name, consumer_settings(self._settings, None), lambda: self.prompt)
         self.registry = self._registry()
-        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
+        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.topics.ends)
         self.temporaries = Temporaries(
             self.name,
             str(self._settings.get("sasl.username") or "anonymous"),
@@ -103,7 +92,7 @@ class Engine:
             self.topics,
             self.prompt,
             aside=self._aside,
-            ends=self._ends,
+            ends=self.topics.ends,
             tell=self.tell,
             patience=options.send_timeout / 1000,
         )
@@ -249,7 +238,9 @@ class Engine:
         name = destination_name(destination)
         chosen = options.destination(name)
         if not isinstance(destination, Queue):
-            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), chosen, is_shared=False)
+            reader = self._new_reader(
+                destination, topic, None, self.topics.ends(topic, partitions), chosen, is_shared=False
+            )
             return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
@@ -333,32 +324,11 @@ class Engine:
             topic,
             self._aside(topic, group),
             self.topics,
-            self._ends_of_topic,
+            self.topics.ends,
             decoder(options.destination(queue.queue_name).convention or "kjms"),
             selector,
             self.options.send_timeout / 1000,
         )
-
-    def _ends(self, topic: str, partitions: int) -> dict[int, int]:
-        """Return where each partition ends for read-committed readers: an open transaction's records come later."""
-        deadline = time.monotonic() + self.options.send_timeout / 1000
-        while True:
-            asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-            try:
-                answers = self.topics.admin.list_offsets(
-                    asked,
-                    isolation_level=IsolationLevel.READ_COMMITTED,
-                    request_timeout=self.options.send_timeout / 1000,
-                )
-                return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
-            except KafkaException as error:
-                inner = kafka_error(error)
-                if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
-                    raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
-                time.sleep(0.02)  # a topic that was just made
-
-    def _ends_of_topic(self, topic: str) -> dict[int, int]:
-        return self._ends(topic, self.topics.look_up(topic))  # it may have been given partitions
 
     # Trouble.
 

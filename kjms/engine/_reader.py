@@ -436,15 +436,11 @@ class Reader:
             JMSException: Kafka does not answer.
             KafkaException: It does not say.
         """
+        ends = self.aside.ends(topic)
+        changed = [number for number in numbers if ends.get(number, 0) not in {0, known_empty.get(number)}]
         with self.client_held(COMMIT_SECONDS):
             consumer = self._consumer
-            if consumer is None:
-                return set()
-            ends = {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), 10.0)[1] for number in numbers
-            }
-            changed = [number for number, end in ends.items() if end and known_empty.get(number) != end]
-            partitions = self._holdings.restore(consumer, [(topic, number) for number in changed])
+            partitions = [] if consumer is None else self._holdings.restore(consumer, [(topic, n) for n in changed])
         found = set()
         for partition in partitions:
             end = self._end_if_settled(partition)

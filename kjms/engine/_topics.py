@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from confluent_kafka import (
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
@@ -28,6 +29,16 @@ QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 COMPACTED_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "86400000"}
 SMALLEST_LIMIT: Final = 2 * 1024 * 1024  # bytes: the limit holds for whole batches, and a batch may have 1 MB
 ATTEMPT_SECONDS: Final = 0.25  # between looks at what the client library reported while it was connecting
+# What brokers say of a partition while it is being made, or moved.
+NOT_READY: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
 VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
 
 
@@ -297,6 +308,31 @@ class Topics:
             if known.error is not None:
                 raise KafkaException(known.error)
         return answer
+
+    def ends(self, topic: str, count: int | None = None) -> dict[int, int]:
+        """Return where each partition ends for readers of committed records: an open transaction's come later.
+
+        Args:
+            topic: The topic.
+            count: How many partitions it has; None: as many as Kafka says now.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        deadline = time.monotonic() + self._timeout
+        numbers = range(self.look_up(topic) if count is None else count)  # it may have been given partitions
+        while True:
+            asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
+            try:
+                answers = self.admin.list_offsets(
+                    asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+                )
+                return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
+            except KafkaException as error:
+                inner = kafka_error(error)
+                if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
+                    raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
+                time.sleep(0.02)  # a topic that was just made
 
     def all(self) -> dict[str, int]:
         """Return the partitions of every topic of the cluster, by name."""
