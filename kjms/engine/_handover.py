@@ -33,7 +33,7 @@ APPETITE_SECONDS: Final = 2.0  # who has not asked again for that long does not 
 RELUCTANCE_SECONDS: Final = 0.5  # and that long, where none of them ever was: the first member of a group gets all
 
 BEAT_SECONDS: Final = 1.5  # between the notices of a process whose box is in use
-LEASE_SECONDS: Final = 12  # after which such a box is another's: the margin, and as long as it may go on
+LEASE_SECONDS: Final = 15  # after which such a box is another's: the margin, and as long as it may go on
 IDLE_BEAT_SECONDS: Final = 10.0  # the same where nothing moves
 IDLE_LEASE_SECONDS: Final = 40
 MARGIN_SECONDS: Final = 8.0  # Kafka puts out of the group, within 6 s, who may believe that a box is still its own
@@ -249,6 +249,7 @@ class HandOver:
                 self._box = NONE
                 self._adopted.clear()
                 self._granted.clear()
+            self._beat(now)  # before anything that Kafka may keep us waiting with
         self._open_asides()
         self._count_partitions(now)
         self._see_to_box(now)
@@ -256,7 +257,6 @@ class HandOver:
         self._open_boxes(now)
         with self._lock:
             self._close_boxes(now)
-            self._beat(now)
             self._reader.buffer.share(now)
             self._send_home()
             self._reader.send_over()
