@@ -195,6 +195,12 @@ class Session:
             route = self._routes[destination] = Route(topic, partitions, chosen, self._id, *senders)
         return route
 
+    def _delayed(self, route: Route) -> Route:
+        """Return the route to where messages for the destination of *route* wait until they are due."""
+        if route.delayed is None:
+            route.delayed = route.to_later(self._engine.schedule.prepare(route.topic, route.partitions))
+        return route.delayed
+
     def _next_message_id(self) -> str:
         return f"ID:{self._id}-{next(self._sent)}"
 

@@ -25,8 +25,9 @@ from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
 from kjms.engine._publisher import Publisher
-from kjms.engine._reader import Reader
+from kjms.engine._reader import NOTHING, Reader
 from kjms.engine._registry import Registry
+from kjms.engine._schedule import Schedule
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._space import Space
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
@@ -91,7 +92,15 @@ class Engine:
         self.mover = Mover(producer_settings(self._settings), mover, self.tell)
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
         self.registry = self._registry()
-        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic)
+        self.schedule = Schedule(
+            lambda group: consumer_settings(self._settings, group),
+            producer_settings(self._settings),
+            self.topics,
+            self.tell,
+        )
+        self.subscriptions = Subscriptions(
+            self.registry, self.topics, options.send_timeout / 1000, self._ends_of_topic, self._ends_of_delayed
+        )
         try:
             self.topics.connect(options.send_timeout / 1000, self._last_error)
         except BaseException:
@@ -159,6 +168,7 @@ class Engine:
                 reader.flush_at_last()
             except JMSException as failure:
                 _log.warning("%s", failure)
+        self.schedule.close()
         self.committer.close(MOVES_SECONDS)
         self.mover.close(MOVES_SECONDS)
         self.space.close()
@@ -229,7 +239,8 @@ class Engine:
         name = destination_name(destination)
         chosen = options.destination(name)
         if not isinstance(destination, Queue):
-            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), chosen)
+            before = self._ends_of_delayed(topic)
+            reader = self._new_reader(destination, topic, None, self._ends(topic, partitions), chosen, before)
             return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
@@ -252,8 +263,8 @@ class Engine:
         """Return a feed for a consumer of a named subscription; see `Subscriptions.open`."""
         chosen = options.destination(terms.destination.topic_name)
 
-        def new_reader(group: str) -> Reader:
-            return self._new_reader(terms.destination, terms.topic, group, None, chosen)
+        def new_reader(group: str, delayed_before: Mapping[int, int]) -> Reader:
+            return self._new_reader(terms.destination, terms.topic, group, None, chosen, delayed_before)
 
         return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
 
@@ -274,8 +285,9 @@ class Engine:
         group: str | None,
         starts: Mapping[int, int] | None,
         chosen: DestinationOptions,
+        delayed_before: Mapping[int, int] = NOTHING,
     ) -> Reader:
-        return Reader(
+        reader = Reader(
             destination,
             destination_name(destination),
             consumer_settings(self._settings, group),
@@ -286,7 +298,10 @@ class Engine:
             prefetch=chosen.prefetch or 1,
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
+            delayed_before=delayed_before,
         )
+        self.schedule.watch(reader)
+        return reader
 
     def _aside(self, topic: str, group: str) -> Aside:
         return Aside(
@@ -334,6 +349,9 @@ class Engine:
                 if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
                 time.sleep(0.02)  # a topic that was just made
+
+    def _ends_of_delayed(self, topic: str) -> dict[int, int]:
+        return self.schedule.ends(topic, self._ends_of_topic)
 
     def _ends_of_topic(self, topic: str) -> dict[int, int]:
         return self._ends(topic, self.topics.look_up(topic))  # it may have been given partitions

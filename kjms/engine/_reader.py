@@ -22,6 +22,7 @@ from kjms.engine._holdings import Commit, Holdings, oldest
 from kjms.engine._journal import Event
 from kjms.engine._transactor import Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException
+from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
 
@@ -47,6 +48,7 @@ STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer 
 LOOK_SECONDS: Final = 10.0  # without a group, which is told: how often to look for partitions that were added
 COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
 REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
+NOTHING: Final[Mapping[int, int]] = {}
 ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
 
 _PASSING: Final = frozenset(
@@ -88,6 +90,8 @@ class Reader:
         prefetch: How many messages it holds ready.
         decode: How its records are read.
         on_error: Told of errors that only the connection's exception listener can hear.
+        delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
+            each partition that they waited in ended then. They are none of its messages.
     """
 
     def __init__(
@@ -103,12 +107,14 @@ class Reader:
         prefetch: int,
         decode: Decoder,
         on_error: Callable[[JMSException], None],
+        delayed_before: Mapping[int, int] = NOTHING,
     ) -> None:
         self.destination = destination
         self.name = name
         self.topic = topic
         self._config = dict(config)
         self._starts = None if starts is None else dict(starts)
+        self._delayed_before = dict(delayed_before)
         self._prefetch = prefetch
         self._decode = decode
         self._on_error = on_error
@@ -140,6 +146,11 @@ class Reader:
             f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self._buffer.held} ready,"
             f" {self._in_hands} in hands, {self._started} consumers started>"
         )
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a started consumer is there, or was a moment ago."""
+        return self._thread is not None
 
     @property
     def is_kept(self) -> bool:
@@ -756,6 +767,9 @@ class Reader:
             settlement = partition.settlement
             if not settlement.read(offset, delivery):
                 continue
+            if self._delayed_before and self._is_too_old(record):
+                settlement.settle(offset)
+                continue
             if partition.is_aside:
                 delivery.record, delivery.told = unmoved(record)
                 delivery.recall(delivery.told)
@@ -768,6 +782,11 @@ class Reader:
                     if delivery.count > 1:
                         delivery.cause = "who had it ended without a word"
             buffer.arrive(delivery)
+
+    def _is_too_old(self, record: KafkaMessage) -> bool:
+        """Whether *record* was sent, with a delay, before there was the subscription (JMS 2.0 §4.12)."""
+        place = place_of(record)
+        return place is not None and place[1] < self._delayed_before.get(place[0], 0)
 
     def _report(self, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:

@@ -148,7 +148,9 @@ class Topics:
                 found = self._wait_until_visible(topic)
         return found
 
-    def ensure_internal(self, topic: str, *, like: str, partitions: int, margin: int = 0) -> None:
+    def ensure_internal(
+        self, topic: str, *, like: str, partitions: int, margin: int = 0, smallest: int = SMALLEST_LIMIT
+    ) -> None:
         """Make *topic*, one that kjms keeps for itself, where it is missing; nothing in it is ever thrown away.
 
         Args:
@@ -156,6 +158,7 @@ class Topics:
             like: The topic whose replication and largest message it shares.
             partitions: How many it gets.
             margin: Bytes by which its messages may be larger.
+            smallest: Bytes that they may have at the least.
 
         Raises:
             JMSException: It cannot be made.
@@ -165,7 +168,7 @@ class Topics:
         resource = ConfigResource(ConfigResource.Type.TOPIC, like)
         try:
             config = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
-            largest = max(int(config["max.message.bytes"].value or 0) + margin, SMALLEST_LIMIT)
+            largest = max(int(config["max.message.bytes"].value or 0) + margin, smallest)
             replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
         except KafkaException as error:
             raise jms_error(error, f"look up the Kafka topic {like!r}") from error
