@@ -103,6 +103,7 @@ class Stretch:
         self.barrier = -1  # what the log ended with when the line was opened; before that is read, nothing is moved
         self.orders: list[int] = []  # what is to be cancelled
         self.scan: Scan | None = None
+        self.scan_settled: list[int] = []  # since it began
         self.alone = 0  # so many go one by one, after they were too large together
         self.lean: set[int] = set()  # whose copies say nothing of where they waited, for want of room
         self.rest_until = 0.0
@@ -125,7 +126,7 @@ class Stretch:
         for offset in offsets:
             self.waiting.settle(offset)
             if self.scan is not None:
-                self.scan.settled.append(offset)
+                self.scan_settled.append(offset)
 
     def drop(self) -> None:
         """Serve it no more."""
@@ -136,32 +137,43 @@ class Stretch:
 
 
 class Scan:
-    """A second reading of a partition's log, for what did not fit into memory at the first."""
+    """A second reading of a partition's log, for what did not fit into memory at the first.
 
-    def __init__(self, config: Mapping[str, Any], topic: str, number: int, start: int, limit: int) -> None:
-        self.waiting: Waiting[KafkaMessage] = Waiting(limit)
-        self.position = start
-        self.settled: list[int] = []  # since it began
+    Args:
+        config: librdkafka's settings of a consumer in no group.
+        topic: The Kafka topic.
+        number: The partition.
+        known: What the first reading found.
+    """
+
+    def __init__(self, config: Mapping[str, Any], topic: str, number: int, known: Waiting[KafkaMessage]) -> None:
+        self.position = known.base(0)
+        self.found: Waiting[KafkaMessage] = Waiting(known.limit // 2)
+        self._known = known
+        self._floor = known.horizon
         self._consumer = Consumer(dict(config))
-        self._consumer.assign([TopicPartition(topic, number, start)])
+        self._consumer.assign([TopicPartition(topic, number, self.position)])
+
+    def add(self, offset: int, due: int, message: KafkaMessage) -> None:
+        """Note a message; of those due before the horizon all is known."""
+        if due >= self._floor and not self._known.is_gone(offset):
+            self.found.add(offset, due, message)
+
+    def settle(self, offset: int) -> None:
+        """Note that the message at *offset* waits no more."""
+        self.found.settle(offset)
 
     def step(self) -> None:
         """Read what has come."""
         for record in self._consumer.consume(BATCH, 0):
-            self.position = max(self.position, fold(self.waiting, record))
-
-    def result(self) -> Waiting[KafkaMessage]:
-        """Return what waits."""
-        for offset in self.settled:
-            self.waiting.settle(offset)
-        return self.waiting
+            self.position = max(self.position, fold(self, record))
 
     def close(self) -> None:
         """End it."""
         self._consumer.close()
 
 
-def fold(waiting: Waiting[KafkaMessage], record: KafkaMessage, orders: list[int] | None = None) -> int:
+def fold(waiting: Waiting[KafkaMessage] | Scan, record: KafkaMessage, orders: list[int] | None = None) -> int:
     """Note in *waiting* what *record* says, and in *orders* what it wants cancelled; return where the log goes on."""
     offset = record.offset() or 0
     error = record.error()
@@ -327,10 +339,11 @@ class Later:
                 self._commit(consumer, [stretch], is_proof=True)  # who lost it must not shut out who has it
                 self._open(stretch)
             if stretch.is_served:
+                stretch.waiting.caught_up()
                 self._cancel(stretch)
                 self._move(stretch)
                 self._write_anew(stretch)
-            self._look_again(stretch)
+                self._look_again(stretch)
             stretch.pause = PAUSE_SECONDS
         except (AbortedError, JMSException, KafkaException) as error:
             self._failed(stretch, error)
@@ -416,13 +429,17 @@ class Later:
 
     def _look_again(self, stretch: Stretch) -> None:
         """Read the log again where memory has room for what it had no room for."""
+        waiting = stretch.waiting
         if stretch.scan is None:
-            if stretch.waiting.is_short:
-                stretch.scan = Scan(self._scan_config, self.later, stretch.number, stretch.base, self._share())
+            if waiting.is_short:
+                stretch.scan = Scan(self._scan_config, self.later, stretch.number, waiting)
+                stretch.scan_settled.clear()
             return
         stretch.scan.step()
         if stretch.scan.position >= stretch.position:
-            stretch.waiting = stretch.scan.result()
+            for offset in stretch.scan_settled:
+                stretch.scan.settle(offset)
+            waiting.take_in(stretch.scan.found)
             stretch.scan.close()
             stretch.scan = None
 

@@ -21,7 +21,8 @@ class Waiting(Generic[T]):
     """The messages of one partition that are not settled, in the order in which they fall due.
 
     There may be more than fit into memory. Those due first are held; of the others it is known that they are not due
-    before the *horizon*. When that comes near, the log is read again, into another object like this one.
+    before the *horizon*. When that comes near, the log is read again, for what is due from the horizon on: into another
+    object like this one, which this one takes in.
 
     Args:
         limit: How many messages it holds.
@@ -46,6 +47,7 @@ class Waiting(Generic[T]):
         self._held: dict[int, tuple[int, T]] = {}
         self._heap: list[tuple[int, int]] = []  # due and offset; some were settled, or taken
         self._order: deque[int] = deque()  # the keys of _held and some that were settled, rising
+        self._gone: set[int] | None = set()  # what others settled, as the log says; until it has been read
 
     def __len__(self) -> int:
         return len(self._held)
@@ -116,6 +118,29 @@ class Waiting(Generic[T]):
     def settle(self, offset: int) -> None:
         """Note that the message at *offset* waits no more; to settle it again changes nothing."""
         self._held.pop(offset, None)
+        if self._gone is not None:
+            self._gone.add(offset)
+
+    def caught_up(self) -> None:
+        """Note that all was read that others settled; from now on only what is held is settled, or cancelled."""
+        if not self.forgotten:
+            self._gone = None
+
+    def is_gone(self, offset: int) -> bool:
+        """Tell whether the log said that the message at *offset*, which may stand before that, was settled."""
+        return self._gone is not None and offset in self._gone
+
+    def take_in(self, other: Waiting[T]) -> None:
+        """Hold what *other* holds, and forget what it has forgotten: it has read all from the horizon on."""
+        for due, offset, message in other.all():
+            if offset not in self._held:
+                self._held[offset] = due, message
+                heapq.heappush(self._heap, (due, offset))
+        self._order = deque(sorted(self._held))
+        self.horizon, self.forgotten = other.horizon, other.forgotten
+        self._oldest_forgotten = other._oldest_forgotten
+        if not self.forgotten:
+            self._gone = None
 
     def may_hold(self, offset: int) -> bool:
         """Tell whether the message at *offset* waits; of one that is not held, whether it is possible."""

@@ -72,7 +72,9 @@ class Desk:
 
 def stored(servers: str, topic: str) -> list[Any]:
     settings = {"bootstrap.servers": servers, "group.id": "tests", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "enable.auto.commit": False, "isolation.level": "read_committed"})
+    consumer = Consumer(
+        {**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    )
     try:
         numbers = consumer.list_topics(topic, timeout=20).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
