@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from kjms import Message, MessageConsumer, Queue, TextMessage
-from kjms.engine import _schedule
+from kjms.engine import _later, _reader, _schedule, _transactor
 from kjms.mapping.later import CANCEL, noted
 from kjms.mapping.names import later
 
@@ -95,6 +96,7 @@ def test_a_consumer_finds_messages_that_wait_already(desk: Any, queue: Queue, st
 def test_serving_ends_with_its_use(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
     """When the last consumer is gone, serving ends, with its threads; with the next one it begins again."""
     monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(_reader, "GRACE_SECONDS", 0.1)
     sender = desk.connect(is_apart=True)
     desk.send(queue, "first", by=sender.create_session(), delivery_delay=1)
     sender.close()
@@ -162,8 +164,6 @@ def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue, monkey
 
 def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
     """A message that waits long does not make the log grow for ever: it moves to its end, and still comes once."""
-    from kjms.engine import _later
-
     for name, value in (("SLACK", 20), ("FAR_MS", 500), ("SPACE_SECONDS", 0.2), ("COMMIT_SECONDS", 0.1)):
         monkeypatch.setattr(_later, name, value)
     connection = desk.connect(is_apart=True)
@@ -193,8 +193,9 @@ def test_a_note_cancels(desk: Any, queue: Queue, eventually: Eventually) -> None
     assert [record.value() for _, _, record in served._stretches[0].waiting.all()] == [b"tomorrow"]
 
 
-def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventually) -> None:
+def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
     """While the destination takes nothing, its delayed messages wait, and the exception listener hears of it."""
+    monkeypatch.setattr(_transactor, "FLUSH_SECONDS", 0.3)
     failures: list[Exception] = []
     desk.connection.exception_listener = failures.append
     session = desk.session()
@@ -203,7 +204,5 @@ def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventua
     admin.delete_topics([queue.queue_name])[queue.queue_name].result()
     eventually(lambda: failures)
     assert "late" in str(failures[0])
-    from confluent_kafka.admin import NewTopic
-
     admin.create_topics([NewTopic(queue.queue_name, 1, 1)])[queue.queue_name].result()
     eventually(lambda: [record.value() for record in desk.stored(queue.queue_name)] == [b"patient"])
