@@ -62,6 +62,11 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<Schedule: {sorted(self._laters)}>"
 
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """Librdkafka's settings of a consumer that looks from outside, in no group."""
+        return self._consumer_config(None)
+
     def watch(self, reader: Reader) -> None:
         """Serve what *reader* reads, whenever it does."""
         with self._lock:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import NewTopic
 
 from kjms import Message, MessageConsumer, Queue, TextMessage
 from kjms.engine import _later, _reader, _schedule, _transactor
+from kjms.engine._delayed import Delayed
 from kjms.mapping.later import CANCEL, noted
 from kjms.mapping.names import later
 
@@ -206,3 +207,37 @@ def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventua
     assert "late" in str(failures[0])
     admin.create_topics([NewTopic(queue.queue_name, 1, 1)])[queue.queue_name].result()
     eventually(lambda: [record.value() for record in desk.stored(queue.queue_name)] == [b"patient"])
+
+
+def test_cancelling_leaves_it_to_the_owner(desk: Any, queue: Queue, eventually: Eventually) -> None:
+    """A program that cancels does not serve where somebody does; what became due meanwhile is not cancelled."""
+    desk.send(queue, "never", "tomorrow", delivery_delay=DAY)
+    desk.send(queue, "soon", delivery_delay=1_000)
+    eventually(lambda: desk.served(queue))
+    other = desk.connect(is_apart=True)
+    with Delayed(other._engine, queue.queue_name) as delayed:
+        entries = delayed.read()
+        assert [entry.record.value() for entry in entries] == [b"soon", b"never", b"tomorrow"]
+        eventually(lambda: desk.stored(queue.queue_name))
+        assert delayed.cancel(entries[:2]) == 1
+        assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
+    assert other._engine.schedule._laters == {}
+
+
+def test_a_message_that_is_written_anew_is_cancelled_there(
+    desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """Though a message moves to the end of the log while it is to be cancelled, it is cancelled."""
+    monkeypatch.setattr(_later, "SLACK", 20)
+    session = desk.session()
+    consumer = session.create_consumer(queue)
+    desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
+    other = desk.connect(is_apart=True)
+    with Delayed(other._engine, queue.queue_name) as delayed:
+        entries = delayed.read()[:1]
+        names = [f"{number}" for number in range(40)]
+        desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
+        assert taken(consumer, 40) == names
+        eventually(lambda: {entry.place[1] for entry in delayed.read()}.isdisjoint({0, 1}))
+        assert delayed.cancel(entries) == 1
+        assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
