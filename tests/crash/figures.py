@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import figures_delay
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kjms import Queue
-from kjms.broker import LocalBroker
+from kjms.broker import Broker, LocalBroker
 from kjms.mapping.names import queue_group, topic_for
 
 PROGRAM: Final = Path(__file__).with_name("figures_process.py")
@@ -63,7 +64,7 @@ class Figures:
 class Child:
     """A process that measures."""
 
-    def __init__(self, role: str, broker: LocalBroker, **values: object) -> None:
+    def __init__(self, role: str, broker: Broker, **values: object) -> None:
         self.role = role
         self.process = subprocess.Popen(
             [sys.executable, PROGRAM, role, broker.bootstrap_servers, json.dumps(values)],
@@ -109,7 +110,7 @@ def children() -> Iterator[Callable[..., Child]]:
     """Give a way to start processes, none of which is left at the end."""
     started: list[Child] = []
 
-    def start(role: str, broker: LocalBroker, **values: object) -> Child:
+    def start(role: str, broker: Broker, **values: object) -> Child:
         started.append(Child(role, broker, **values))
         return started[-1]
 
@@ -118,7 +119,7 @@ def children() -> Iterator[Callable[..., Child]]:
     finally:
         for child in started:
             child.process.kill()
-            child.process.wait()
+            child.process.communicate()
 
 
 def committed(broker: LocalBroker, queue: str) -> dict[int, TopicPartition]:
@@ -287,19 +288,26 @@ def connections(figures: Figures, _: int) -> None:
         figures.judge(f"memory: {memory / 1e6:.0f} MB (< {RSS_BYTES / 1e6:.0f})", memory < RSS_BYTES)
 
 
+def delay(figures: Figures, messages: int) -> None:
+    """Delayed messages, while the process that schedules them is killed."""
+    with LocalBroker() as broker, children() as start:
+        figures_delay.measure(figures, start, broker, messages)
+
+
 FIGURES: Final[dict[str, tuple[Callable[[Figures, int], None], int]]] = {
     "unsettled": (unsettled, 1_000_000),
     "poison": (poison, POISON),
     "joining": (joining, 0),
     "retention": (retention, 0),
     "connections": (connections, 0),
+    "delay": (delay, 50_000),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chores.py crash --figures", description="Measure what settlement costs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(FIGURES)} (all)")
-    parser.add_argument("--messages", type=int, help="how many (unsettled: 1000000, poison: 100000)")
+    parser.add_argument("--messages", type=int, help="how many (unsettled: 1000000, poison: 100000, delay: 50000)")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in FIGURES]
     if unknown:

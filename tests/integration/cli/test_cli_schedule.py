@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import time
@@ -31,7 +32,7 @@ Kjms = Callable[..., "subprocess.CompletedProcess[bytes]"]
 )
 def test_wrong_use_is_said(arguments: str, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
     """Arguments that make no sense together end with exit code 2, before anything is connected."""
-    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     assert main(["schedule", *arguments.split()]) == 2
     assert why in capsys.readouterr().err
 
