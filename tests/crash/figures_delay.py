@@ -75,14 +75,17 @@ def measure(figures: Figures, start: Callable[..., Child], broker: Broker, messa
     for member in members.values():
         member.next()
         member.go_on()
-    sender = start("delayed", broker, queue=queue, count=messages, shortest=SHORTEST_MS, longest=longest)
-    watch = Watch(broker.bootstrap_servers, queue)
-    sent = sender.last()
-    figures.fact(f"sent within {sent['seconds']:.1f} s, with delays from {SHORTEST_MS} to {longest} ms")
-    waited = time.time() * 1000
-    owner = ""
-    while owner not in members or (is_long and time.time() * 1000 < waited + longest / 3):
+    how = {"queue": queue, "shortest": SHORTEST_MS, "longest": longest}
+    start("delayed", broker, count=1, **how).last()  # from now on the members serve what the queue has
+    while owner_of(broker.bootstrap_servers, queue) not in members:
         time.sleep(0.1)
+    watch = Watch(broker.bootstrap_servers, queue)
+    sent = start("delayed", broker, count=messages - 1, first=1, **how).last()
+    figures.fact(f"sent within {sent['seconds']:.1f} s, with delays from {SHORTEST_MS} to {longest} ms")
+    if is_long:
+        time.sleep(longest / 3000)
+    owner = ""
+    while owner not in members:
         owner = owner_of(broker.bootstrap_servers, queue)
     victim = members[owner].process
     victim.kill()

@@ -68,12 +68,12 @@ def fill(connection: Connection, queue: str, count: int, poison_every: int = 0) 
     say(sent=count)
 
 
-def delayed(connection: Connection, queue: str, count: int, shortest: int, longest: int) -> None:
+def delayed(connection: Connection, queue: str, count: int, shortest: int, longest: int, first: int = 0) -> None:
     """Send *count* messages, each with a delay by chance."""
     confirmed = Confirmed(count)
     begin = time.perf_counter()
     with connection.create_session() as session, session.create_producer(Queue(queue)) as producer:
-        for number in range(count):
+        for number in range(first, first + count):
             wait = random.randint(shortest, longest)
             producer.send(session.create_text_message(body(number)), delivery_delay=wait, completion_listener=confirmed)
         confirmed.done.wait()

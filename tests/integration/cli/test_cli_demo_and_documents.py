@@ -50,6 +50,7 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Ru
                 "bargains: AMZN costs 198.2",
             },
         ),
+        ("delay", {"put the kettle on: on time", "the tea is ready: on time"}),
         (
             "plain_kafka",
             {
@@ -75,11 +76,12 @@ def test_an_example_runs(name: str, expected: set[str], environment: dict[str, s
     assert {re.sub(r"^\w+ has packed ", "", line) for line in lines} == expected
 
 
-def test_the_page_on_transactions_shows_the_example() -> None:
-    """The program in docs/transactions.md is examples/transaction.py."""
-    page = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page_name", "name"), [("transactions", "transaction"), ("delivery-delay", "delay")])
+def test_a_page_shows_its_example(page_name: str, name: str) -> None:
+    """The program on a page is the example."""
+    page = (ROOT / "docs" / f"{page_name}.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    example = (ROOT / "examples" / "transaction.py").read_text(encoding="utf-8")
+    example = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
     assert example.split('"""\n\n', 1)[1] == program
 
 
