@@ -156,7 +156,7 @@ class Scan:
 
     def add(self, offset: int, due: int, message: KafkaMessage) -> None:
         """Note a message; of those due before the horizon all is known."""
-        if due >= self._floor and not self._known.is_gone(offset):
+        if (due, offset) >= self._floor and not self._known.is_gone(offset):
             self.found.add(offset, due, message)
 
     def settle(self, offset: int) -> None:

@@ -20,15 +20,15 @@ PRUNE: Final = 1_024  # entries that may be kept beyond need before they are thr
 class Waiting(Generic[T]):
     """The messages of one partition that are not settled, in the order in which they fall due.
 
-    There may be more than fit into memory. Those due first are held; of the others it is known that they are not due
-    before the *horizon*. When that comes near, the log is read again, for what is due from the horizon on: into another
-    object like this one, which this one takes in.
+    There may be more than fit into memory. Those due first are held; of the others it is known that they come after
+    the *horizon*, a time and, of those due at the same time, an offset. When that comes near, the log is read again
+    for what is due from the horizon on: into another object like this one, which this one takes in.
 
     Args:
         limit: How many messages it holds.
 
     Attributes:
-        horizon: Every message that is due before is held.
+        horizon: A time and an offset; every message before is held.
         forgotten: How many messages are not held.
 
     >>> waiting = Waiting(limit=100)
@@ -41,7 +41,7 @@ class Waiting(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.horizon = NEVER
+        self.horizon = NEVER, 0
         self.forgotten = 0
         self._oldest_forgotten = NEVER
         self._held: dict[int, tuple[int, T]] = {}
@@ -67,7 +67,7 @@ class Waiting(Generic[T]):
 
     def add(self, offset: int, due: int, message: T) -> None:
         """Note that *message* waits at *offset*; offsets come in rising order."""
-        if due >= self.horizon:
+        if (due, offset) >= self.horizon:
             self._forget(offset)
             return
         self._held[offset] = due, message
@@ -85,7 +85,7 @@ class Waiting(Generic[T]):
     def _make_room(self) -> None:
         entries = sorted((due, offset) for offset, (due, _) in self._held.items())
         kept = max(1, int(self.limit * KEPT))
-        self.horizon = entries[kept][0]
+        self.horizon = entries[kept]
         for _, offset in entries[kept:]:
             del self._held[offset]
             self._forget(offset)
