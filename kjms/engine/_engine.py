@@ -349,6 +349,7 @@ class Engine:
                 if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
                 time.sleep(0.02)  # a topic that was just made
+                self.topics.look_up(topic)  # or another leader: the client would be refused for ever (librdkafka)
 
     def _ends_of_delayed(self, topic: str) -> dict[int, int]:
         return self.schedule.ends(topic, self._ends_of_topic)

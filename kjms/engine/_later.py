@@ -38,10 +38,11 @@ _log = logging.getLogger("kjms.schedule")
 BATCH: Final = 500  # records taken at once, and moved in one transaction
 TICK_SECONDS: Final = 0.1  # the clock is looked at this often, whatever is due: somebody may set it
 LEAST_SECONDS: Final = 0.001  # librdkafka counts in milliseconds
+SCAN_SECONDS: Final = 0.03  # of reading the log again, between looks at what is due
 COMMIT_SECONDS: Final = 1.0  # between commits of where to read from
 SPACE_SECONDS: Final = 60.0  # between deletions of what was moved
 PAUSE_SECONDS: Final = 0.1  # after what went wrong; twice as long each time
-LONGEST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 2.0
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to answer
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
@@ -164,9 +165,13 @@ class Scan:
         self.found.settle(offset)
 
     def step(self) -> None:
-        """Read what has come."""
-        for record in self._consumer.consume(BATCH, 0):
-            self.position = max(self.position, fold(self, record))
+        """Read what has come; not for long, since others may be due."""
+        until = time.monotonic() + SCAN_SECONDS
+        while records := self._consumer.consume(BATCH, 0):
+            for record in records:
+                self.position = max(self.position, fold(self, record))
+            if time.monotonic() > until:
+                return
 
     def close(self) -> None:
         """End it."""
@@ -336,7 +341,9 @@ class Later:
             if not stretch.line.is_open:
                 if not (len(stretch.waiting) or stretch.waiting.forgotten or stretch.orders):
                     return
-                self._commit(consumer, [stretch], is_proof=True)  # who lost it must not shut out who has it
+                self._commit(
+                    consumer, [stretch], is_awaited=True, is_proof=True
+                )  # who lost it must not shut out who has it
                 self._open(stretch)
             if stretch.is_served:
                 stretch.waiting.caught_up()
@@ -354,6 +361,7 @@ class Later:
 
     def _end_of_log(self, number: int) -> int:
         """Return where the log ends, what is in open transactions included."""
+        self._topics.look_up(self.later)  # after a change of leaders the client would be refused for ever (librdkafka)
         asked = {TopicPartition(self.later, number): OffsetSpec.latest()}
         answers = self._topics.admin.list_offsets(
             asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ASK_SECONDS
@@ -463,7 +471,9 @@ class Later:
 
     # What Kafka is told of where to begin.
 
-    def _commit(self, consumer: Consumer, stretches: Iterable[Stretch], *, is_proof: bool = False) -> None:
+    def _commit(
+        self, consumer: Consumer, stretches: Iterable[Stretch], *, is_awaited: bool = False, is_proof: bool = False
+    ) -> None:
         """Commit where to begin to read; what fails does not matter, unless it is to prove who has the partition.
 
         Raises:
@@ -476,9 +486,12 @@ class Later:
         metadata = self._topics.identity(self.later)
         offsets = [TopicPartition(self.later, each.number, max(bases[each], 0), metadata) for each in told]
         try:
-            for answer in consumer.commit(offsets=offsets, asynchronous=False):
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
+            if not is_awaited:  # whether it arrives does not matter; messages are due meanwhile
+                consumer.commit(offsets=offsets, asynchronous=True)
+            else:
+                for answer in consumer.commit(offsets=offsets, asynchronous=False):
+                    if answer.error is not None:
+                        raise KafkaException(answer.error)
         except KafkaException as error:
             if is_proof:
                 raise
@@ -538,7 +551,9 @@ class Later:
         return max(int(first), known.offset) if is_known else int(first)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._commit(consumer, [s for revoked in partitions if (s := self._stretches.get(revoked.partition))])
+        self._commit(
+            consumer, [s for revoked in partitions if (s := self._stretches.get(revoked.partition))], is_awaited=True
+        )
         self._on_lost(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

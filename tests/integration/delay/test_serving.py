@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -70,6 +71,45 @@ def test_another_process_takes_over_from_one_that_was_killed(desk: Any, queue: Q
     process.wait()
     assert taken(consumer, 50) == texts
     assert consumer.receive(NONE) is None
+
+
+@pytest.mark.requirement("JMS-3.4.13-5")
+def test_a_process_that_slept_moves_nothing_twice(desk: Any, queue: Queue, start: Start) -> None:
+    """A process that was stopped, and whose part others took over, goes on without moving anything that they moved."""
+    texts = [f"{number}" for number in range(50)]
+    process = start("send", "700", *texts)
+    assert serves(process)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        consumer = desk.connect(kafka=HASTY).create_session().create_consumer(queue)
+        assert taken(consumer, 50) == texts
+    finally:
+        process.send_signal(signal.SIGCONT)
+    process.communicate()  # it ends in order
+    assert consumer.receive(NONE) is None
+    assert len(desk.stored(queue.queue_name)) == 50
+
+
+def test_a_clock_that_is_set_counts_at_once(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+    """Due is what the clock of the serving process says now, whatever it said before."""
+    consumer = desk.session().create_consumer(queue)
+    desk.send(queue, "tomorrow", delivery_delay=DAY)
+    eventually(lambda: (served := desk.served(queue)) and len(served._stretches[0].waiting) == 1)
+    assert consumer.receive(NONE) is None
+
+    class Clock:
+        monotonic = staticmethod(time.monotonic)
+
+        @staticmethod
+        def time() -> float:
+            return time.time() + DAY / 1000
+
+        @staticmethod
+        def time_ns() -> int:
+            return time.time_ns() + DAY * 1_000_000
+
+    monkeypatch.setattr(_later, "time", Clock)
+    assert taken(consumer, 1) == ["tomorrow"]
 
 
 def test_a_process_that_ends_hands_over(desk: Any, queue: Queue, start: Start) -> None:
