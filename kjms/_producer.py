@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from copy import copy
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kjms.destinations import Destination
 from kjms.errors import IllegalStateException, InvalidDestinationException, MessageFormatException, shown
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionListener", "MessageProducer"]
 
+LONGEST: Final = (1 << 63) - 1  # what Java's long, which JMSDeliveryTime is, can hold
 ANY_PARTITION = -1  # librdkafka's word for "let the key decide"
 
 
@@ -194,6 +195,8 @@ class MessageProducer:
         delivery_delay: int,
     ) -> None:
         now = time.time_ns() // 1_000_000
+        if delivery_delay > LONGEST - now:
+            raise ValueError(f"delivery_delay: {delivery_delay} ms end beyond what a long holds (JMS 2.0 §3.4.13)")
         lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")
         message._stamp(
             None if self._disable_message_id else self._session._next_message_id(),

@@ -39,6 +39,7 @@ BATCH: Final = 500  # records taken at once, and moved in one transaction
 TICK_SECONDS: Final = 0.1  # the clock is looked at this often, whatever is due: somebody may set it
 LEAST_SECONDS: Final = 0.001  # librdkafka counts in milliseconds
 SCAN_SECONDS: Final = 0.03  # of reading the log again, between looks at what is due
+SCAN_POLL_MS: Final = 5  # until it is looked whether more has come of it
 COMMIT_SECONDS: Final = 1.0  # between commits of where to read from
 SPACE_SECONDS: Final = 60.0  # between deletions of what was moved
 PAUSE_SECONDS: Final = 0.1  # after what went wrong; twice as long each time
@@ -150,6 +151,7 @@ class Scan:
     def __init__(self, config: Mapping[str, Any], topic: str, number: int, known: Waiting[KafkaMessage]) -> None:
         self.position = known.base(0)
         self.found: Waiting[KafkaMessage] = Waiting(known.limit // 2)
+        self.is_busy = True  # whether it has just got something
         self._known = known
         self._floor = known.horizon
         self._consumer = Consumer(dict(config))
@@ -167,7 +169,9 @@ class Scan:
     def step(self) -> None:
         """Read what has come; not for long, since others may be due."""
         until = time.monotonic() + SCAN_SECONDS
+        self.is_busy = False
         while records := self._consumer.consume(BATCH, 0):
+            self.is_busy = True
             for record in records:
                 self.position = max(self.position, fold(self, record))
             if time.monotonic() > until:
@@ -316,7 +320,7 @@ class Later:
         now = time.monotonic()
         for stretch in self._stretches.values():
             if stretch.scan is not None:
-                return 0
+                due = 0 if stretch.scan.is_busy else min(due, int(time.time() * 1000) + SCAN_POLL_MS)
             if stretch.is_served and stretch.rest_until <= now:
                 due = min(due, 0 if stretch.orders else stretch.waiting.next_due)
         seconds = due / 1000 - time.time()
@@ -341,9 +345,8 @@ class Later:
             if not stretch.line.is_open:
                 if not (len(stretch.waiting) or stretch.waiting.forgotten or stretch.orders):
                     return
-                self._commit(
-                    consumer, [stretch], is_awaited=True, is_proof=True
-                )  # who lost it must not shut out who has it
+                # Who lost the partition must not shut out who has it.
+                self._commit(consumer, [stretch], is_awaited=True, is_proof=True)
                 self._open(stretch)
             if stretch.is_served:
                 stretch.waiting.caught_up()
@@ -507,13 +510,8 @@ class Later:
             if stretch.is_served and stretch.committed > stretch.deleted:
                 stretch.deleted = stretch.committed
                 wanted.append(TopicPartition(self.later, stretch.number, stretch.committed))
-        try:
-            for answer in (
-                self._topics.admin.delete_records(wanted, request_timeout=ASK_SECONDS).values() if wanted else ()
-            ):
-                answer.result()
-        except KafkaException as error:
-            _log.debug("%s", jms_error(error, f"make room in {self.later}"))
+        if wanted:  # nobody waits for it: messages are due meanwhile
+            self._topics.admin.delete_records(wanted, request_timeout=ASK_SECONDS)
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 

@@ -29,6 +29,8 @@ __all__ = [
 ]
 
 LATER: Final = "kjms-later"
+LATEST: Final = (1 << 63) - 1  # what a JMS long can say
+DIGITS: Final = 20  # more than that has
 DELIVERY_TIME: Final = "JMSDeliveryTime"
 
 CANCEL: Final = "cancel"
@@ -96,7 +98,9 @@ def _place(headers: list[tuple[str, bytes | None]]) -> tuple[int, int] | None:
 
 
 def _number(data: bytes | None) -> int:
-    return int(data) if data is not None and data.isdigit() and len(data) < 20 else 0
+    if data is None or not data.isdigit():
+        return 0
+    return min(int(data), LATEST) if len(data) < DIGITS else LATEST
 
 
 def _offsets(value: bytes | None) -> tuple[int, ...]:

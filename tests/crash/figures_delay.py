@@ -129,10 +129,14 @@ def judge(
     limit = session + TAKE_OVER_SECONDS
     judge_long(f"taken over {away:.2f} s after the kill (< {limit:g})", away < limit)
     meanwhile = [at - taken_over for _, due, at in arrivals if killed - PUNCTUAL_MS <= due <= taken_over <= at]
-    rest = sorted(at - due for _, due, at in arrivals if not killed - PUNCTUAL_MS <= due <= taken_over + OVERDUE_MS)
     overdue = max(meanwhile, default=0.0)
     text = f"{len(meanwhile):,} were overdue then; the last of them came {overdue:.0f} ms later (< {OVERDUE_MS})"
     judge_long(text, overdue < OVERDUE_MS)
+    others = [(due, at) for _, due, at in arrivals if not killed - PUNCTUAL_MS <= due <= taken_over + OVERDUE_MS]
+    seconds = Counter(round((due - killed) / 1000) for due, at in others if at - due > PUNCTUAL_MS)
+    if seconds:
+        figures.fact(f"of them later than {PUNCTUAL_MS} ms, by seconds from the kill: {dict(sorted(seconds.items()))}")
+    rest = sorted(at - due for due, at in others)
     shares = {share: rest[int((len(rest) - 1) * share)] for share in (0.5, 0.9, 0.99, 0.999, 1)}
     text = ", ".join(f"{share:.1%} {value:.0f}" for share, value in shares.items())
     judge_long(f"the others, ms late: {text} (99 % < {PUNCTUAL_MS})", shares[0.99] < PUNCTUAL_MS)

@@ -216,6 +216,13 @@ def test_a_struct_of_the_connector_waits_as_well(desk: Any, queue: Queue) -> Non
     assert now() >= sent.jms_delivery_time
 
 
+@pytest.mark.parametrize("delay", [-1, 1.5, True, "1", 1 << 63])
+def test_a_delay_is_checked(desk: Any, queue: Queue, delay: Any) -> None:
+    """A delay that is negative, no whole number, or ends later than a long can say, is refused, and nothing is sent."""
+    with pytest.raises(ValueError, match="delivery_delay"):
+        desk.send(queue, "hello", delivery_delay=delay)
+
+
 def test_messages_of_any_size_that_is_taken_are_moved(desk: Any, queue: Queue) -> None:
     """What is too large for the destination is refused by the send; all else comes, though the copy is larger."""
     admin = AdminClient({"bootstrap.servers": desk.servers})

@@ -66,6 +66,8 @@ def test_a_damaged_note_says_nothing(value: bytes | None) -> None:
         ([], 0),
         ([("JMSDeliveryTime", b"soon")], 0),
         ([("JMSDeliveryTime", None)], 0),
+        ([("JMSDeliveryTime", b"9" * 19)], (1 << 63) - 1),
+        ([("JMSDeliveryTime", b"9" * 9_999)], (1 << 63) - 1),
         ([("JMSDeliveryTime", b"-5")], 0),
         ([("JMSDeliveryTime", b"7"), ("kjms-later", b"1;unknown")], 7),
     ],
