@@ -38,6 +38,7 @@ _log = logging.getLogger("kjms.schedule")
 BATCH: Final = 500  # records taken at once, and moved in one transaction
 TICK_SECONDS: Final = 0.1  # the clock is looked at this often, whatever is due: somebody may set it
 LEAST_SECONDS: Final = 0.001  # librdkafka counts in milliseconds
+READ_SECONDS: Final = 0.05  # of reading, between looks at what is due
 SCAN_SECONDS: Final = 0.03  # of reading the log again, between looks at what is due
 SCAN_POLL_MS: Final = 5  # until it is looked whether more has come of it
 COMMIT_SECONDS: Final = 1.0  # between commits of where to read from
@@ -302,10 +303,18 @@ class Later:
             self._stretches.clear()
 
     def _read(self, consumer: Consumer) -> None:
+        """Take what has come, all of it if that is done soon: among it may be what is due before all that is known."""
         first = self._poll(consumer, self._patience())
-        if first is not None:
-            for record in (first, *consumer.consume(BATCH - 1, 0)):
+        if first is None:
+            return
+        self._arrived(first)
+        until = time.monotonic() + READ_SECONDS
+        records = consumer.consume(BATCH, 0)
+        while records:
+            for record in records:
                 self._arrived(record)
+            is_more = len(records) == BATCH and time.monotonic() < until and self._failure is None
+            records = consumer.consume(BATCH, 0) if is_more else []
 
     def _poll(self, consumer: Consumer, seconds: float) -> KafkaMessage | None:
         record = consumer.poll(seconds)
