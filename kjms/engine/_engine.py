@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
 import itertools
 import logging
 import secrets
@@ -349,7 +350,8 @@ class Engine:
                 if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
                 time.sleep(0.02)  # a topic that was just made
-                self.topics.look_up(topic)  # or another leader: the client would be refused for ever (librdkafka)
+                with contextlib.suppress(JMSException):  # or another leader: librdkafka does not ask for it by itself
+                    self.topics.look_up(topic)
 
     def _ends_of_delayed(self, topic: str) -> dict[int, int]:
         return self.schedule.ends(topic, self._ends_of_topic)

@@ -369,7 +369,11 @@ class Later:
 
     def _open(self, stretch: Stretch) -> None:
         stretch.line.open()
-        stretch.barrier = self._end_of_log(stretch.number)
+        try:
+            stretch.barrier = self._end_of_log(stretch.number)
+        except BaseException:
+            stretch.line.drop()  # what others moved has not been read
+            raise
 
     def _end_of_log(self, number: int) -> int:
         """Return where the log ends, what is in open transactions included."""

@@ -25,6 +25,7 @@ __all__ = ["Schedule"]
 _log = logging.getLogger("kjms.schedule")
 
 LOOK_SECONDS: Final = 2.0  # between looks for topics that other processes made
+CLOSE_SECONDS: Final = 6.0  # how long closing waits for a Kafka that does not answer
 MANY: Final = 20  # topics that are asked for one by one
 MOST_HELD: Final = 100_000  # messages in memory, of all destinations
 LEAST_HELD: Final = 1_000  # of each partition
@@ -114,7 +115,7 @@ class Schedule:
         for each in list(self._laters.values()):
             each.begin_to_close()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(CLOSE_SECONDS)
 
     def _begin(self) -> None:
         if self._thread is None and not self._is_closing:
@@ -129,6 +130,8 @@ class Schedule:
             except JMSException as error:
                 _log.info("%s", error)
             except Exception:
+                if self._is_closing:  # Kafka has not answered, and the engine has not waited for it
+                    return
                 _log.exception("looking for delayed messages failed; tried again")
             if not self._is_closing:
                 self._wake.wait(LOOK_SECONDS)
