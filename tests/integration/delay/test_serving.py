@@ -252,10 +252,11 @@ def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventua
 def test_cancelling_leaves_it_to_the_owner(desk: Any, queue: Queue, eventually: Eventually) -> None:
     """A program that cancels does not serve where somebody does; what became due meanwhile is not cancelled."""
     desk.send(queue, "never", "tomorrow", delivery_delay=DAY)
-    desk.send(queue, "soon", delivery_delay=1_000)
     eventually(lambda: desk.served(queue))
     other = desk.connect(is_apart=True)
     with Delayed(other._engine, queue.queue_name) as delayed:
+        assert len(delayed.read()) == 2
+        desk.send(queue, "soon", delivery_delay=1_500)
         entries = delayed.read()
         assert [entry.record.value() for entry in entries] == [b"soon", b"never", b"tomorrow"]
         eventually(lambda: desk.stored(queue.queue_name))
