@@ -9,6 +9,7 @@ from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._engine import destination_name
 from kjms.engine._transactor import Copy
 from kjms.mapping import KafkaRecord
+from kjms.mapping.later import LATER
 from kjms.mapping.temporary import letters_name
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ OFFSET: Final = "JMS_kjms_OriginalOffset"
 DELIVERIES: Final = "JMS_kjms_Deliveries"
 EXPIRATION: Final = "JMS_kjms_OriginalExpiration"
 CUT: Final = "JMS_kjms_Omitted"
-OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT})
+# Where a delayed message waited goes as well: it says which subscriptions of a topic are to get it, and no more does.
+OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT, LATER})
 EXPIRES: Final = "JMSExpiration"
 EXPIRED: Final = "expired"
 

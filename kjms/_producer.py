@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
+from copy import copy
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kjms.destinations import Destination
-from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException, shown
+from kjms.errors import IllegalStateException, InvalidDestinationException, MessageFormatException, shown
 from kjms.mapping import KafkaRecord, confluent, encode
+from kjms.mapping.later import DELIVERY_TIME
 from kjms.mapping.temporary import MESSAGES, address
 from kjms.message import Message, from_foreign
 from kjms.options import DeliveryMode, DestinationOptions, milliseconds
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionListener", "MessageProducer"]
 
+LONGEST: Final = (1 << 63) - 1  # what Java's long, which JMSDeliveryTime is, can hold
 ANY_PARTITION = -1  # librdkafka's word for "let the key decide"
 
 
@@ -101,14 +104,14 @@ class MessageProducer:
 
     @property
     def delivery_delay(self) -> int:
-        """How long messages wait before they may be delivered, in milliseconds (JMS 2.0 §3.4.13)."""
+        """How long messages wait from their sending before they may be delivered, in milliseconds (JMS 2.0 §3.4.13)."""
         self._check_open("delivery_delay")
         return self._delivery_delay
 
     @delivery_delay.setter
     def delivery_delay(self, duration: int | timedelta) -> None:
         self._check_open("delivery_delay")
-        self._delivery_delay = _delivery_delay(duration)
+        self._delivery_delay = milliseconds(duration, "delivery_delay")
 
     @property
     def disable_message_id(self) -> bool:
@@ -175,8 +178,12 @@ class MessageProducer:
             raise ValueError(f"a completion listener has on_completion, and is not {shown(completion_listener)}")
         route = self._route if destination is None or destination == self._destination else None
         own = message if isinstance(message, Message) else from_foreign(message)
-        self._set_headers(own, target, delivery_mode, priority, time_to_live, delivery_delay)
-        self._session._send(self, own, route or self._session._route(target), completion_listener, message)
+        delay = self._delivery_delay if delivery_delay is None else milliseconds(delivery_delay, "delivery_delay")
+        self._set_headers(own, target, delivery_mode, priority, time_to_live, delay)
+        route = route or self._session._route(target)
+        if delay:
+            route = self._session._delayed(route)
+        self._session._send(self, own, route, completion_listener, message)
         if own is not message:
             _copy_headers(own, message)
 
@@ -187,12 +194,12 @@ class MessageProducer:
         delivery_mode: DeliveryMode | int | None,
         priority: int | None,
         time_to_live: int | timedelta | None,
-        delivery_delay: int | timedelta | None,
+        delivery_delay: int,
     ) -> None:
         now = time.time_ns() // 1_000_000
+        if delivery_delay > LONGEST - now:
+            raise ValueError(f"delivery_delay: {delivery_delay} ms end beyond what a long holds (JMS 2.0 §3.4.13)")
         lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")
-        if delivery_delay is not None:
-            _delivery_delay(delivery_delay)
         message._stamp(
             None if self._disable_message_id else self._session._next_message_id(),
             0 if self._disable_message_timestamp else now,
@@ -200,7 +207,7 @@ class MessageProducer:
             self._delivery_mode if delivery_mode is None else _delivery_mode(delivery_mode),
             self._priority if priority is None else _priority(priority),
             now + lives if lives else 0,
-            now,
+            now + delivery_delay,
         )
 
     def _check_open(self, doing: str) -> None:
@@ -228,7 +235,16 @@ class MessageProducer:
 class Route:
     """Where a session's messages to one destination go: the Kafka topic, the partition without a group, the layout."""
 
-    __slots__ = ("encode", "group_partition", "partition", "sender", "sender_without_id", "topic")
+    __slots__ = (
+        "delayed",
+        "encode",
+        "group_partition",
+        "partition",
+        "partitions",
+        "sender",
+        "sender_without_id",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -240,6 +256,7 @@ class Route:
         sender_without_id: bytes | None = None,
     ) -> None:
         self.topic = topic
+        self.partitions = partitions
         # What is noted in records, so that consumers can leave out their own; apart for messages without an id.
         is_signed = options.convention != "confluent"  # that layout has no place for it
         self.sender = sender if is_signed else None
@@ -251,6 +268,20 @@ class Route:
         self.encode: Callable[[Message], KafkaRecord] = (
             confluent.encode if options.convention == "confluent" else encode
         )
+        self.delayed: Route | None = None
+
+    def to_later(self, topic: str) -> Route:
+        """Return the route to where messages wait until they are due."""
+        route = copy(self)
+        route.topic = topic
+        if self.encode is not encode:  # that layout has no place for the time
+            route.encode = self._encode_with_time
+        return route
+
+    def _encode_with_time(self, message: Message) -> KafkaRecord:
+        record = self.encode(message)
+        record.headers.append((DELIVERY_TIME, b"%d" % message.jms_delivery_time))
+        return record
 
 
 class TemporaryRoute(Route):
@@ -295,9 +326,3 @@ def _priority(priority: int) -> int:
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
         raise ValueError(f"a priority is a whole number from 0 to 9, not {shown(priority)} (JMS 2.0 §3.4.10)")
     return priority
-
-
-def _delivery_delay(duration: int | timedelta) -> int:
-    if milliseconds(duration, "delivery_delay"):
-        raise JMSException("delivery_delay: this version of kjms delivers at once; a delay cannot be kept yet")
-    return 0

@@ -222,6 +222,14 @@ class Session:
             route = self._routes[destination] = Route(topic, partitions, chosen, self._id, *senders)
         return route
 
+    def _delayed(self, route: Route) -> Route:
+        """Return the route to where messages for the destination of *route* wait until they are due."""
+        if isinstance(route, TemporaryRoute):
+            return route  # they wait where all its messages do, in the process that has it
+        if route.delayed is None:
+            route.delayed = route.to_later(self._engine.schedule.prepare(route.topic, route.partitions))
+        return route.delayed
+
     def _next_message_id(self) -> str:
         return f"ID:{self._id}-{next(self._sent)}"
 

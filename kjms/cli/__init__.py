@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "receive": "receive messages, one line each",
     "browse": "show the messages of a queue, and take none",
     "dlq": "list, show, retry or purge dead letters",
+    "schedule": "list, cancel or deliver delayed messages",
     "destinations": "list queues and topics, and what waits in them",
     "subscriptions": "list subscriptions and what waits in them, or delete one",
 }

@@ -27,6 +27,7 @@ examples:
   kjms send orders "ten pens" --property amount:int=10   with a typed property
   kjms send topic://prices < prices.txt                  to a topic, one message per line
   kjms send images --bytes < cat.jpeg                    the whole input as one BytesMessage
+  kjms send orders "ten pens" --delay 60000              to be delivered in a minute
   kjms receive old --json --no-wait | kjms send new --json
 """
 PROPERTY_TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "double", "string")
@@ -67,6 +68,9 @@ def add_parser(subparsers: Any) -> None:
     message.add_argument("--priority", metavar="0-9", type=int, choices=range(10), help="JMSPriority (else 4)")
     message.add_argument(
         "--ttl", metavar="MS", type=_milliseconds, help="milliseconds after which it expires (else never)"
+    )
+    message.add_argument(
+        "--delay", metavar="MS", type=_milliseconds, help="milliseconds before which it is not delivered (else none)"
     )
     message.add_argument("--non-persistent", action="store_true", help="JMSDeliveryMode NON_PERSISTENT")
     parser.add_argument(
@@ -121,6 +125,8 @@ def _how(arguments: argparse.Namespace) -> dict[str, Any]:
         how["priority"] = arguments.priority
     if arguments.ttl is not None:
         how["time_to_live"] = arguments.ttl
+    if arguments.delay is not None:
+        how["delivery_delay"] = arguments.delay
     if arguments.non_persistent:
         how["delivery_mode"] = DeliveryMode.NON_PERSISTENT
     return how

@@ -25,8 +25,9 @@ from kjms.engine._exchange import Exchange
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
 from kjms.engine._publisher import Publisher
-from kjms.engine._reader import Reader
+from kjms.engine._reader import NOTHING, Reader
 from kjms.engine._registry import Registry
+from kjms.engine._schedule import Schedule
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._space import Space
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
@@ -83,7 +84,15 @@ class Engine:
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
         self.exchange = Exchange(self.name, consumer_settings(self._settings, None), lambda: self.prompt)
         self.registry = self._registry()
-        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.topics.ends)
+        self.schedule = Schedule(
+            lambda group: consumer_settings(self._settings, group),
+            producer_settings(self._settings),
+            self.topics,
+            self.tell,
+        )
+        self.subscriptions = Subscriptions(
+            self.registry, self.topics, options.send_timeout / 1000, self.topics.ends, self._ends_of_delayed
+        )
         self.temporaries = Temporaries(
             self.name,
             str(self._settings.get("sasl.username") or "anonymous"),
@@ -163,6 +172,7 @@ class Engine:
                 reader.flush_at_last()
             except JMSException as failure:
                 _log.warning("%s", failure)
+        self.schedule.close()
         self.committer.close(MOVES_SECONDS)
         self.mover.close(MOVES_SECONDS)
         self.space.close()
@@ -238,9 +248,9 @@ class Engine:
         name = destination_name(destination)
         chosen = options.destination(name)
         if not isinstance(destination, Queue):
-            reader = self._new_reader(
-                destination, topic, None, self.topics.ends(topic, partitions), chosen, is_shared=False
-            )
+            before = self._ends_of_delayed(topic)
+            starts = self.topics.ends(topic, partitions)
+            reader = self._new_reader(destination, topic, None, starts, chosen, before, is_shared=False)
             return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
@@ -263,8 +273,10 @@ class Engine:
         """Return a feed for a consumer of a named subscription; see `Subscriptions.open`."""
         chosen = options.destination(terms.destination.topic_name)
 
-        def new_reader(group: str) -> Reader:
-            return self._new_reader(terms.destination, terms.topic, group, None, chosen, is_shared=terms.is_shared)
+        def new_reader(group: str, delayed_before: Mapping[int, int]) -> Reader:
+            return self._new_reader(
+                terms.destination, terms.topic, group, None, chosen, delayed_before, is_shared=terms.is_shared
+            )
 
         return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
 
@@ -286,10 +298,11 @@ class Engine:
         group: str | None,
         starts: Mapping[int, int] | None,
         chosen: DestinationOptions,
+        delayed_before: Mapping[int, int] = NOTHING,
         *,
         is_shared: bool,
     ) -> Reader:
-        return Reader(
+        reader = Reader(
             destination,
             destination_name(destination),
             consumer_settings(self._settings, group),
@@ -300,8 +313,11 @@ class Engine:
             prefetch=chosen.prefetch or 1,
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
+            delayed_before=delayed_before,
             exchange=self.exchange if is_shared else None,
         )
+        self.schedule.watch(reader)
+        return reader
 
     def _aside(self, topic: str, group: str) -> Aside:
         return Aside(self.mover, self.topics, self.bookkeeping, self.journal, group, topic, self.name)
@@ -329,6 +345,9 @@ class Engine:
             selector,
             self.options.send_timeout / 1000,
         )
+
+    def _ends_of_delayed(self, topic: str) -> dict[int, int]:
+        return self.schedule.ends(topic, self.topics.ends)
 
     # Trouble.
 

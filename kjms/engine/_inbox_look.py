@@ -86,7 +86,8 @@ class InboxLook:
 
     def _message(self, record: KafkaMessage, delivery: int) -> Message | None:
         message = decode(record, self._queue, delivery)
-        if 0 < message.jms_expiration < time.time_ns() // 1_000_000:
+        now = time.time_ns() // 1_000_000
+        if 0 < message.jms_expiration < now or message.jms_delivery_time > max(now, message.jms_timestamp):
             return None
         return message if self._selector is None or self._selector.matches(message) else None
 

@@ -13,6 +13,7 @@ from kjms.engine._buffer import Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._reader import MAX_KEPT_BACK, Reader
 from kjms.mapping import decode
+from kjms.mapping.later import due_at
 from kjms.txn.metadata import State
 
 if TYPE_CHECKING:
@@ -98,7 +99,17 @@ class Mailbox(Reader):
         if self._holdings.get(self.topic, place) is None:
             state = State(offset, offset, (), offset)
             self._holdings.add(Partition(self.topic, place, state, is_kept=False))
-        self._arrived([record])
+        due = due_at(record)
+        if due <= time.time_ns() // 1_000_000:
+            self._arrived([record])
+            return
+        partition = self._holdings.get(self.topic, place)
+        assert partition is not None
+        delivery = Delivery(record, partition, offset, next(self._orders))
+        if partition.settlement.read(offset, delivery):
+            delivery.due = due
+            self.buffer.arrive(delivery)
+            self._on_due(self)
 
     def begin_at(self, ends: Mapping[int, int]) -> None:
         """Leave out what stands in the inbox before *ends*; no consumer is there yet."""

@@ -23,6 +23,7 @@ from kjms.engine._holdings import Commit, Holdings, oldest
 from kjms.engine._journal import Event
 from kjms.engine._transactor import Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException
+from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
 
@@ -49,6 +50,7 @@ STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer 
 LOOK_SECONDS: Final = 10.0  # without a group, which is told: how often to look for partitions that were added
 COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
 REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
+NOTHING: Final[Mapping[int, int]] = {}
 ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
 
 _PASSING: Final = frozenset(
@@ -90,6 +92,8 @@ class Reader:
         prefetch: How many messages it holds ready.
         decode: How its records are read.
         on_error: Told of errors that only the connection's exception listener can hear.
+        delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
+            each partition that they waited in ended then. They are none of its messages.
         exchange: Through which other processes in the group get messages; None: there can be none.
     """
 
@@ -106,6 +110,7 @@ class Reader:
         prefetch: int,
         decode: Decoder,
         on_error: Callable[[JMSException], None],
+        delayed_before: Mapping[int, int] = NOTHING,
         exchange: Exchange | None = None,
     ) -> None:
         self.destination = destination
@@ -113,6 +118,7 @@ class Reader:
         self.topic = topic
         self._config = dict(config)
         self._starts = None if starts is None else dict(starts)
+        self._delayed_before = dict(delayed_before)
         self.prefetch = prefetch
         self._decode = decode
         self._on_error = on_error
@@ -147,6 +153,11 @@ class Reader:
             f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self.buffer.held} ready,"
             f" {self._in_hands} in hands, {self._started} consumers started>"
         )
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a started consumer is there, or was a moment ago."""
+        return self._thread is not None
 
     @property
     def is_kept(self) -> bool:
@@ -893,6 +904,9 @@ class Reader:
             settlement = partition.settlement
             if not settlement.read(offset, delivery):
                 continue
+            if self._delayed_before and self._is_too_old(record):
+                settlement.settle(offset)
+                continue
             if partition.is_aside:
                 delivery.record, delivery.told = unmoved(record)
                 delivery.recall(delivery.told)
@@ -910,6 +924,11 @@ class Reader:
             if has_boxes:
                 self._handover.arrived()
             self.send_over()
+
+    def _is_too_old(self, record: KafkaMessage) -> bool:
+        """Whether *record* was sent, with a delay, before there was the subscription (JMS 2.0 §4.12)."""
+        place = place_of(record)
+        return place is not None and place[1] < self._delayed_before.get(place[0], 0)
 
     def _report(self, error: KafkaError) -> None:
         if error.code() == KafkaError._PARTITION_EOF:

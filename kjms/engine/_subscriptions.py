@@ -51,6 +51,7 @@ INACTIVE: Final = "inactive"
 SILENT: Final = "not answering"
 
 OnLost = Callable[["Feed", JMSException], None]
+NewReader = Callable[[str, Mapping[int, int]], "Reader"]
 
 
 class Identity(NamedTuple):
@@ -156,6 +157,7 @@ class Subscriptions:
         topics: What is known of the cluster's topics.
         patience: Seconds to wait for Kafka.
         ends: Gives the end of each partition of a topic, for readers of committed messages.
+        ends_of_delayed: The same for the messages of a topic that are not due yet.
     """
 
     def __init__(
@@ -164,11 +166,13 @@ class Subscriptions:
         topics: Topics,
         patience: float,
         ends: Callable[[str], Mapping[int, int]],
+        ends_of_delayed: Callable[[str], Mapping[int, int]],
     ) -> None:
         self._registry = registry
         self._topics = topics
         self._patience = patience
         self._ends = ends
+        self._ends_of_delayed = ends_of_delayed
         self._lock = threading.Lock()
         self._turns: dict[Identity, list[Any]] = {}  # a lock, and how many want it
         self._open: dict[Identity, Subscription] = {}
@@ -217,7 +221,7 @@ class Subscriptions:
         terms: Terms,
         wanted: Selector | None,
         wakeup: threading.Event,
-        new_reader: Callable[[str], Reader],
+        new_reader: NewReader,
         on_lost: OnLost,
     ) -> Feed:
         """Return a feed for a new consumer of a subscription, which is made or made anew where JMS says so.
@@ -227,7 +231,8 @@ class Subscriptions:
             terms: What it is to be.
             wanted: What decides about messages: the selector, with what no_local adds to it.
             wakeup: The consumer's; see `Feed`.
-            new_reader: Makes the reader of a consumer group.
+            new_reader: Makes the reader of a consumer group; told where each partition of delayed messages ended when
+                the subscription was made.
             on_lost: Told, in a thread of its own, that the subscription is another program's now.
 
         Raises:
@@ -249,25 +254,25 @@ class Subscriptions:
         self._registry.take_away([mine.use.key], wait=False)
         raise JMSException(f"{identity}: another program changed it meanwhile; try again")
 
-    def _begin(
-        self, identity: Identity, terms: Terms, wanted: Selector | None, new_reader: Callable[[str], Reader]
-    ) -> Subscription:
+    def _begin(self, identity: Identity, terms: Terms, wanted: Selector | None, new_reader: NewReader) -> Subscription:
         registry = self._registry
         with registry.locked(identity.resource) as claims:
             definition = self._usable(claims, identity, terms)
             is_new = definition is None
             if definition is None:
                 value = terms.written()
-                value["starts"] = [start for _, start in sorted(self._ends(terms.topic).items())]
+                value["delayed"] = _in_order(self._ends_of_delayed(terms.topic))  # first: what is moved now is in both
+                value["starts"] = _in_order(self._ends(terms.topic))
                 definition = registry.put(DEFINITION, {"r": identity.resource, **value})
             group = _group(identity, definition)
             self._commit_starts(group, terms.topic, definition.value["starts"], is_new=is_new)
+            before = dict(enumerate(definition.value.get("delayed", ())))
             use = registry.put(USE, {"r": identity.resource, "d": definition.key})
             try:
                 # All of it is checked again, since this process may have slept, and others have had their turn.
                 if not _is_first(claims, definition) or not (terms.is_shared or _is_first(claims, use)):
                     raise JMSException(f"{identity}: another program changed it meanwhile; try again")
-                mine = Subscription(identity, terms, definition, use, new_reader(group), wanted)
+                mine = Subscription(identity, terms, definition, use, new_reader(group, before), wanted)
             except BaseException:
                 registry.take_away([use.key], wait=False)
                 raise
@@ -518,6 +523,10 @@ class Subscriptions:
 
 def _group(identity: Identity, definition: Claim) -> str:
     return subscription_group(definition.value["topic"], identity.name, identity.client_id, definition.offset)
+
+
+def _in_order(offsets: Mapping[int, int]) -> list[int]:
+    return [offset for _, offset in sorted(offsets.items())]
 
 
 def _is_first(claims: Claims, claim: Claim) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -206,7 +207,14 @@ class Topics:
             raise jms_error(error, f"delete records of the Kafka topic {topic!r}") from error
 
     def ensure_internal(
-        self, topic: str, *, like: str, partitions: int, margin: int = 0, config: Mapping[str, str] = QUEUE_CONFIG
+        self,
+        topic: str,
+        *,
+        like: str,
+        partitions: int,
+        margin: int = 0,
+        smallest: int = SMALLEST_LIMIT,
+        config: Mapping[str, str] = QUEUE_CONFIG,
     ) -> None:
         """Make *topic*, one that kjms keeps for itself, where it is missing.
 
@@ -215,6 +223,7 @@ class Topics:
             like: The topic whose replication and largest message it shares.
             partitions: How many it gets.
             margin: Bytes by which its messages may be larger.
+            smallest: Bytes that they may have at the least.
             config: Its settings; as they are, nothing in it is ever thrown away.
 
         Raises:
@@ -225,7 +234,7 @@ class Topics:
         resource = ConfigResource(ConfigResource.Type.TOPIC, like)
         try:
             known = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
-            largest = max(int(known["max.message.bytes"].value or 0) + margin, SMALLEST_LIMIT)
+            largest = max(int(known["max.message.bytes"].value or 0) + margin, smallest)
             replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
         except KafkaException as error:
             raise jms_error(error, f"look up the Kafka topic {like!r}") from error
@@ -333,6 +342,8 @@ class Topics:
                 if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
                 time.sleep(0.02)  # a topic that was just made
+                with contextlib.suppress(JMSException):  # or another leader: librdkafka does not ask for it by itself
+                    self.look_up(topic)
 
     def all(self) -> dict[str, int]:
         """Return the partitions of every topic of the cluster, by name."""

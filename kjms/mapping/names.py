@@ -28,6 +28,8 @@ __all__ = [
     "is_inbox",
     "is_internal",
     "later",
+    "later_group",
+    "later_transactional_id",
     "parked",
     "queue_group",
     "subscription_group",
@@ -193,6 +195,16 @@ def parked(topic: str) -> str:
 def later(topic: str) -> str:
     """Return the topic of the messages of *topic* that are not yet due."""
     return _beside(topic, _LATER)
+
+
+def later_group(topic: str) -> str:
+    """Return the consumer group whose members share the work on the messages of *topic* that are not yet due."""
+    return f"kjms.later.{topic}"
+
+
+def later_transactional_id(topic: str, number: int) -> str:
+    """Return Kafka's name of the producer that moves what is due in partition *number* of `later`: one at a time."""
+    return f"kjms-later.{topic}.{number}"
 
 
 def _beside(topic: str, suffix: str) -> str:

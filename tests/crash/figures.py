@@ -17,12 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import figures_delay
 import handover
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kjms import Queue
-from kjms.broker import LocalBroker
+from kjms.broker import Broker, LocalBroker
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 
 PROGRAM: Final = Path(__file__).with_name("figures_process.py")
@@ -65,7 +66,7 @@ class Figures:
 class Child:
     """A process that measures."""
 
-    def __init__(self, program: Path, role: str, broker: LocalBroker, **values: object) -> None:
+    def __init__(self, program: Path, role: str, broker: Broker, **values: object) -> None:
         self.role = role
         self.process = subprocess.Popen(
             [sys.executable, program, role, broker.bootstrap_servers, json.dumps(values)],
@@ -111,7 +112,7 @@ def children(program: Path = PROGRAM) -> Iterator[Callable[..., Child]]:
     """Give a way to start processes of *program*, none of which is left at the end."""
     started: list[Child] = []
 
-    def start(role: str, broker: LocalBroker, **values: object) -> Child:
+    def start(role: str, broker: Broker, **values: object) -> Child:
         started.append(Child(program, role, broker, **values))
         return started[-1]
 
@@ -120,7 +121,7 @@ def children(program: Path = PROGRAM) -> Iterator[Callable[..., Child]]:
     finally:
         for child in started:
             child.process.kill()
-            child.process.wait()
+            child.process.communicate()
 
 
 def committed(broker: LocalBroker, queue: str) -> dict[int, TopicPartition]:
@@ -321,6 +322,12 @@ def replies(figures: Figures, messages: int) -> None:
         figures.judge(f"groups: {', '.join(groups)}", set(groups) <= {queue_group(QUEUE), "kjms.ready"})  # the broker's
 
 
+def delay(figures: Figures, messages: int) -> None:
+    """Delayed messages, while the process that schedules them is killed."""
+    with LocalBroker() as broker, children() as start:
+        figures_delay.measure(figures, start, broker, messages)
+
+
 FIGURES: Final[dict[str, tuple[Callable[[Figures, int], None], int]]] = {
     "unsettled": (unsettled, 1_000_000),
     "poison": (poison, POISON),
@@ -330,13 +337,14 @@ FIGURES: Final[dict[str, tuple[Callable[[Figures, int], None], int]]] = {
     "selectors": (selectors, 100_000),
     "sharing": (sharing, 0),
     "replies": (replies, 10_000),
+    "delay": (delay, 50_000),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chores.py crash --figures", description="Measure what settlement costs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(FIGURES)} (all)")
-    parser.add_argument("--messages", type=int, help="how many (unsettled: 1000000, poison: 100000, replies: 10000)")
+    parser.add_argument("--messages", type=int, help="how many (unsettled: 1000000, poison: 100000, delay: 50000, ...)")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in FIGURES]
     if unknown:

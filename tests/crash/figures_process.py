@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import sys
 import threading
 import time
@@ -65,6 +66,20 @@ def fill(connection: Connection, queue: str, count: int, poison_every: int = 0) 
     if confirmed.error is not None:
         raise confirmed.error
     say(sent=count)
+
+
+def delayed(connection: Connection, queue: str, count: int, shortest: int, longest: int, first: int = 0) -> None:
+    """Send *count* messages, each with a delay by chance."""
+    confirmed = Confirmed(count)
+    begin = time.perf_counter()
+    with connection.create_session() as session, session.create_producer(Queue(queue)) as producer:
+        for number in range(first, first + count):
+            wait = random.randint(shortest, longest)
+            producer.send(session.create_text_message(body(number)), delivery_delay=wait, completion_listener=confirmed)
+        confirmed.done.wait()
+    if confirmed.error is not None:
+        raise confirmed.error
+    say(sent=count, seconds=time.perf_counter() - begin)
 
 
 def settle(
@@ -230,7 +245,7 @@ def main() -> None:
     settings: dict[str, Any] = values.pop("factory", {})
     factory = ConnectionFactory(servers, **settings)
     roles: dict[str, Callable[..., None]] = {
-        each.__name__: each for each in (fill, settle, collect, poison, stream, member, replies)
+        each.__name__: each for each in (fill, delayed, settle, collect, poison, stream, member, replies)
     }
     with factory.create_connection() as connection:
         if role == "connections":

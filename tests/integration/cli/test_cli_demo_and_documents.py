@@ -51,6 +51,7 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Ru
                 "bargains: AMZN costs 198.2",
             },
         ),
+        ("delay", {"put the kettle on: on time", "the tea is ready: on time"}),
         (
             "plain_kafka",
             {
@@ -76,7 +77,10 @@ def test_an_example_runs(name: str, expected: set[str], environment: dict[str, s
     assert {re.sub(r"^\w+ has packed ", "", line) for line in lines} == expected
 
 
-@pytest.mark.parametrize(("page", "name"), [("transactions", "transaction"), ("request-reply", "request_reply")])
+PAGES = [("transactions", "transaction"), ("request-reply", "request_reply"), ("delivery-delay", "delay")]
+
+
+@pytest.mark.parametrize(("page", "name"), PAGES)
 def test_a_page_shows_its_example(page: str, name: str) -> None:
     """The first program on the page is the example, as it is."""
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")

@@ -359,3 +359,23 @@ def test_naming_makes_nothing(session: Session, kjms_destination_name: str) -> N
     assert isinstance(session.create_temporary_topic(), Topic)
     with pytest.raises(InvalidDestinationException):
         session.unsubscribe(kjms_destination_name)
+
+
+@pytest.mark.requirement("JMS-4.12-1", "JMS-4.12-2")
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_a_delay_is_kept(connection: Connection, kind: str) -> None:
+    """A message with a delivery delay waits, and holds up no other; no browser shows it before its time."""
+    session = connection.create_session()
+    destination = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
+    with session.create_consumer(destination) as consumer, session.create_producer(destination) as producer:
+        late = session.create_text_message("late")
+        producer.send(late, delivery_delay=700)
+        if isinstance(destination, TemporaryQueue):
+            with session.create_browser(destination) as browser:
+                assert list(browser) == []
+        producer.send(session.create_text_message("prompt"))
+        assert texts(consumer, 1) == ["prompt"]
+        message = consumer.receive(SECONDS)
+        assert message is not None
+        assert time.time_ns() // 1_000_000 >= message.jms_delivery_time == late.jms_delivery_time
+        assert not message.jms_redelivered

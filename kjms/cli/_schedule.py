@@ -1,0 +1,272 @@
+"""``kjms schedule``: delayed messages are listed, cancelled, or delivered when they are due."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.cli import FAILED, WrongUse
+from kjms.cli._connecting import add_connection_options, connect, destination
+from kjms.destinations import Destination, Queue, Topic
+from kjms.engine._delayed import Delayed
+from kjms.engine._delayed import Entry as Waiting
+from kjms.engine._engine import destination_name
+from kjms.errors import InvalidDestinationException, JMSException
+from kjms.mapping.bridges import decoder
+from kjms.mapping.names import destination_for, is_internal, later
+
+if TYPE_CHECKING:
+    from kjms import Connection, Message
+
+DESCRIPTION: Final = """\
+Work on delayed messages, those that were sent with a delivery delay and are not due yet.
+
+  list    what waits, the messages due first first: of a DESTINATION, or of all.
+  cancel  the messages of a DESTINATION with these ids, or --all of them: they are never delivered. Returns when that is
+          sure; what became due meanwhile is delivered, and said.
+  run     deliver what becomes due in these destinations, or in all, until Ctrl-C. A program that uses a destination
+          does that by itself: this is for times in which none runs.
+"""
+EXAMPLES: Final = """\
+examples:
+  kjms send orders "ten pens" --delay 60000
+  kjms schedule list orders
+  kjms schedule cancel orders ID:1f0c...-1-7
+  kjms schedule run
+"""
+LOOK_SECONDS: Final = 2.0  # between looks for destinations that have delayed messages now
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to those that argparse knows."""
+    parser = subparsers.add_parser(
+        "schedule",
+        help="list, cancel or deliver delayed messages",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="list is the default")
+    parser.add_argument(
+        "destination", nargs="?", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
+    )
+    parser.add_argument("more", nargs="*", metavar="MORE", help="cancel: message ids; run: more destinations")
+    parser.add_argument("--all", action="store_true", help="cancel: all delayed messages of the destination")
+    parser.add_argument("--yes", action="store_true", help="cancel --all: do not ask")
+    parser.add_argument("--json", action="store_true", help="list: as a JSON array, one object for each message")
+    add_connection_options(parser)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is shown of a message that waits."""
+
+    due: int
+    """When it may be delivered, in milliseconds since 1970 UTC."""
+    waits: int
+    """How many milliseconds that is from now; below 0 it is overdue."""
+    destination: str
+    """The name of its queue or topic."""
+    message_id: str | None
+    type: str | None
+    """Its JMSType."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what *arguments* say.
+
+    Raises:
+        WrongUse: Arguments are missing, or are too many.
+        InvalidDestinationException: There is no such destination.
+        JMSException: Kafka does not answer; or no such message waits.
+    """
+    _check(arguments)
+    with connect(arguments, may_create=False) as connection:
+        return ACTIONS[arguments.action](connection, arguments)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    action = arguments.action
+    if action != "cancel" and (arguments.all or arguments.yes):
+        raise WrongUse(f"{action}: takes neither --all nor --yes")
+    if action != "list" and arguments.json:
+        raise WrongUse(f"{action}: takes no --json")
+    if action == "list" and arguments.more:
+        raise WrongUse("list: takes one destination, or none for all")
+    if action == "cancel":
+        if arguments.destination is None or bool(arguments.more) == arguments.all:
+            raise WrongUse("cancel: name the destination, and the ids of messages or --all")
+        if arguments.all and not arguments.yes and not sys.stdin.isatty():
+            raise WrongUse("cancel: --all cancels for ever; --yes says so where nobody can be asked")
+    if action == "run":
+        try:
+            arguments.more = [destination(text) for text in arguments.more]
+        except argparse.ArgumentTypeError as error:
+            raise WrongUse(f"run: {error}") from error
+
+
+# ------------------------------------------------------------------------------------------------------------ list
+
+
+def _list(connection: Connection, arguments: argparse.Namespace) -> int:
+    if arguments.destination is not None:
+        found = [(_topic(connection, arguments.destination), arguments.destination)]
+    else:
+        found = _with_delayed(connection)
+    entries = []
+    for topic, named in found:
+        with Delayed(connection._engine, topic) as delayed:
+            entries += [_shown(entry, _message(connection, named, entry), named) for entry in delayed.read()]
+    entries.sort(key=lambda entry: entry.due)
+    if arguments.json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=2, ensure_ascii=False))
+    else:
+        print(table(entries))
+    return 0
+
+
+def _topic(connection: Connection, named: Destination) -> str:
+    topic, _ = connection._engine.topic_of(named, connection._options)
+    return topic
+
+
+def _with_delayed(connection: Connection) -> list[tuple[str, Destination]]:
+    """Return the Kafka topics of which there are, or were, delayed messages, each with a destination that it is."""
+    options = connection._options
+    topics = connection._engine.topics.all()
+    found: list[tuple[str, Destination]] = []
+    for topic in sorted(topics):
+        if is_internal(topic) or later(topic) not in topics:
+            continue
+        for kind in (Queue, Topic):
+            with contextlib.suppress(InvalidDestinationException):  # without the prefix that ours have
+                found.append((topic, destination_for(topic, kind, options.queue_prefix, options.topic_prefix)))
+                break
+    return found
+
+
+def _message(connection: Connection, named: Destination, entry: Waiting) -> Message:
+    convention = connection._options.destination(destination_name(named)).convention or "kjms"
+    return decoder(convention)(entry.record, named, 1)
+
+
+def _shown(entry: Waiting, message: Message, named: Destination) -> Entry:
+    waits = entry.due - time.time_ns() // 1_000_000
+    return Entry(entry.due, waits, destination_name(named), message.jms_message_id, message.jms_type)
+
+
+def table(entries: Sequence[Entry]) -> str:
+    """Return *entries* in aligned columns."""
+    if not entries:
+        return "No messages wait for their time."
+    rows = [("DUE (UTC)", "IN", "DESTINATION", "MESSAGE ID", "TYPE")]
+    rows += [
+        (_when(entry.due), how_long(entry.waits), entry.destination, entry.message_id or "-", entry.type or "-")
+        for entry in entries
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _when(due: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(due / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):  # after the year 9999
+        return f"{due} ms"
+
+
+def how_long(milliseconds: int) -> str:
+    """Return a duration for people.
+
+    >>> how_long(500), how_long(65_000), how_long(90_061_000), how_long(-1)
+    ('0:00:00', '0:01:05', '1 day, 1:01:01', 'overdue')
+    """
+    if milliseconds < 0:
+        return "overdue"
+    try:
+        return str(timedelta(seconds=milliseconds // 1000))
+    except OverflowError:
+        return f"{milliseconds} ms"
+
+
+# ---------------------------------------------------------------------------------------------------------- cancel
+
+
+def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
+    named = arguments.destination
+    with Delayed(connection._engine, _topic(connection, named)) as delayed:
+        entries = delayed.read()
+        if arguments.all:
+            chosen, missing = entries, []
+        else:
+            ids = {_message(connection, named, entry).jms_message_id: entry for entry in entries}
+            chosen = [ids[wanted] for wanted in dict.fromkeys(arguments.more) if wanted in ids]
+            missing = [wanted for wanted in dict.fromkeys(arguments.more) if wanted not in ids]
+        if (
+            arguments.all
+            and chosen
+            and not arguments.yes
+            and not _agrees(f"Cancel {_messages(len(chosen))} of {named}?")
+        ):
+            print("kjms schedule: nothing was cancelled", file=sys.stderr)
+            return FAILED
+        done = delayed.cancel(chosen)
+    _say(named, done, "cancelled")
+    if done < len(chosen):
+        _say(named, len(chosen) - done, "delivered meanwhile")
+    if missing:
+        raise JMSException(f"no such message of {named} waits for its time: {', '.join(missing)}")
+    return 0 if done == len(chosen) else FAILED
+
+
+def _agrees(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} delayed message{'' if count == 1 else 's'}"
+
+
+def _say(named: Destination, count: int, what: str) -> None:
+    print(f"kjms schedule: {_messages(count)} of {named} {'was' if count == 1 else 'were'} {what}", file=sys.stderr)
+
+
+# ------------------------------------------------------------------------------------------------------------- run
+
+
+def _run(connection: Connection, arguments: argparse.Namespace) -> int:
+    schedule = connection._engine.schedule
+    if arguments.destination is not None:
+        named: Iterable[Destination] = (arguments.destination, *arguments.more)
+        for topic, each in [(_topic(connection, each), each) for each in named]:
+            schedule.serve(topic)
+            _announce(each)
+    known: set[str] = set()
+    while True:
+        if arguments.destination is None:
+            for topic, each in _with_delayed(connection):
+                if topic not in known:
+                    known.add(topic)
+                    schedule.serve(topic)
+                    _announce(each)
+        time.sleep(LOOK_SECONDS)
+
+
+def _announce(named: Destination) -> None:
+    print(f"kjms schedule: serving {destination_name(named)}", file=sys.stderr, flush=True)
+
+
+ACTIONS: Final[dict[str, Callable[[Connection, argparse.Namespace], int]]] = {
+    "list": _list,
+    "cancel": _cancel,
+    "run": _run,
+}

@@ -1,0 +1,82 @@
+"""``kjms schedule`` and ``kjms send --delay``: what waits is listed, cancelled, and delivered."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from kjms.cli import main
+
+Kjms = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("list --all", "takes neither"),
+        ("list orders more", "one destination"),
+        ("run --json", "takes no --json"),
+        ("cancel", "name the destination"),
+        ("cancel orders", "name the destination"),
+        ("cancel orders ID:1 --all", "name the destination"),
+        ("cancel orders --all", "--yes"),
+        ("run orders topic://", "run:"),
+    ],
+)
+def test_wrong_use_is_said(arguments: str, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    """Arguments that make no sense together end with exit code 2, before anything is connected."""
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main(["schedule", *arguments.split()]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_messages_are_listed_and_cancelled(kjms: Kjms, kjms_destination_name: str) -> None:
+    """What waits is listed, those due first first; cancel takes ids, says which do not wait, and they never come."""
+    name = kjms_destination_name
+    before = time.time_ns() // 1_000_000
+    late = kjms("send", name, "late", "--delay", "7200000", "-v").stdout.decode().strip()
+    early = kjms("send", name, "early", "--delay", "3600000", "--type", "order", "-v").stdout.decode().strip()
+    first, second = json.loads(kjms("schedule", "list", name, "--json").stdout)
+    assert (first["message_id"], first["type"], first["destination"]) == (early, "order", name)
+    assert second["message_id"] == late
+    assert before + 3_600_000 <= first["due"] <= time.time_ns() // 1_000_000 + 3_600_000
+    assert 3_000_000 < first["waits"] <= 3_600_000
+    done = kjms("schedule", "cancel", name, early, "ID:nobody", expected=1)
+    assert f"1 delayed message of queue://{name} was cancelled" in done.stderr.decode()
+    assert f"no such message of queue://{name} waits for its time: ID:nobody" in done.stderr.decode()
+    lines = kjms("schedule", "list", name).stdout.decode().splitlines()
+    assert lines[0].split() == ["DUE", "(UTC)", "IN", "DESTINATION", "MESSAGE", "ID", "TYPE"]
+    (line,) = lines[1:]
+    assert line.split()[2:] == [line.split()[2], name, late, "-"]
+    assert line.split()[2].startswith("1:59:")
+    kjms("schedule", "cancel", name, "--all", "--yes")
+    assert kjms("schedule", "list", name).stdout == b"No messages wait for their time.\n"
+
+
+def test_run_delivers_where_nobody_else_does(
+    kjms: Kjms, start: Callable[..., subprocess.Popen[bytes]], kjms_destination_name: str, kjms_broker: Any
+) -> None:
+    """``kjms schedule run`` moves to the destination what becomes due while no program uses it."""
+    runner = start("schedule", "run", stderr=subprocess.PIPE)
+    kjms("send", kjms_destination_name, "hello", "--delay", "1500")
+    assert runner.stderr is not None
+    while kjms_destination_name.encode() not in runner.stderr.readline():
+        assert runner.poll() is None
+    settings = {"bootstrap.servers": kjms_broker.bootstrap_servers, "group.id": kjms_destination_name}
+    consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([kjms_destination_name])
+        record = consumer.poll(20)
+        assert record is not None
+        assert record.value() == b"hello"
+    finally:
+        consumer.close()
+    runner.terminate()
+    assert runner.wait(20) == 143

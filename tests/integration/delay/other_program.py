@@ -1,0 +1,35 @@
+"""A program that uses one queue, to be killed: ``other_program.py ROLE HOST:PORT QUEUE [DELAY TEXT ...]``.
+
+It says when it serves the queue's delayed messages, and then waits for the end of its standard input.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from kjms import ConnectionFactory, Queue
+
+
+def main() -> None:
+    role, servers, name, *rest = sys.argv[1:]
+    hasty = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}
+    with ConnectionFactory(servers, kafka=hasty).create_connection() as connection:
+        session = connection.create_session()
+        if role == "consume":
+            consumer = session.create_consumer(Queue(name), "none = 'of them'")
+            connection.start()
+            assert consumer is not None
+        else:
+            producer = session.create_producer(Queue(name))
+            for text in rest[1:]:
+                producer.send(session.create_text_message(text), delivery_delay=int(rest[0]))
+        schedule = connection._engine.schedule
+        while name not in schedule._laters or not schedule._laters[name].partitions:
+            time.sleep(0.01)
+        print("serves", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

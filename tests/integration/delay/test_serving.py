@@ -1,0 +1,284 @@
+"""Who serves delayed messages: one process at a time, while it uses the destination, and another one after it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from kjms import Message, MessageConsumer, Queue, TextMessage
+from kjms.engine import _later, _reader, _schedule, _transactor
+from kjms.engine._delayed import Delayed
+from kjms.mapping.later import CANCEL, noted
+from kjms.mapping.names import later
+
+SECONDS = 20_000
+NONE = 100  # milliseconds in which nothing is to come
+HASTY = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}  # how soon a group misses another program
+DAY = 86_400_000
+
+Eventually = Callable[[Callable[[], object]], None]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+def text(message: Message | None) -> str | None:
+    assert isinstance(message, TextMessage)
+    return message.text
+
+
+def taken(consumer: MessageConsumer, count: int) -> list[str | None]:
+    return [text(consumer.receive(SECONDS)) for _ in range(count)]
+
+
+@pytest.fixture
+def start(kjms_broker: Any, queue: Queue) -> Iterator[Start]:
+    """Start other programs that use the queue; returns when they serve its delayed messages."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(role: str, *rest: str) -> subprocess.Popen[str]:
+        program = str(Path(__file__).parent / "other_program.py")
+        command = [sys.executable, program, role, kjms_broker.bootstrap_servers, queue.queue_name, *rest]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def serves(process: subprocess.Popen[str]) -> bool:
+    assert process.stdout is not None
+    return process.stdout.readline() == "serves\n"
+
+
+@pytest.mark.requirement("JMS-3.4.13-5")
+def test_another_process_takes_over_from_one_that_was_killed(desk: Any, queue: Queue, start: Start) -> None:
+    """After kill -9 of the process that serves them, what was due meanwhile comes from another one, each once."""
+    texts = [f"{number}" for number in range(50)]
+    process = start("send", "300", *texts)
+    assert serves(process)
+    consumer = desk.connect(kafka=HASTY).create_session().create_consumer(queue)
+    process.kill()
+    process.wait()
+    assert taken(consumer, 50) == texts
+    assert consumer.receive(NONE) is None
+
+
+@pytest.mark.requirement("JMS-3.4.13-5")
+def test_a_process_that_slept_moves_nothing_twice(desk: Any, queue: Queue, start: Start) -> None:
+    """A process that was stopped, and whose part others took over, goes on without moving anything that they moved."""
+    texts = [f"{number}" for number in range(50)]
+    process = start("send", "700", *texts)
+    assert serves(process)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        consumer = desk.connect(kafka=HASTY).create_session().create_consumer(queue)
+        assert taken(consumer, 50) == texts
+    finally:
+        process.send_signal(signal.SIGCONT)
+    process.communicate()  # it ends in order
+    assert consumer.receive(NONE) is None
+    assert len(desk.stored(queue.queue_name)) == 50
+
+
+def test_a_clock_that_is_set_counts_at_once(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+    """Due is what the clock of the serving process says now, whatever it said before."""
+    consumer = desk.session().create_consumer(queue)
+    desk.send(queue, "tomorrow", delivery_delay=DAY)
+    eventually(lambda: (served := desk.served(queue)) and len(served._stretches[0].waiting) == 1)
+    assert consumer.receive(NONE) is None
+
+    class Clock:
+        monotonic = staticmethod(time.monotonic)
+
+        @staticmethod
+        def time() -> float:
+            return time.time() + DAY / 1000
+
+        @staticmethod
+        def time_ns() -> int:
+            return time.time_ns() + DAY * 1_000_000
+
+    monkeypatch.setattr(_later, "time", Clock)
+    assert taken(consumer, 1) == ["tomorrow"]
+
+
+def test_a_process_that_ends_hands_over(desk: Any, queue: Queue, start: Start) -> None:
+    """A program that sent a delayed message and ended leaves it to whoever consumes from the queue."""
+    consumer = desk.connect(kafka=HASTY).create_session().create_consumer(queue)
+    process = start("send", "1500", "left behind")
+    assert serves(process)
+    process.communicate()
+    assert process.returncode == 0
+    assert taken(consumer, 1) == ["left behind"]
+
+
+def test_a_consumer_finds_messages_that_wait_already(desk: Any, queue: Queue, start: Start, monkeypatch: Any) -> None:
+    """Whoever begins to consume serves what waits; who consumes already finds out that messages wait now."""
+    monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.2)
+    connection = desk.connect(is_apart=True)
+    consumer = connection.create_session().create_consumer(queue)  # there is nothing yet
+    desk.connect(is_apart=True, kafka=HASTY).close()
+    sender = desk.connect(is_apart=True)
+    sender._engine.schedule.serve = lambda topic: None  # as if it had ended at once
+    desk.send(queue, "served by the consumer", by=sender.create_session(), delivery_delay=100)
+    assert taken(consumer, 1) == ["served by the consumer"]
+
+
+def test_serving_ends_with_its_use(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+    """When the last consumer is gone, serving ends, with its threads; with the next one it begins again."""
+    monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(_reader, "GRACE_SECONDS", 0.1)
+    sender = desk.connect(is_apart=True)
+    desk.send(queue, "first", by=sender.create_session(), delivery_delay=1)
+    sender.close()
+    connection = desk.connect(is_apart=True)
+    session = connection.create_session()
+    consumer = session.create_consumer(queue)
+    eventually(lambda: desk.served(queue, connection))
+    served = desk.served(queue, connection)
+    assert taken(consumer, 1) == ["first"]
+    consumer.close()
+    eventually(lambda: desk.served(queue, connection) is None)
+    eventually(lambda: not served._thread.is_alive())
+    again = session.create_consumer(queue)
+    eventually(lambda: desk.served(queue, connection))
+    desk.send(queue, "second", by=session, delivery_delay=50)
+    assert taken(again, 1) == ["second"]
+    connection.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == f"kjms-schedule-{queue.queue_name}"]
+
+
+def test_partitions_are_shared_among_processes(desk: Any, queue: Queue, eventually: Eventually) -> None:
+    """Two processes serve a queue's partitions together while messages become due; none is lost, or comes twice."""
+    first, second = (desk.connect(is_apart=True, partitions=4, ordering="none", kafka=HASTY) for _ in range(2))
+    session = first.create_session()
+    texts = {f"{number}" for number in range(300)}
+    producer = session.create_producer(queue)
+    for number, name in enumerate(sorted(texts)):
+        producer.send(session.create_text_message(name), delivery_delay=200 + 5 * number, delivery_mode=1)
+    consumers = [each.create_session().create_consumer(queue) for each in (first, second)]
+    eventually(lambda: desk.served(queue, first))
+    second._engine.schedule._wake.set()
+    eventually(lambda: desk.served(queue, second))
+    got: list[str | None] = []
+    deadline = time.monotonic() + SECONDS / 1000
+    while len(got) < len(texts) and time.monotonic() < deadline:
+        got += [text(message) for each in consumers if (message := each.receive(10)) is not None]
+    assert sorted(filter(None, got)) == sorted(texts)
+    assert not any(each.receive(NONE) for each in consumers)
+    records = desk.stored(queue.queue_name)
+    assert len(records) == len(texts)
+
+
+def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue, monkeypatch: Any) -> None:
+    """Of more messages than may be held those due first are, and all come at their times."""
+    monkeypatch.setattr(_schedule, "MOST_HELD", 40)
+    monkeypatch.setattr(_schedule, "LEAST_HELD", 40)
+    connection = desk.connect(is_apart=True)
+    session = connection.create_session()
+    texts = [f"{number}" for number in range(400)]
+    producer = session.create_producer(queue)
+    start = time.monotonic()
+    for place, name in enumerate(reversed(texts)):  # those due first were sent last
+        delay = 1_500 - 3 * place - round((time.monotonic() - start) * 1_000)
+        producer.send(session.create_text_message(name), delivery_delay=max(delay, 1), delivery_mode=1)
+    consumer = session.create_consumer(queue)
+    got = []
+    for _ in texts:
+        message = consumer.receive(SECONDS)
+        assert message is not None
+        assert time.time_ns() // 1_000_000 >= message.jms_delivery_time
+        got.append(text(message))
+    assert sorted(filter(None, got)) == sorted(texts)
+    assert consumer.receive(NONE) is None
+
+
+def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+    """A message that waits long does not make the log grow for ever: it moves to its end, and still comes once."""
+    for name, value in (("SLACK", 20), ("FAR_MS", 500), ("SPACE_SECONDS", 0.2), ("COMMIT_SECONDS", 0.1)):
+        monkeypatch.setattr(_later, name, value)
+    connection = desk.connect(is_apart=True)
+    session = connection.create_session()
+    consumer = session.create_consumer(queue)
+    desk.send(queue, "patient", by=session, delivery_delay=3_000)
+    names = [f"{number}" for number in range(50)]
+    desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
+    assert taken(consumer, 50) == names
+    eventually(lambda: b"patient" in {record.value() for record in desk.stored(later(queue.queue_name))[-3:]})
+    eventually(lambda: desk.stored(later(queue.queue_name))[0].offset() > 0)
+    assert taken(consumer, 1) == ["patient"]
+    assert consumer.receive(NONE) is None
+    (record,) = [each for each in desk.stored(queue.queue_name) if each.value() == b"patient"]
+    assert dict(record.headers())["kjms-later"] == b"1;0;0"
+
+
+def test_a_note_cancels(desk: Any, queue: Queue, eventually: Eventually) -> None:
+    """A note that asks for it has the owner of the partition settle messages that wait; others are not touched."""
+    session = desk.session()
+    desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
+    topic = later(queue.queue_name)
+    desk.connection._engine.prompt.send_and_wait(topic, 0, noted(CANCEL, [0, 17]))
+    eventually(lambda: desk.stored(topic)[-1].headers() == [("kjms-later", b"1;cancelled")])
+    assert desk.stored(topic)[-1].value() == b"[0]"
+    served = desk.served(queue)
+    assert [record.value() for _, _, record in served._stretches[0].waiting.all()] == [b"tomorrow"]
+
+
+def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+    """While the destination takes nothing, its delayed messages wait, and the exception listener hears of it."""
+    monkeypatch.setattr(_transactor, "FLUSH_SECONDS", 0.3)
+    failures: list[Exception] = []
+    desk.connection.exception_listener = failures.append
+    session = desk.session()
+    desk.send(queue, "patient", by=session, delivery_delay=400)
+    admin = desk.connection._engine.topics.admin
+    admin.delete_topics([queue.queue_name])[queue.queue_name].result()
+    eventually(lambda: failures)
+    assert "late" in str(failures[0])
+    admin.create_topics([NewTopic(queue.queue_name, 1, 1)])[queue.queue_name].result()
+    eventually(lambda: [record.value() for record in desk.stored(queue.queue_name)] == [b"patient"])
+
+
+def test_cancelling_leaves_it_to_the_owner(desk: Any, queue: Queue, eventually: Eventually) -> None:
+    """A program that cancels does not serve where somebody does; what became due meanwhile is not cancelled."""
+    desk.send(queue, "never", "tomorrow", delivery_delay=DAY)
+    eventually(lambda: desk.served(queue))
+    other = desk.connect(is_apart=True)
+    with Delayed(other._engine, queue.queue_name) as delayed:
+        assert len(delayed.read()) == 2
+        desk.send(queue, "soon", delivery_delay=1_500)
+        entries = delayed.read()
+        assert [entry.record.value() for entry in entries] == [b"soon", b"never", b"tomorrow"]
+        eventually(lambda: desk.stored(queue.queue_name))
+        assert delayed.cancel(entries[:2]) == 1
+        assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
+    assert other._engine.schedule._laters == {}
+
+
+def test_a_message_that_is_written_anew_is_cancelled_there(
+    desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """Though a message moves to the end of the log while it is to be cancelled, it is cancelled."""
+    monkeypatch.setattr(_later, "SLACK", 20)
+    session = desk.session()
+    consumer = session.create_consumer(queue)
+    desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
+    other = desk.connect(is_apart=True)
+    with Delayed(other._engine, queue.queue_name) as delayed:
+        entries = delayed.read()[:1]
+        names = [f"{number}" for number in range(40)]
+        desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
+        assert taken(consumer, 40) == names
+        eventually(lambda: {entry.place[1] for entry in delayed.read()}.isdisjoint({0, 1}))
+        assert delayed.cancel(entries) == 1
+        assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]

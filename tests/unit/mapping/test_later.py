@@ -1,0 +1,111 @@
+"""What stands in a topic for delayed messages, and what a copy says of where it stood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kjms import Queue
+from kjms.mapping import KafkaRecord, decode
+from kjms.mapping.later import CANCEL, CANCELLED, MOVED_ON, REWRITTEN, Note, copied, noted, place_of, read
+from kjms.mapping.names import is_internal, later, later_group, later_transactional_id
+
+
+class Source:
+    """A record as it is read."""
+
+    def __init__(self, record: KafkaRecord, partition: int = 3, offset: int = 7) -> None:
+        self._record = record
+        self._place = partition, offset
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self._record.headers or None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._record.timestamp
+
+    def topic(self) -> str:
+        return "orders.kjms.later"
+
+    def partition(self) -> int:
+        return self._place[0]
+
+    def offset(self) -> int:
+        return self._place[1]
+
+
+def message(*headers: tuple[str, bytes | None]) -> KafkaRecord:
+    return KafkaRecord(b"key", b"value", list(headers), 5)
+
+
+@pytest.mark.parametrize("kind", [CANCEL, CANCELLED, MOVED_ON, REWRITTEN])
+def test_a_note_reads_as_it_was_written(kind: str) -> None:
+    """A note says what befell which messages."""
+    assert read(Source(noted(kind, [4, 8]))) == Note(kind, (4, 8))
+    assert read(Source(noted(kind, []))) == Note(kind, ())
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{}", b"[1", b'["x", null]', b"\xff"])
+def test_a_damaged_note_says_nothing(value: bytes | None) -> None:
+    """A note whose offsets cannot be read is none of a message, and stops nobody."""
+    assert read(Source(KafkaRecord(None, value, [("kjms-later", b"1;moved")], 0))) == Note(MOVED_ON, ())
+
+
+@pytest.mark.parametrize(
+    ("headers", "due"),
+    [
+        ([("JMSDeliveryTime", b"1750000000000")], 1_750_000_000_000),
+        ([("other", b"1"), ("JMSDeliveryTime", b"9")], 9),
+        ([], 0),
+        ([("JMSDeliveryTime", b"soon")], 0),
+        ([("JMSDeliveryTime", None)], 0),
+        ([("JMSDeliveryTime", b"9" * 19)], (1 << 63) - 1),
+        ([("JMSDeliveryTime", b"9" * 9_999)], (1 << 63) - 1),
+        ([("JMSDeliveryTime", b"-5")], 0),
+        ([("JMSDeliveryTime", b"7"), ("kjms-later", b"1;unknown")], 7),
+    ],
+)
+def test_a_message_says_when_it_is_due(headers: Any, due: int) -> None:
+    """The header JMSDeliveryTime says when a message is due; without one that can be read it is due at once."""
+    assert read(Source(message(*headers))) == due
+
+
+def test_a_copy_is_the_record_and_where_it_stood_first() -> None:
+    """Of a copy, and of the copy of a copy, the first place is known; all else is as it was."""
+    source = Source(message(("kjms", b"1;text"), ("kjms-later", b"nonsense"), ("a", b"1")))
+    first = copied(source)
+    assert first == KafkaRecord(b"key", b"value", [("kjms", b"1;text"), ("a", b"1"), ("kjms-later", b"1;3;7")], 5)
+    second = copied(Source(first, 3, 90))
+    assert second == first
+    assert place_of(Source(second, 0, 0)) == (3, 7)
+
+
+@pytest.mark.parametrize("data", [None, b"", b"1", b"1;2", b"1;x;3", b"2;1;3", b"1;-1;3", b"1;moved"])
+def test_what_says_no_place_is_no_copy(data: bytes | None) -> None:
+    """A record without a place that can be read counts as one that never waited."""
+    assert place_of(Source(message(("kjms-later", data)))) is None
+    assert place_of(Source(message())) is None
+
+
+def test_a_message_does_not_show_where_it_waited() -> None:
+    """The place is no property of the message, whatever wrote it."""
+    for layout in ([("kjms", b"1;text")], []):
+        got = decode(Source(message(*layout, ("a", b"1"), ("kjms-later", b"1;3;7"))), Queue("orders"))
+        assert [name for name in got.property_names() if name != "JMSXGroupID"] == ["a", "JMSXDeliveryCount"]
+        assert got.damage == ()
+
+
+def test_names() -> None:
+    """What belongs to the delayed messages of a topic is found by its name."""
+    assert later("orders") == "orders.kjms.later"
+    assert is_internal(later("orders"))
+    assert len(later("x" * 249)) == 249
+    assert later_group("orders") == "kjms.later.orders"
+    assert later_transactional_id("orders", 3) == "kjms-later.orders.3"
