@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
-from kjms.engine._delivery import Delivery, Partition
+from kjms.engine._delivery import DEFAULT_PRIORITY, Delivery, Partition
 from kjms.engine._groups import Groups
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Buffer", "Feed"]
 
 BUSY_SECONDS: Final = 0.02  # messages that have been ready for so long are too many for who is here
+OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
 
@@ -158,6 +159,7 @@ class Buffer:
     def __init__(self, destination: Destination, *, keeps_unwanted: bool, limit: int) -> None:
         self.held = 0
         self.unwanted: list[Delivery] = []
+        self.is_ranked = False  # whether a message came that is more, or less, urgent than others
         self.wants_mark = False  # whether a message was asked for that is near the mark, or beyond it
         self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
         self._lanes: dict[Selector | None, Lane] = {}
@@ -230,6 +232,8 @@ class Buffer:
     def arrive(self, delivery: Delivery) -> None:
         """Make *delivery*, the newest message, ready for whoever wants it."""
         delivery.rank(self._destination)
+        if delivery.priority != DEFAULT_PRIORITY:
+            self.is_ranked = True
         if delivery.due:
             self._delay(delivery)
             return
@@ -268,7 +272,7 @@ class Buffer:
                     self._groups.follow(delivery)
                     self._hand_out(feed, delivery)
                     return delivery
-        for _, ready in lane.levels:
+        for _, ready in lane.levels if len(lane.levels) < 2 else self._by_turn(lane):
             while ready:
                 delivery = ready[0]
                 if delivery.is_taken:
@@ -287,6 +291,16 @@ class Buffer:
                 else:
                     return None
         return None
+
+    def _by_turn(self, lane: Lane) -> list[tuple[int, deque[Delivery]]]:
+        """Return the levels of *lane*, the most urgent first; before it one that was overtaken by too many."""
+        levels = [level for level in lane.levels if level[1]]
+        if len(levels) > 1:
+            last = max(levels[1:], key=_age)
+            if levels[0][1][0].order - last[1][0].order > OVERTAKING * self._limit:
+                levels.remove(last)
+                levels.insert(0, last)
+        return levels
 
     def _may_hand_out(self, delivery: Delivery) -> bool:
         """Whether *delivery* is below the mark; if it is not, or only just, the mark is to be moved."""
@@ -547,6 +561,10 @@ def _order(delivery: Delivery) -> int:
 
 def _free_room(partner: Partner) -> int:
     return partner.room(is_targeted=False)
+
+
+def _age(level: tuple[int, deque[Delivery]]) -> int:
+    return -level[1][0].order
 
 
 def _rank(level: tuple[int, deque[Delivery]]) -> int:

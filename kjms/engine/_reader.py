@@ -45,6 +45,8 @@ GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
 COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
+LOOK_AHEAD: Final = 10  # times the prefetch are looked through where some messages are more urgent than others
+LOOK_AHEAD_BYTES: Final = 32_000_000  # if the messages are no larger than that together
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer may have lost its partitions unawares
 LOOK_SECONDS: Final = 10.0  # without a group, which is told: how often to look for partitions that were added
@@ -120,6 +122,7 @@ class Reader:
         self._starts = None if starts is None else dict(starts)
         self._delayed_before = dict(delayed_before)
         self.prefetch = prefetch
+        self._limit = prefetch  # as many as are held ready; more where priorities tell them apart
         self._decode = decode
         self._on_error = on_error
         self.lock = threading.RLock()
@@ -260,7 +263,7 @@ class Reader:
                 return None
             self._in_hands += 1
             self._is_active = delivery.is_out = True
-            if buffer.wants_mark or buffer.held == self.prefetch >> 1:
+            if buffer.wants_mark or buffer.held == self._limit >> 1:
                 self._news.notify()
             return delivery
 
@@ -843,7 +846,7 @@ class Reader:
     def _read(self, consumer: Consumer) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
         self._full_since = 0.0
-        room = min(BATCH, self.prefetch - self.buffer.held)
+        room = min(BATCH, self._limit - self.buffer.held)
         with self._client:
             self._forsake(consumer)
             first = self._poll(consumer, self._patience())
@@ -880,7 +883,7 @@ class Reader:
                 self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
             if self._wants_commit():
                 return
-            if self.buffer.held > self.prefetch >> 1 or not self.buffer.is_awaited:
+            if self.buffer.held > self._limit >> 1 or not self.buffer.is_awaited:
                 self._news.wait(self._until_due())
 
     def _until_due(self) -> float:
@@ -920,10 +923,17 @@ class Reader:
                         delivery.cause = "who had it ended without a word"
             buffer.arrive(delivery)
             has_boxes = has_boxes or partition.is_box
+        if buffer.is_ranked:
+            self._look_ahead(records)
         if self._handover is not None:
             if has_boxes:
                 self._handover.arrived()
             self.send_over()
+
+    def _look_ahead(self, records: list[KafkaMessage]) -> None:
+        """Hold more ready, within bounds, so that urgent messages are found farther behind."""
+        largest = max(len(record.value() or b"") for record in records)
+        self._limit = max(self.prefetch, min(LOOK_AHEAD * self.prefetch, LOOK_AHEAD_BYTES // (largest + 1)))
 
     def _is_too_old(self, record: KafkaMessage) -> bool:
         """Whether *record* was sent, with a delay, before there was the subscription (JMS 2.0 §4.12)."""
@@ -939,10 +949,10 @@ class Reader:
             self._on_error(failure)
 
     def _is_full(self) -> bool:
-        return self.buffer.held >= self.prefetch or self.buffer.kept_back >= MAX_KEPT_BACK
+        return self.buffer.held >= self._limit or self.buffer.kept_back >= MAX_KEPT_BACK
 
     def _has_space(self) -> bool:
-        return self._closing or (self.buffer.held <= self.prefetch >> 1 and self.buffer.kept_back < MAX_KEPT_BACK)
+        return self._closing or (self.buffer.held <= self._limit >> 1 and self.buffer.kept_back < MAX_KEPT_BACK)
 
     def _wait_for_space(self, consumer: Consumer) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""

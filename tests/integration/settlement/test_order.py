@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage
+from kjms.broker import LocalBroker
 
 SECONDS = 20_000
 NONE = 300  # milliseconds in which nothing is to come
@@ -46,6 +47,20 @@ def test_what_is_ready_is_handed_out_by_priority(connection: Connection, queue: 
     connection.start()
     expected = sorted(map(str, range(40)), key=lambda number: (-(int(number) % 10), int(number)))
     assert received(consumer, 40) == expected
+
+
+def test_an_urgent_message_is_found_far_behind(kjms_broker: LocalBroker, queue: Queue, eventually: Eventually) -> None:
+    """Where messages have priorities, an urgent one overtakes a backlog that is larger than what is held ready."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, prefetch=20)
+    with factory.create_connection() as connection:
+        send(connection, queue, "a", priority=3)
+        send(connection, queue, *["b"] * 150)
+        send(connection, queue, "urgent", priority=9)
+        consumer = connection.create_session().create_consumer(queue)
+        consumer._feed.start()
+        eventually(lambda: consumer._feed.reader.buffer.held == 152)
+        connection.start()
+        assert received(consumer, 2) == ["urgent", "b"]
 
 
 def test_urgent_messages_that_were_settled_first_stay_settled(

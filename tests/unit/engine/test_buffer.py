@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms.destinations import Queue
-from kjms.engine._buffer import Buffer, Feed
+from kjms.engine._buffer import BUSY_SECONDS, OVERTAKING, Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
+from kjms.engine._partners import Partners
 from kjms.selector import Selector, parse_selector
 from kjms.txn.metadata import State
 
@@ -72,7 +73,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
     steps: list[tuple[str, int]], keeps: bool
 ) -> None:
     """Whoever comes and goes: no message is lost or doubled, or given to who does not want it, or out of order."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=keeps, limit=5)
+    buffer = Buffer(Queue("q"), keeps_unwanted=keeps, limit=50)  # more than steps: nobody is overtaken by too many
     partition = partition_from(0)
     unused: Any = None
     sessions = [threading.Event() for _ in range(4)]  # some have two consumers
@@ -235,3 +236,79 @@ def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
     after = buffer.take(several)
     assert after is not None
     assert after.offset == 4
+
+
+def test_a_message_is_overtaken_by_so_many_and_no_more() -> None:
+    """However many urgent messages come: what is less urgent is handed out after a bounded number of them."""
+    limit = 3
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=limit)
+    partition = partition_from(0)
+    unused: Any = None
+    feed = Feed(unused, None, threading.Event())
+    buffer.join(feed)
+
+    def arrive(number: int, priority: int) -> None:
+        delivery = Delivery(Record(number, None, priority), partition, number, number)
+        partition.settlement.read(number, delivery)
+        buffer.arrive(delivery)
+
+    arrive(0, 4)
+    overtaken = 0
+    for number in range(1, 1_000):
+        arrive(number, 9)
+        taken = buffer.take(feed)
+        assert taken is not None
+        if taken.offset == 0:
+            break
+        overtaken += 1
+    assert overtaken == OVERTAKING * limit
+
+
+def test_who_is_busy_shares_and_who_waits_does_not() -> None:
+    """Others get what has been ready for a while, up to the room they have; never what a consumer here waits for."""
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
+    partition = partition_from(0)
+    unused: Any = None
+    feed = Feed(unused, None, threading.Event())
+    buffer.join(feed)
+    partners = Partners("we")
+    buffer.partners = partners
+    partners.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": 3, "wants": [None]}, 0.0)
+    for number in range(10):
+        delivery = Delivery(Record(number, b"group" if number == 2 else None), partition, number, number)
+        partition.settlement.read(number, delivery)
+        buffer.arrive(delivery)
+    buffer.share(1.0)
+    assert not buffer.leaving
+    buffer.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in buffer.leaving] == [1, 3, 4]  # one is left, and what is in a group
+    buffer.share(2.0)
+    assert len(buffer.leaving) == 3  # there is no more room
+    taken = [buffer.take(feed) for _ in range(7)]
+    assert [delivery.offset for delivery in taken if delivery is not None] == [0, 2, 5, 6, 7, 8, 9]
+    assert buffer.held == 0
+
+
+def test_what_only_others_want_is_theirs_at_once() -> None:
+    """A message that no consumer here wants goes to one who does, a group's messages to the same one."""
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
+    partition = partition_from(0)
+    partners = Partners("we")
+    buffer.partners = partners
+    for box, engine in enumerate(["first", "second"]):
+        notice = {"e": engine, "lease": 10, "box": box, "boxes": [box], "room": 1, "wants": ["n < 5"]}
+        partners.apply(notice, 0.0)
+    for number in range(8):
+        delivery = Delivery(Record(number, b"group"), partition, number, number)
+        partition.settlement.read(number, delivery)
+        buffer.arrive(delivery)
+    assert [delivery.offset for _, delivery in buffer.leaving] == [0, 1, 2, 3, 4]
+    assert len({partner for partner, _ in buffer.leaving}) == 1
+    assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]
+    third, new = partners.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 0.0)
+    buffer.offer(third, new)
+    assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]  # the group is somebody's who lives
+    partners.expire(11.0)
+    partners.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
+    buffer.offer(next(iter(partners)), ["n > 6"])
+    assert [delivery.offset for delivery in buffer.unwanted] == [5, 6]

@@ -1,0 +1,107 @@
+"""What the processes that serve one queue know of each other, from the log in which they speak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kjms.engine._partners import TARGETED, Partners, read_notice, written_notice
+
+
+def notice(engine: str, **values: Any) -> dict[str, Any]:
+    return {"e": engine, "lease": 10, "box": -1, "boxes": [], **values}
+
+
+def test_a_notice_is_read_as_it_was_written() -> None:
+    """What was written comes back, with who said it."""
+    assert read_notice(written_notice("they", {"room": 3})) == {"v": 1, "e": "they", "room": 3}
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b'{"v":2,"e":"x"}', b'{"v":1}', b'{"v":1,"e":7}', b"\xff"])
+def test_what_is_no_notice_is_passed_over(data: bytes | None) -> None:
+    """Records of others, and of later versions, say nothing."""
+    assert read_notice(data) is None
+
+
+def test_the_first_claim_to_a_box_counts() -> None:
+    """A box is whose claim came first, until he gives it up, says goodbye, or is not heard in time."""
+    partners = Partners("we")
+    first, _ = partners.apply(notice("first", box=1, boxes=[1]), 0.0)
+    second, _ = partners.apply(notice("second", box=1, boxes=[1, 2]), 1.0)
+    assert (first.box, second.box, second.boxes) == (1, -1, {2})
+    partners.apply(notice("first"), 2.0)
+    partners.apply(notice("second", box=1, boxes=[1, 2]), 3.0)
+    assert second.box == 1
+    partners.apply({"e": "second", "bye": True}, 4.0)
+    assert partners.free(4) == [0, 1, 2, 3]
+    partners.apply(notice("third", box=3, boxes=[3]), 5.0)
+    partners.expire(15.0)
+    assert partners.holder(3) == "third"
+    partners.expire(15.1)
+    assert partners.holder(3) is None
+
+
+def test_our_own_claims_count_and_we_are_no_partner() -> None:
+    """What we said ourselves is in the log, too."""
+    partners = Partners("we")
+    partners.apply(notice("we", box=0, boxes=[0]), 0.0)
+    partners.apply(notice("they", box=0, boxes=[0]), 0.0)
+    assert partners.holder(0) == "we"
+    assert [partner.engine for partner in partners] == ["they"]
+
+
+def test_selectors_come_and_go() -> None:
+    """Wants are complete, or change what was there; those that cannot be read are left out."""
+    partners = Partners("we")
+    partner, new = partners.apply(notice("they", wants=[None, "a = 1", "nonsense ("]), 0.0)
+    assert new == [None, "a = 1"]
+    _, new = partners.apply(notice("they", more=["b = 2", "a = 1"], less=[None]), 0.0)
+    assert new == ["b = 2"]
+    assert set(partner.wants) == {"a = 1", "b = 2"}
+    _, new = partners.apply(notice("they", wants=["b = 2"]), 0.0)
+    assert (new, set(partner.wants)) == ([], {"b = 2"})
+
+
+def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
+    """A partner gets as many messages as it has room for; those that it has read make room again when it says so."""
+    partner, _ = Partners("we").apply(notice("they", box=0, boxes=[0], room=4), 0.0)
+    for _ in range(3):
+        partner.sent()
+    assert (partner.room(is_targeted=False), partner.room(is_targeted=True)) == (1, TARGETED - 3)
+    for offset in (10, 11):
+        partner.written(offset)
+    partner.written(None)
+    assert partner.room(is_targeted=False) == 2
+    partner.apply(notice("they", room=4, read=11, held=1))  # it has read one of them, and not handed it out
+    assert partner.room(is_targeted=False) == 2
+    partner.apply(notice("they", room=4, read=12, held=0))
+    assert partner.room(is_targeted=False) == 4
+
+
+ENGINES = st.sampled_from(["we", "a", "b", "c"])
+NOTICES = st.one_of(
+    st.fixed_dictionaries(
+        {"e": ENGINES, "lease": st.integers(0, 5)},
+        optional={"box": st.integers(-1, 3), "boxes": st.lists(st.integers(0, 3)), "wants": st.lists(st.none())},
+    ),
+    st.fixed_dictionaries({"e": ENGINES, "bye": st.just(True)}),
+)
+
+
+@given(st.lists(st.tuples(NOTICES, st.integers(0, 3)), max_size=40))
+def test_a_box_has_one_holder(steps: list[tuple[dict[str, Any], int]]) -> None:
+    """Whatever is said, and whenever: no two hold the same box, and whoever holds one knows it."""
+    partners = Partners("we")
+    now = 0.0
+    for said, passed in steps:
+        now += passed
+        partners.expire(now)
+        partners.apply(said, now)
+        everybody = list(partners._all.values())
+        held = [box for partner in everybody for box in partner.boxes]
+        assert len(held) == len(set(held))
+        assert {box: partners.holder(box) for box in held} == partners._holders
+        assert all(partner.box in {-1, *partner.boxes} for partner in everybody)
