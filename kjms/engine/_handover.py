@@ -40,6 +40,8 @@ MARGIN_SECONDS: Final = 8.0  # Kafka puts out of the group, within 6 s, who may 
 REPLAY_MS: Final = (IDLE_LEASE_SECONDS + 5) * 1000  # whoever was silent for that long has nothing any more
 NONE: Final = -1  # no box
 
+NAP_SECONDS: Final = 4.0  # who was not heard for that long gets nothing before he is asked
+CALL_SECONDS: Final = 0.5  # between questions whether they are there
 ACTIVE_SECONDS: Final = 3.0  # since the last message
 EMPTY_SECONDS: Final = 5.0  # an empty box is given back after that, if its holder wants nothing any more
 GREETING_SECONDS: Final = 10.0  # Kafka takes milliseconds
@@ -90,6 +92,7 @@ class HandOver:
         self._hungry_since = 0.0  # since when a consumer found nothing, again and again
         self._missed_at = 0.0  # when one found nothing last
         self._looked_at = self._swept_at = -LOOK_SECONDS * 100
+        self._called_at = 0.0
         self._known_empty: dict[int, int] = {}  # boxes that nobody holds, and their ends when they were found empty
         self._total = 0
         self._counted_at = 0.0
@@ -138,6 +141,7 @@ class HandOver:
     def changed(self) -> None:
         """Hear that a consumer with another selector has come or gone."""
         if self._box in self._granted and self._wants() != self._said:
+            self._moved_at = time.monotonic()  # something may come
             self.speak()
 
     def arrived(self) -> None:
@@ -242,7 +246,8 @@ class HandOver:
         if not self.is_ready:
             return
         with self._lock:
-            self.partners.expire(now)
+            self.partners.expire(now, NAP_SECONDS)
+            self._call(now)
             if self._open and now - self._proved_at > self._lease - MARGIN_SECONDS:
                 _log.warning("%s: others may take this process for gone; its box is given up", self.topic)
                 self.lost()
@@ -260,6 +265,15 @@ class HandOver:
             self._reader.buffer.share(now)
             self._send_home()
             self._reader.send_over()
+
+    def _call(self, now: float) -> None:
+        """Ask those who have not been heard for a while whether they are there: there is something for them."""
+        called = [partner for partner in self.partners if partner.is_called and partner.wants]
+        if called and now - self._called_at > CALL_SECONDS:
+            self._called_at = now
+            for partner in called:
+                partner.is_called = False
+            self._send({**self._state(), "ask": True})
 
     def _hunger(self, now: float) -> float:
         """Return for how many seconds a consumer here has waited while there may be messages for it elsewhere."""
@@ -323,6 +337,7 @@ class HandOver:
     def _hear_of(self, partner: Partner, notice: dict[str, Any], new: list[str | None], now: float) -> None:
         if notice.get("ask") and self._box != NONE:
             self._is_asked = True
+            self._moved_at = now  # something may come
             self.speak()
         if notice.get("bye"):
             self._swept_at = now - SWEEP_SECONDS
@@ -353,6 +368,7 @@ class HandOver:
                 self._box = random.choice(free)
                 self._room = 8 * max(1, self._reader.buffer.feeds)
                 self._is_asked = True
+                self._moved_at = now
                 self.speak()
 
     def _sweep(self, now: float) -> None:

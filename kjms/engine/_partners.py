@@ -31,6 +31,7 @@ __all__ = ["Partner", "Partners", "read_notice", "written_notice"]
 _log = logging.getLogger("kjms.handover")
 
 VERSION: Final = 1
+AWAKE_LEASE: Final = 20  # seconds; who is idle asks for more, and speaks seldom
 TARGETED: Final = 500  # messages that only a partner wants and that may be on their way to it at any time
 
 
@@ -61,6 +62,8 @@ class Partner:
         heard: When it was heard last, in seconds of this process's monotonic clock.
         lease: For how many seconds from then on it counts as alive.
         waits: Whether it would have got more if it had had room.
+        is_drowsy: Whether it gets nothing before it was asked: if it is gone, that would be missing for long.
+        is_called: Whether there was something for it meanwhile.
     """
 
     def __init__(self, engine: str) -> None:
@@ -71,6 +74,8 @@ class Partner:
         self.heard = 0.0
         self.lease = 0.0
         self.waits = False
+        self.is_drowsy = False
+        self.is_called = False
         self._read = 0  # the offset after the last one that it has read in its box
         self._held = 0  # what it has read there and not handed out
         self._room = 0
@@ -88,6 +93,9 @@ class Partner:
     def room(self, *, is_targeted: bool) -> int:
         """Return how many more messages it may get: *is_targeted*, such as nobody here wants."""
         if self.box < 0:
+            return 0
+        if self.is_drowsy:
+            self.is_called = True
             return 0
         return max((TARGETED if is_targeted else self._room) - self.outstanding, 0)
 
@@ -178,6 +186,7 @@ class Partners:
             return partner, []
         partner.heard = now
         partner.lease = float(_number(notice.get("lease")))
+        partner.is_drowsy = partner.lease > AWAKE_LEASE
         claimed = notice.get("boxes")
         wanted = {box for box in claimed if isinstance(box, int)} if isinstance(claimed, list) else set()
         for box in partner.boxes - wanted:
@@ -187,11 +196,14 @@ class Partners:
         partner.box = own if isinstance(own, int) and own in partner.boxes else -1
         return partner, partner.apply(notice)
 
-    def expire(self, now: float) -> None:
-        """Forget who was not heard in time."""
+    def expire(self, now: float, nap: float = 0.0) -> None:
+        """Forget who was not heard in time; doze off who was not heard for *nap* seconds, or need not be for longer."""
         for partner in list(self._all.values()):
-            if now - partner.heard > partner.lease:
+            silent = now - partner.heard
+            if silent > partner.lease:
                 self._forget(partner.engine)
+            elif nap and (silent > nap or partner.lease > AWAKE_LEASE):
+                partner.is_drowsy = True
 
     def _forget(self, engine: str) -> None:
         partner = self._all.pop(engine)

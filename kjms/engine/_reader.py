@@ -1026,10 +1026,11 @@ class Reader:
         if self._handover is None:
             return
         with self.lock:
-            boxes = self._holdings.boxes()
-            for box in boxes:
+            held = self._holdings.boxes()
+            for box in held:
                 box.is_held = False
                 self.buffer.drop(box)
+            boxes = [box for box in held if box.settlement.unsettled or box.settlement.is_dirty]
         deadline = time.monotonic() + CLOSE_SECONDS
         with self._client:
             while boxes:

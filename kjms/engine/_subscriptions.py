@@ -13,6 +13,7 @@ import contextlib
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -44,6 +45,7 @@ _log = logging.getLogger("kjms.subscriptions")
 Space = Literal["durable", "non-durable"]
 DURABLE: Final = "durable"
 NON_DURABLE: Final = "non-durable"
+AGAIN_SECONDS: Final = 0.05  # between attempts
 CLIENT: Final = "client"  # the claims on client identifiers
 
 ACTIVE: Final = "active"
@@ -319,14 +321,25 @@ class Subscriptions:
             ]
             if not missing:
                 return
-            wanted = ConsumerGroupTopicPartitions(group, missing)
-            admin = self._topics.admin
-            done = admin.alter_consumer_group_offsets([wanted], request_timeout=self._patience)[group].result()
-            for partition in done.topic_partitions:
-                if partition.error is not None:
-                    raise KafkaException(partition.error)
+            self._commit_offsets(group, missing)
         except KafkaException as error:
             raise jms_error(error, f"commit where group {group!r} starts") from error
+
+    def _commit_offsets(self, group: str, places: list[TopicPartition]) -> None:
+        deadline = time.monotonic() + self._patience
+        while True:
+            wanted = ConsumerGroupTopicPartitions(group, places)
+            try:
+                answer = self._topics.admin.alter_consumer_group_offsets([wanted], request_timeout=self._patience)
+                for partition in answer[group].result().topic_partitions:
+                    if partition.error is not None:
+                        raise KafkaException(partition.error)
+            except KafkaException as error:
+                if not kafka_error(error).retriable() or time.monotonic() > deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)  # the group's coordinator has just begun, or moves
+            else:
+                return
 
     def _committed(self, group: str, topic: str, count: int) -> set[int]:
         places = [TopicPartition(topic, number) for number in range(count)]

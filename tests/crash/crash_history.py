@@ -54,6 +54,7 @@ class Event:
         asked: DELIVERED: since when the session was ready for a message. STALLED: when the stall began.
         redelivered: DELIVERED: the message's JMSRedelivered.
         count: DELIVERED: the message's JMSXDeliveryCount.
+        moved: DELIVERED: whether the message had been moved, to another process or out of the way, since it was sent.
         text: The error, or what else there is to say.
     """
 
@@ -63,6 +64,7 @@ class Event:
     asked: float = 0.0
     redelivered: bool = False
     count: int = 1
+    moved: bool = False
     text: str = ""
 
     @property
@@ -81,7 +83,7 @@ class Event:
         return Event(**{**values, "kind": Kind(values["kind"]), "numbers": tuple(values.get("numbers", ()))})
 
 
-DEFAULTS = {"numbers": (), "asked": 0.0, "redelivered": False, "count": 1, "text": ""}
+DEFAULTS = {"numbers": (), "asked": 0.0, "redelivered": False, "count": 1, "moved": False, "text": ""}
 
 
 @dataclass

@@ -184,12 +184,12 @@ class Checker:
                 yield Violation(OUT_OF_ORDER, after.number, text)
 
     def _received_in_order(self, session: Sequence[Transaction]) -> Iterator[Violation]:
-        """What comes unmarked comes in the order of its partition."""
+        """What comes unmarked comes in the order of its partition, unless it was in another process's hands before."""
         last: dict[int, tuple[int, int]] = {}  # of each partition: offset and number
         for event in (event for each in session for event in each.received):
             number = event.numbers[0]
             partition, offset = self._moves.sources.get(number, (-1, -1))
-            if partition < 0 or event.is_marked:
+            if partition < 0 or event.is_marked or event.moved:
                 continue
             if partition in last and offset <= last[partition][0]:
                 yield Violation(

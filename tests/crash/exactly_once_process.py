@@ -183,7 +183,12 @@ class Mover:
         number = int(message.get_body(str) or "")
         count = message.get_int_property("JMSXDeliveryCount")
         redelivered = message.jms_redelivered
-        self.writer.write(Kind.DELIVERED, number, redelivered=redelivered, count=count, text=self.transaction)
+        transaction = self.session._transaction
+        assert transaction is not None
+        moved = transaction._open[-1].partition.is_aside
+        self.writer.write(
+            Kind.DELIVERED, number, redelivered=redelivered, count=count, moved=moved, text=self.transaction
+        )
         copy = self.session.create_text_message(str(number))
         copy.set_string_property("transaction", self.transaction)
         copy.set_string_property("place", str(len(self.held)))

@@ -24,5 +24,5 @@ def test_a_topic_without_subscribers_costs_little(connection: Connection, topic:
     groups = topics.admin.list_consumer_groups().result().valid
     assert [group.group_id for group in groups if topic.topic_name in group.group_id] == []
     assert [name for name in topics.all() if topic.topic_name in name] == [topic.topic_name]
-    assert sum(connection._engine._ends(topic.topic_name, 1).values()) == 20
+    assert sum(connection._engine.topics.ends(topic.topic_name, 1).values()) == 20
     assert told == []

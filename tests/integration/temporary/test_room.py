@@ -104,11 +104,11 @@ def test_deletions_are_summed_up(connection: Connection, monkeypatch: pytest.Mon
         queue.delete()
     engine, inbox = session._engine, session._engine.temporaries._inbox
     assert inbox is not None
-    inbox.wait_until_read(engine._ends(inbox.topic, 2))
+    inbox.wait_until_read(engine.topics.ends(inbox.topic, 2))
     monkeypatch.setattr(inbox_room, "SPACE_RECORDS", 10)
     inbox._give_space_back()
     deletions = Deletions(consumer_settings(engine._settings, None), 20)
-    assert engine._ends(inbox.topic, 2)[1] > 12
+    assert engine.topics.ends(inbox.topic, 2)[1] > 12
     assert all(deletions.includes(*place_of(queue)) for queue in queues)
     assert not deletions.includes(*place_of(kept))
     assert inbox._deleted_since == 0

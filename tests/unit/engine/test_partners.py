@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kjms.engine._partners import TARGETED, Partners, read_notice, written_notice
+from kjms.engine._partners import AWAKE_LEASE, TARGETED, Partners, read_notice, written_notice
 
 
 def notice(engine: str, **values: Any) -> dict[str, Any]:
@@ -79,6 +79,23 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
     assert partner.room(is_targeted=False) == 2
     partner.apply(notice("they", room=4, read=12, held=0))
     assert partner.room(is_targeted=False) == 4
+
+
+def test_who_is_silent_or_idle_is_asked_first() -> None:
+    """Who was not heard for a while, or need not be heard for long, gets nothing, and is to be asked."""
+    partners = Partners("we")
+    partner, _ = partners.apply(notice("they", box=0, boxes=[0], room=4, wants=[None]), 0.0)
+    assert partner.room(is_targeted=False) == 4
+    partners.expire(3.0, 4.0)
+    assert partner.room(is_targeted=False) == 4
+    partners.expire(5.0, 4.0)
+    assert not partner.is_called
+    assert partner.room(is_targeted=False) == 0
+    assert partner.is_called
+    partners.apply(notice("they", box=0, boxes=[0], room=4), 6.0)
+    assert partner.room(is_targeted=True) == TARGETED
+    partners.apply(notice("they", box=0, boxes=[0], room=4, lease=AWAKE_LEASE + 1), 7.0)
+    assert partner.room(is_targeted=True) == 0
 
 
 ENGINES = st.sampled_from(["we", "a", "b", "c"])
