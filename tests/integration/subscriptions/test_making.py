@@ -123,7 +123,7 @@ def test_without_kafka_there_is_a_jms_exception() -> None:
     """When Kafka is gone, creating a consumer on a subscription and unsubscribing say so, and closing ends."""
     topic = Topic("gone")
     with LocalBroker() as broker:
-        factory = ConnectionFactory(broker.bootstrap_servers, client_id="client", send_timeout=2_000)
+        factory = ConnectionFactory(broker.bootstrap_servers, client_id="client", send_timeout=700)
         with factory.create_connection() as connection:
             session = connection.create_session()
             session.create_producer(topic)
