@@ -23,6 +23,7 @@ _log = logging.getLogger("kjms.handover")
 
 TICK_SECONDS: Final = 0.05  # between looks at who is busy, and who waits
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say where something stands
+WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
 BATCH: Final = 500  # notices taken from librdkafka at once
 CLOSE_SECONDS: Final = 5.0
 GRUMBLE_SECONDS: Final = 30.0  # between warnings of the same trouble
@@ -39,7 +40,7 @@ class Exchange:
 
     def __init__(self, engine: str, config: Mapping[str, Any], publisher: Callable[[], Publisher]) -> None:
         self.engine = engine
-        self._config = dict(config)
+        self._config = {**config, "fetch.wait.max.ms": WAIT_MS}
         self._find_publisher = publisher
         self._news = threading.Condition()
         self._members: dict[str, HandOver] = {}  # by the topic of their notices

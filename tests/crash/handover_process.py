@@ -37,9 +37,9 @@ def fill(connection: Connection, queue: str, count: int) -> None:
     say(sent=count)
 
 
-def work(connection: Connection, queue: str) -> None:
+def work(connection: Connection, queue: str, mode: int) -> None:
     """Receive for ever, and take some time for each message; tell how many there were so far."""
-    consumer = connection.create_session(Session.AUTO_ACKNOWLEDGE).create_consumer(Queue(queue))
+    consumer = connection.create_session(mode).create_consumer(Queue(queue))
     connection.start()
     count, said = 0, 0.0
     while True:
