@@ -260,6 +260,7 @@ class Transactor(Generic[Unit]):
         """Write *copies*; return the partition and offset of each."""
         places: list[tuple[int, int]] = [(-1, -1)] * len(copies)
         failures: dict[int, KafkaError] = {}
+        asked: set[str] = set()  # topics whose partitions were asked for
 
         def report(number: int) -> Callable[[KafkaError | None, KafkaMessage], None]:
             def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
@@ -282,6 +283,10 @@ class Transactor(Generic[Unit]):
                     self._await_some(producer, failures, copies[0].topic)
                     continue
                 except KafkaException as error:
+                    if kafka_error(error).code() == KafkaError._UNKNOWN_PARTITION and topic not in asked:
+                        asked.add(topic)  # it may have been given partitions
+                        producer.list_topics(topic, COMMIT_SECONDS)
+                        continue
                     producer.poll(PAUSE_SECONDS)  # another record's failure may be the reason
                     failures[number] = kafka_error(error)
                 break
