@@ -33,6 +33,7 @@ __all__ = ["Commit", "Holdings"]
 _log = logging.getLogger("kjms.settlement")
 
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
+MANY_RUNS: Final = 1_000  # of unsettled messages, between settled ones: each commit says all of them again
 OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
@@ -232,7 +233,7 @@ class Holdings:
                 0 if is_last else partition.window(), NOBODY if settled is None else settled[partition]
             )
             metadata = self._written(partition, snapshot.state)
-            partition.is_crowded = len(metadata) > ROOMY * self.limit
+            partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > MANY_RUNS
             if len(metadata) > self.limit:
                 too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
                 continue

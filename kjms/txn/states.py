@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -15,7 +15,6 @@ T = TypeVar("T")
 
 NEVER: Final = History(0)
 NOBODY: Final[frozenset[int]] = frozenset()
-PRUNE: Final = 1_024  # offsets that may be kept beyond need before they are thrown out
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,12 @@ class PartitionSettlement(Generic[T]):
         "_ahead",
         "_committed",
         "_done",
+        "_firsts",
         "_histories",
         "_known",
         "_next_run",
         "_open",
-        "_order",
+        "_pasts",
         "_runs",
         "_suspects",
         "handed",
@@ -81,7 +81,8 @@ class PartitionSettlement(Generic[T]):
         self.version = 0
         self._committed = 0
         self._open: dict[int, T] = {}  # read and not settled
-        self._order: deque[int] = deque()  # the keys of _open and some that were settled, rising
+        self._firsts: list[int] = []  # the keys of _open as runs without a hole: where each begins, rising
+        self._pasts: list[int] = []  # and the offset after its last
         self._ahead: dict[int, T | None] = {}  # known, and not read yet: see `place`; None is settled
         self._histories: dict[int, History] = {} if state is None else dict(state.histories)
         self._runs = () if state is None else state.runs  # unsettled, of what was committed
@@ -114,9 +115,12 @@ class PartitionSettlement(Generic[T]):
 
     def _add(self, offset: int, message: T) -> None:
         self._open[offset] = message
-        self._order.append(offset)
-        if len(self._order) > 2 * len(self._open) + PRUNE:
-            self._order = deque(offset for offset in self._order if offset in self._open)
+        pasts = self._pasts
+        if pasts and pasts[-1] == offset:
+            pasts[-1] = offset + 1
+        else:
+            self._firsts.append(offset)
+            pasts.append(offset + 1)
 
     def _is_unsettled(self, offset: int) -> bool:
         while self._next_run < len(self._runs):
@@ -170,11 +174,29 @@ class PartitionSettlement(Generic[T]):
             if self._ahead.get(offset) is None:
                 return
             self._ahead[offset] = None
+        else:
+            self._take_out(offset)
         if offset >= self._done:
             self._done = offset + 1
         self.version += 1
         if self._histories:
             self._histories.pop(offset, None)
+
+    def _take_out(self, offset: int) -> None:
+        """Take *offset* out of the run that it is in."""
+        firsts, pasts = self._firsts, self._pasts
+        at = 0 if firsts[0] == offset else bisect_right(firsts, offset) - 1
+        first, past = firsts[at], pasts[at]
+        if first == offset:
+            if past == offset + 1:
+                del firsts[at], pasts[at]
+            else:
+                firsts[at] = offset + 1
+        else:
+            pasts[at] = offset
+            if past != offset + 1:
+                firsts.insert(at + 1, offset + 1)
+                pasts.insert(at + 1, past)
 
     # What is told to Kafka.
 
@@ -190,10 +212,7 @@ class PartitionSettlement(Generic[T]):
     @property
     def base(self) -> int:
         """The oldest offset that is not settled; -1 before anything was read of a partition that nobody knew."""
-        order = self._order
-        while order and order[0] not in self._open:
-            order.popleft()
-        return order[0] if order else self.position
+        return self._firsts[0] if self._firsts else self.position
 
     @property
     def unsettled(self) -> int:
@@ -225,25 +244,30 @@ class PartitionSettlement(Generic[T]):
 
     def _collect(self, runs: list[tuple[int, int]], top: int, settled: Collection[int]) -> int:
         """Put the unsettled offsets below *top* into *runs*; return the base."""
-        first = past = self.base  # which throws out what was settled at the head
-        for offset in self._order:
-            if offset not in self._open or offset in settled:
-                continue
-            if offset >= top:
-                if first == past and not runs:
-                    return offset
+        for first, past in self._without(settled):
+            if first >= top:
+                if not runs:
+                    return first
                 break
-            if offset != past:
-                if first != past:
-                    runs.append((first, past))
-                first = offset
-            past = offset + 1
-        if first != past:
-            runs.append((first, past))
+            runs.append((first, min(past, top)))
         for begin, past in self._unread(top, settled):
             joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
             runs.append((joined, past))
         return runs[0][0] if runs else max(top, self.position)
+
+    def _without(self, settled: Collection[int]) -> Iterator[tuple[int, int]]:
+        """Return the runs of what was read and is not settled, without the offsets *settled*."""
+        left = sorted(settled, reverse=True)
+        for first, past in zip(self._firsts, self._pasts, strict=True):
+            begin = first
+            while left and left[-1] < past:
+                offset = left.pop()
+                if offset >= begin:
+                    if offset > begin:
+                        yield begin, offset
+                    begin = offset + 1
+            if begin < past:
+                yield begin, past
 
     def _unread(self, top: int, settled: Collection[int]) -> Iterator[tuple[int, int]]:
         """Return the runs of unsettled offsets from `position` on, below *top*."""
@@ -266,10 +290,11 @@ class PartitionSettlement(Generic[T]):
 
     def messages(self) -> Iterator[tuple[int, T]]:
         """Return the unsettled messages that are in this process, oldest first, with their offsets."""
-        for offset in list(self._order):
-            message = self._open.get(offset)
-            if message is not None:
-                yield offset, message
+        for first, past in list(zip(self._firsts, self._pasts, strict=True)):
+            for offset in range(first, past):
+                message = self._open.get(offset)
+                if message is not None:
+                    yield offset, message
         for offset, placed in sorted(self._ahead.items(), key=_first):
             if placed is not None:
                 yield offset, placed
