@@ -24,6 +24,7 @@ _log = logging.getLogger("kjms.handover")
 TICK_SECONDS: Final = 0.05  # between looks at who is busy, and who waits
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say where something stands
 WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
+AGAIN_MS: Final = 20  # between fetches of a topic that was just made
 BATCH: Final = 500  # notices taken from librdkafka at once
 CLOSE_SECONDS: Final = 5.0
 GRUMBLE_SECONDS: Final = 30.0  # between warnings of the same trouble
@@ -40,7 +41,7 @@ class Exchange:
 
     def __init__(self, engine: str, config: Mapping[str, Any], publisher: Callable[[], Publisher]) -> None:
         self.engine = engine
-        self._config = {**config, "fetch.wait.max.ms": WAIT_MS}
+        self._config = {**config, "fetch.wait.max.ms": WAIT_MS, "fetch.error.backoff.ms": AGAIN_MS}
         self._find_publisher = publisher
         self._news = threading.Condition()
         self._members: dict[str, HandOver] = {}  # by the topic of their notices

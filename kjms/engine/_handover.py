@@ -44,6 +44,7 @@ NAP_SECONDS: Final = 4.0  # who was not heard for that long gets nothing before 
 CALL_SECONDS: Final = 0.5  # between questions whether they are there
 ACTIVE_SECONDS: Final = 3.0  # since the last message
 EMPTY_SECONDS: Final = 5.0  # an empty box is given back after that, if its holder wants nothing any more
+LEFT_SECONDS: Final = 2.0  # the same, if it was somebody else's
 GREETING_SECONDS: Final = 10.0  # Kafka takes milliseconds
 SWEEP_SECONDS: Final = 5.0  # between looks for boxes that nobody holds and that are not empty
 MOST_WANTS: Final = 1_000  # selectors in one notice
@@ -260,8 +261,8 @@ class HandOver:
         self._see_to_box(now)
         self._sweep(now)
         self._open_boxes(now)
+        self._close_boxes(now)
         with self._lock:
-            self._close_boxes(now)
             self._reader.buffer.share(now)
             self._send_home()
             self._reader.send_over()
@@ -383,7 +384,7 @@ class HandOver:
             free = [box for box in self.partners.free(self.count) if box not in self._adopted and box != self._box]
         if not free:
             return
-        found = self._reader.find_unsettled(self.topic, free, self._known_empty)
+        found = self._reader.find_unread(self.topic, free, self._known_empty)
         if found:
             with self._lock:
                 self._adopted |= found
@@ -408,13 +409,25 @@ class HandOver:
 
     def _close_boxes(self, now: float) -> None:
         """Give back boxes that are empty and not needed."""
-        has_wants = bool(self._wants())
-        for box, partition in list(self._open.items()):
-            if partition.settlement.unsettled or now - self._moved_at < 1 or (box == self._box and has_wants):
-                self._quiet_since[box] = now
-            elif now - self._quiet_since[box] > EMPTY_SECONDS and not partition.settlement.is_dirty:
+        empty = []
+        with self._lock:
+            has_wants = bool(self._wants())
+            for box, partition in self._open.items():
+                is_own = box == self._box
+                if partition.settlement.unsettled or now - self._moved_at < 1 or (is_own and has_wants):
+                    self._quiet_since[box] = now
+                elif now - self._quiet_since[box] > (EMPTY_SECONDS if is_own else LEFT_SECONDS):
+                    empty.append(box)
+        for box in empty:
+            end = self._reader.end_if_settled(self.topic, box)
+            with self._lock:
+                going = self._open.get(box)
+                if end is None or going is None or going.settlement.unsettled:
+                    self._quiet_since[box] = now
+                    continue
                 del self._open[box]
-                self._reader.drop_box(partition)
+                self._known_empty[box] = end
+                self._reader.drop_box(going)
                 self._adopted.discard(box)
                 if box == self._box:
                     self._box = NONE

@@ -438,13 +438,13 @@ class Reader:
         self._left.append(TopicPartition(partition.topic, partition.number))
         self._news.notify()
 
-    def find_unsettled(self, topic: str, numbers: Iterable[int], known_empty: dict[int, int]) -> set[int]:
-        """Return which partitions of the hand-over *topic* hold messages that are not settled.
+    def find_unread(self, topic: str, numbers: Collection[int], known_empty: Mapping[int, int]) -> set[int]:
+        """Return which partitions of the hand-over *topic* have something behind what is settled.
 
         Args:
             topic: The topic.
             numbers: The partitions.
-            known_empty: Of some of them: where they ended when nothing unsettled was in them; noted here.
+            known_empty: Of some of them: where they ended when there was no message.
 
         Raises:
             JMSException: Kafka does not answer.
@@ -454,29 +454,35 @@ class Reader:
         changed = [number for number in numbers if ends.get(number, 0) not in {0, known_empty.get(number)}]
         with self.client_held(COMMIT_SECONDS):
             consumer = self._consumer
-            partitions = [] if consumer is None else self._holdings.restore(consumer, [(topic, n) for n in changed])
-        found = set()
-        for partition in partitions:
-            end = self._end_if_settled(partition)
-            if end is None:
-                found.add(partition.number)
-            else:
-                known_empty[partition.number] = end  # of what is committed: an open transaction's messages may follow
-        return found
+            if consumer is None or not changed:
+                return set()
+            known = consumer.committed([TopicPartition(topic, number) for number in changed], COMMIT_SECONDS)
+        return {place.partition for place in known if place.offset < ends[place.partition]}
 
-    def _end_if_settled(self, partition: Partition) -> int | None:
-        """Read *partition* to its end, without the group; return that, or None where something is unsettled."""
-        reading = Consumer({**self._config, "enable.partition.eof": True})
+    def end_if_settled(self, topic: str, number: int) -> int | None:
+        """Return where partition *number* of the hand-over *topic* ends if all in it is settled, else None.
+
+        Raises:
+            JMSException: Kafka does not answer.
+            KafkaException: It does not say what was committed.
+        """
+        with self.client_held(COMMIT_SECONDS):
+            consumer = self._consumer
+            restored = [] if consumer is None else self._holdings.restore(consumer, [(topic, number)])
+        if not restored:
+            return None
+        partition = restored[0]
+        reading = Consumer({**self._config, "enable.partition.eof": True, "fetch.error.backoff.ms": 20})
         try:
             reading.assign([partition.start])
             while True:
                 record = reading.poll(COMMIT_SECONDS)
                 error = None if record is None else record.error()
                 if record is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
-                    return None  # who reads it will see
+                    return None
                 offset = record.offset() or 0
                 if error is not None:
-                    return offset
+                    return offset  # markers of transactions may be all that stands before it
                 if partition.settlement.read(offset, Delivery(record, partition, offset, 0)):
                     return None
         finally:
