@@ -51,7 +51,7 @@ _numbers = itertools.count(1)
 BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
 MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
 REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
-OUTAGE_SECONDS: Final = 10.0  # reports of an outage closer together than this are of the same one
+OUTAGE_SECONDS: Final = 60.0  # reports of an outage closer together than this are of the same one
 OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
 
 

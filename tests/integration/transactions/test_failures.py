@@ -450,6 +450,8 @@ def test_a_broker_killed_during_commits(
         stop.set()
     for thread in threads:
         thread.join()
+    # Kafka writes what makes a transaction visible after it has said that it is committed.
+    eventually(lambda: len(desk.stored(other_queue)) >= len(committed))
     stored = desk.stored(other_queue)
     assert sorted(stored) == sorted(committed)
     assert not set(stored) & set(rolled_back)
