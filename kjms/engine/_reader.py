@@ -421,13 +421,14 @@ class Reader:
             consumer = self._consumer
             if consumer is None or not self._is_proved or not consumer.memberid():
                 return None
+            self._forsake(consumer)  # it may be one of those that are to be given up
             restored = self._holdings.restore(consumer, [(topic, number)])
             if not restored:
                 return None
-            with self.lock:
-                self._holdings.add(restored[0])
             consumer.incremental_assign([restored[0].start])
             consumer.resume([restored[0].start])
+            with self.lock:
+                self._holdings.add(restored[0])
         return restored[0]
 
     def drop_box(self, partition: Partition) -> None:

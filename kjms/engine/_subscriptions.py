@@ -45,6 +45,7 @@ _log = logging.getLogger("kjms.subscriptions")
 Space = Literal["durable", "non-durable"]
 DURABLE: Final = "durable"
 NON_DURABLE: Final = "non-durable"
+LEAVING_SECONDS: Final = 2.0  # how long Kafka may count in who has left
 AGAIN_SECONDS: Final = 0.05  # between attempts
 CLIENT: Final = "client"  # the claims on client identifiers
 
@@ -481,17 +482,28 @@ class Subscriptions:
         doing = f"delete group {group!r} of a subscription that has ended"
         topics = [aside(topic, group), handover(topic, group), demand(topic, group)]
         try:
-            waited_for = self._topics.admin.delete_consumer_groups([group], request_timeout=self._patience)[group]
+            self._delete_offsets(group)
             there = [name for name in topics if self._topics.look_up(name)]
             if there:
                 for deleted in self._topics.admin.delete_topics(there, request_timeout=self._patience).values():
                     deleted.result()
-            waited_for.result()
         except (KafkaException, JMSException) as error:
-            if not isinstance(error, KafkaException):
-                _log.info("%s: %s", doing, error)
-            elif kafka_error(error).code() != KafkaError.GROUP_ID_NOT_FOUND:
-                _log.info("%s", jms_error(error, doing))
+            _log.info("%s", jms_error(error, doing) if isinstance(error, KafkaException) else f"{doing}: {error}")
+
+    def _delete_offsets(self, group: str) -> None:
+        """Delete *group*, as soon as Kafka has heard that its last member is gone."""
+        deadline = time.monotonic() + LEAVING_SECONDS
+        while True:
+            try:
+                self._topics.admin.delete_consumer_groups([group], request_timeout=self._patience)[group].result()
+            except KafkaException as error:
+                if kafka_error(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    return
+                if kafka_error(error).code() != KafkaError.NON_EMPTY_GROUP or time.monotonic() > deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+            else:
+                return
 
     def find(self) -> list[Found]:
         """Return the subscriptions of all processes that have a name; others than ours are asked whether they live.
