@@ -74,6 +74,7 @@ class ConnectionFactory:
         drop_duplicates: Not available yet.
         send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
         expiry_queue: The queue that expired messages go to; None: they vanish.
+        hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
         keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
             Kafka topics that kjms made, for ever in those that others made.
 
@@ -103,6 +104,7 @@ class ConnectionFactory:
         send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
         expiry_queue: str | None = None,
         keep_settled: int | timedelta | None = None,
+        hand_over: bool | None = None,
     ) -> None:
         if drop_duplicates:  # a setting that is silently ignored would be a broken promise
             raise ValueError(f"drop_duplicates: not available in kjms {__version__} yet")
@@ -119,6 +121,7 @@ class ConnectionFactory:
                 expiry_queue=expiry_queue,
                 prefetch=prefetch,
                 keep_settled=keep_settled,
+                hand_over=hand_over,
             ),
             destinations=destinations or {},
             create_destinations=create_destinations,

@@ -159,6 +159,7 @@ class DestinationOptions:
         redelivery: The redelivery policy.
         expiry_queue: The queue that expired messages go to.
         prefetch: How many messages of the destination the process holds ahead of its consumers.
+        hand_over: Whether its messages go to other processes that want them, or have time for them; None: they do not.
         keep_settled: Milliseconds for which a queue's settled messages stay in Kafka, at the least, before their space
             is given back. None: an hour in Kafka topics that kjms made, for ever in those that others made.
         convention: How its records are laid out: None is kjms's own way (``docs/wire-format.md``); else one of
@@ -176,6 +177,7 @@ class DestinationOptions:
     expiry_queue: str | None = None
     prefetch: int | None = None
     keep_settled: int | timedelta | None = None
+    hand_over: bool | None = None
     convention: str | None = None
 
     def __post_init__(self) -> None:

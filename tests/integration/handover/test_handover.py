@@ -30,7 +30,8 @@ def process(kjms_broker: LocalBroker) -> Iterator[Process]:
     connections: list[Connection] = []
 
     def begin() -> Connection:
-        factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": f"process-{next(numbers)}"})
+        own = {"client.id": f"process-{next(numbers)}"}
+        factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka=own, hand_over=True)
         connections.append(factory.create_connection())
         connections[-1].start()
         return connections[-1]
