@@ -8,7 +8,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -53,7 +53,6 @@ class Browsing:
         topic: The queue's Kafka topic.
         aside: Says where its messages are moved aside, and recalls what Kafka has forgotten.
         topics: Knows Kafka topics.
-        ends: Says where each partition of a Kafka topic ends for read-committed readers.
         decode: How records are read.
         selector: Which messages are wanted; None is all.
         patience: Seconds after which a Kafka that says nothing is given up.
@@ -66,7 +65,6 @@ class Browsing:
         topic: str,
         aside: Aside,
         topics: Topics,
-        ends: Callable[[str], Mapping[int, int]],
         decode: Decoder,
         selector: Selector | None,
         patience: float,
@@ -76,7 +74,6 @@ class Browsing:
         self._topic = topic
         self._aside = aside
         self._topics = topics
-        self._find_ends = ends
         self._decode = decode
         self._selector = selector
         self._patience = patience
@@ -169,7 +166,7 @@ class Browsing:
         for topic, count in counts.items():
             if not count:
                 continue
-            ends = self._find_ends(topic)
+            ends = self._topics.ends(topic)
             self._ends.update({(topic, number): end for number, end in ends.items()})
             filled = [
                 start for start in starts if start.topic == topic and ends[start.partition] > max(start.offset, 0)

@@ -81,7 +81,7 @@ class Delayed:
         Raises:
             JMSException: Kafka does not answer.
         """
-        ends = self._engine.schedule.ends(self._topic, self._engine.topics.ends)
+        ends = self._engine.schedule.ends(self._topic)
         try:
             self._read(ends)
         except KafkaException as error:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._topics import NOT_READY
 from kjms.errors import JMSException
 from kjms.mapping.temporary import DELETIONS, Numbers, read_deletion
 
@@ -22,10 +23,6 @@ BATCH: Final = 1_000  # records taken from librdkafka at once
 POLL_SECONDS: Final = 0.1  # how long one of its calls may take
 RETRY_SECONDS: Final = 0.02
 NEW_SECONDS: Final = 0.1  # an inbox that was just made may not be known to every broker
-# What brokers say of a partition while it is being made, or moved.
-UNSETTLED: Final = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_LEADER_EPOCH}
-)
 GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 
@@ -94,7 +91,7 @@ class Deletions:
                 is_gone = inner.code() in GONE
                 if is_gone and (known.is_seen or waited > NEW_SECONDS):
                     return False
-                if waited > self._patience or not (is_gone or inner.retriable() or inner.code() in UNSETTLED):
+                if waited > self._patience or not (is_gone or inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"look up what is deleted of {inbox!r}") from error
                 time.sleep(RETRY_SECONDS)
             else:

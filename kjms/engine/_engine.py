@@ -82,7 +82,7 @@ class Engine:
         mover, committer = transactional_ids(self.name)
         self.mover = Mover(producer_settings(self._settings), mover, self.tell)
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
-        self.exchange = Exchange(self.name, consumer_settings(self._settings, None), lambda: self.prompt)
+        self.exchange = Exchange(self.name, consumer_settings(self._settings, None), self.prompt)
         self.registry = self._registry()
         self.schedule = Schedule(
             lambda group: consumer_settings(self._settings, group),
@@ -90,9 +90,7 @@ class Engine:
             self.topics,
             self.tell,
         )
-        self.subscriptions = Subscriptions(
-            self.registry, self.topics, options.send_timeout / 1000, self.topics.ends, self._ends_of_delayed
-        )
+        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.schedule.ends)
         self.temporaries = Temporaries(
             self.name,
             str(self._settings.get("sasl.username") or "anonymous"),
@@ -101,7 +99,6 @@ class Engine:
             self.topics,
             self.prompt,
             aside=self._aside,
-            ends=self.topics.ends,
             tell=self.tell,
             patience=options.send_timeout / 1000,
         )
@@ -248,7 +245,7 @@ class Engine:
         name = destination_name(destination)
         chosen = options.destination(name)
         if not isinstance(destination, Queue):
-            before = self._ends_of_delayed(topic)
+            before = self.schedule.ends(topic)
             starts = self.topics.ends(topic, partitions)
             reader = self._new_reader(destination, topic, None, starts, chosen, before, is_shared=False)
             return reader.add_feed(selector, wakeup)
@@ -340,14 +337,10 @@ class Engine:
             topic,
             self._aside(topic, group),
             self.topics,
-            self.topics.ends,
             decoder(options.destination(queue.queue_name).convention or "kjms"),
             selector,
             self.options.send_timeout / 1000,
         )
-
-    def _ends_of_delayed(self, topic: str) -> dict[int, int]:
-        return self.schedule.ends(topic, self.topics.ends)
 
     # Trouble.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error
+from kjms.engine._settings import NEW_TOPIC
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _log = logging.getLogger("kjms.handover")
 TICK_SECONDS: Final = 0.05  # between looks at who is busy, and who waits
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say where something stands
 WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
-AGAIN_MS: Final = 20  # between fetches of a topic that was just made
 BATCH: Final = 500  # notices taken from librdkafka at once
 CLOSE_SECONDS: Final = 5.0
 GRUMBLE_SECONDS: Final = 30.0  # between warnings of the same trouble
@@ -36,13 +36,13 @@ class Exchange:
     Args:
         engine: The engine's name, by which the others know it.
         config: librdkafka's settings of a consumer that reads on its own.
-        publisher: Gives what writes notices.
+        publisher: Writes notices.
     """
 
-    def __init__(self, engine: str, config: Mapping[str, Any], publisher: Callable[[], Publisher]) -> None:
+    def __init__(self, engine: str, config: Mapping[str, Any], publisher: Publisher) -> None:
         self.engine = engine
-        self._config = {**config, "fetch.wait.max.ms": WAIT_MS, "fetch.error.backoff.ms": AGAIN_MS}
-        self._find_publisher = publisher
+        self.publisher = publisher
+        self._config = {**config, "fetch.wait.max.ms": WAIT_MS, **NEW_TOPIC}
         self._news = threading.Condition()
         self._members: dict[str, HandOver] = {}  # by the topic of their notices
         self._consumer: Consumer | None = None
@@ -52,11 +52,6 @@ class Exchange:
 
     def __repr__(self) -> str:
         return f"<Exchange of {self.engine}: {len(self._members)} readers>"
-
-    @property
-    def publisher(self) -> Publisher:
-        """What writes notices."""
-        return self._find_publisher()
 
     def join(self, member: HandOver) -> None:
         """Serve *member* from now on."""

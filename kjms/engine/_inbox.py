@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.engine._errors import jms_error
+from kjms.engine._settings import NEW_TOPIC
 from kjms.errors import JMSException
 from kjms.mapping.temporary import DELETIONS, MESSAGES, PARTITIONS, Numbers, addressed_to, deletion
 
@@ -94,8 +95,7 @@ class Inbox:
         self.topic = topic
         self.entries: dict[int, Entry] = {}
         self.forgotten: deque[int] = deque()  # from finalizers, which may run anywhere and so must not take a lock
-        # A partition that was just made refuses the first fetch, as a rule; librdkafka waits 500 ms after that.
-        self._config = {"fetch.error.backoff.ms": 20, **config, "enable.partition.eof": True}
+        self._config = {**NEW_TOPIC, **config, "enable.partition.eof": True}
         self._publisher = publisher
         self._topics = topics
         self._forget = forget

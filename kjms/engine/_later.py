@@ -20,6 +20,7 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import OffsetSpec
 
 from kjms.engine._errors import jms_error
+from kjms.engine._membership import Membership
 from kjms.engine._transactor import AbortedError, Copy, Part, Transactor, UnknownError
 from kjms.errors import JMSException
 from kjms.mapping.later import CANCEL, CANCELLED, LATER, MOVED_ON, REWRITTEN, Note, copied, noted, read
@@ -51,8 +52,6 @@ CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not a
 POSTPONED_MS: Final = 30_000  # until a message that its destination finds too large is tried again
 SLACK: Final = 100_000  # records that may stand between those that wait, before these are written anew
 FAR_MS: Final = 10_000  # only what is not due before is written anew
-
-OnRebalance = Callable[[Consumer, list[TopicPartition]], None]
 
 
 class Line(Transactor[None]):
@@ -237,7 +236,7 @@ class Later:
         self._tell = tell
         self._told = ""
         self._stretches: dict[int, Stretch] = {}
-        self._failure: Exception | None = None  # of a callback, in a poll
+        self._membership = Membership()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kjms-schedule-{topic}", daemon=True)
         self._thread.start()
@@ -278,11 +277,8 @@ class Later:
     def _serve(self) -> None:
         consumer = Consumer(self._config)
         try:
-            consumer.subscribe(
-                [self.later],
-                on_assign=self._catching(self._on_assign),
-                on_revoke=self._catching(self._on_revoke),
-                on_lost=self._catching(self._on_lost),
+            self._membership.subscribe(
+                consumer, self.later, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             commit = space = 0.0
             while not self._closing.is_set():
@@ -304,7 +300,7 @@ class Later:
 
     def _read(self, consumer: Consumer) -> None:
         """Take what has come, all of it if that is done soon: among it may be what is due before all that is known."""
-        first = self._poll(consumer, self._patience())
+        first = self._membership.poll(consumer, self._patience())
         if first is None:
             return
         self._arrived(first)
@@ -313,15 +309,8 @@ class Later:
         while records:
             for record in records:
                 self._arrived(record)
-            is_more = len(records) == BATCH and time.monotonic() < until and self._failure is None
+            is_more = len(records) == BATCH and time.monotonic() < until and not self._membership.has_failed
             records = consumer.consume(BATCH, 0) if is_more else []
-
-    def _poll(self, consumer: Consumer, seconds: float) -> KafkaMessage | None:
-        record = consumer.poll(seconds)
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        return record
 
     def _patience(self) -> float:
         """Return how long to wait for records: until a message is due, and never for long."""
@@ -527,17 +516,6 @@ class Later:
             self._topics.admin.delete_records(wanted, request_timeout=ASK_SECONDS)
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
-
-    def _catching(self, callback: OnRebalance) -> OnRebalance:
-        """Return *callback*, which leaves what it raises to `_poll`: the client would make a mess of it."""
-
-        def call(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            try:
-                callback(consumer, partitions)
-            except Exception as error:
-                self._failure = error
-
-        return call
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing.is_set():

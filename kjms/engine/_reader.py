@@ -21,6 +21,8 @@ from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
 from kjms.engine._holdings import Commit, Holdings, oldest
 from kjms.engine._journal import Event
+from kjms.engine._membership import Membership
+from kjms.engine._settings import NEW_TOPIC
 from kjms.engine._transactor import Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException
 from kjms.mapping.later import place_of
@@ -74,7 +76,6 @@ _PASSING: Final = frozenset(
 
 
 Receipt = tuple[Partition, int]
-OnRebalance = Callable[[Consumer, list[TopicPartition]], None]
 
 
 class Reader:
@@ -127,7 +128,7 @@ class Reader:
         self._on_error = on_error
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
-        # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `_lock`.
+        # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
         self._client = threading.Lock()
         self._committing = 0  # threads that wait for it to commit
         self._consumer: Consumer | None = None
@@ -147,7 +148,7 @@ class Reader:
         self._idle_since = 0.0
         self._full_since = 0.0  # when the buffer was first seen to be full
         self._closing = False
-        self._failure: Exception | None = None  # of a callback, in a poll
+        self._membership = Membership()
         self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
         self._handover = None if exchange is None else HandOver(self, exchange)
 
@@ -403,12 +404,8 @@ class Reader:
             consumer = self._consumer
             if consumer is None or self._holdings.get(self.topic, number) is None:
                 raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
-            restored = self._holdings.restore(consumer, [(topic, number)])
-            if not restored:
+            if not self._open(consumer, [(topic, number)]):
                 raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
-            with self.lock:
-                self._holdings.add(restored[0])
-            consumer.incremental_assign([restored[0].start])
 
     def open_box(self, topic: str, number: int) -> Partition | None:
         """Read partition *number* of the hand-over *topic*; return it, or None if that is not possible now.
@@ -422,14 +419,19 @@ class Reader:
             if consumer is None or not self._is_proved or not consumer.memberid():
                 return None
             self._forsake(consumer)  # it may be one of those that are to be given up
-            restored = self._holdings.restore(consumer, [(topic, number)])
-            if not restored:
-                return None
-            consumer.incremental_assign([restored[0].start])
-            consumer.resume([restored[0].start])
-            with self.lock:
-                self._holdings.add(restored[0])
-        return restored[0]
+            opened = self._open(consumer, [(topic, number)])
+        return opened[0] if opened else None
+
+    def _open(self, consumer: Consumer, places: Sequence[tuple[str, int]]) -> list[Partition]:
+        """Read the partitions at *places* from where their settlement stands; the caller holds the client."""
+        restored = self._holdings.restore(consumer, places)  # without the lock: it may take long
+        starts = [partition.start for partition in restored]
+        consumer.incremental_assign(starts)
+        consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
+        with self.lock:
+            for partition in restored:
+                self._holdings.add(partition)
+        return restored
 
     def drop_box(self, partition: Partition) -> None:
         """Read *partition*, a box, no longer; the caller holds the lock."""
@@ -473,7 +475,7 @@ class Reader:
         if not restored:
             return None
         partition = restored[0]
-        reading = Consumer({**self._config, "enable.partition.eof": True, "fetch.error.backoff.ms": 20})
+        reading = Consumer({**self._config, "enable.partition.eof": True, **NEW_TOPIC})
         try:
             reading.assign([partition.start])
             while True:
@@ -821,11 +823,8 @@ class Reader:
 
     def _join(self, consumer: Consumer) -> None:
         if self._starts is None:
-            consumer.subscribe(
-                [self.topic],
-                on_assign=self._catching(self._on_assign),
-                on_revoke=self._catching(self._on_revoke),
-                on_lost=self._catching(self._on_lost),
+            self._membership.subscribe(
+                consumer, self.topic, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             return
         with self.lock:
@@ -856,7 +855,7 @@ class Reader:
         room = min(BATCH, self._limit - self.buffer.held)
         with self._client:
             self._forsake(consumer)
-            first = self._poll(consumer, self._patience())
+            first = self._membership.poll(consumer, self._patience())
             if first is None:
                 return
             records = [first]
@@ -978,7 +977,9 @@ class Reader:
             self._release()
             self._flush_quietly()
             with self._client:
-                record = self._poll(consumer, 0)  # of what is paused nothing comes; a new partition may give one
+                record = self._membership.poll(
+                    consumer, 0
+                )  # of what is paused nothing comes; a new partition may give one
             if record is not None:
                 with self.lock:
                     self._arrived([record])
@@ -1044,7 +1045,7 @@ class Reader:
                 error, _ = self._commit(boxes)
                 if error is None or kafka_error(error).code() not in _PASSING or time.monotonic() > deadline:
                     break
-                self._poll(consumer, SHORT_POLL_SECONDS)  # a rebalance happens in it; what comes is read again
+                self._membership.poll(consumer, SHORT_POLL_SECONDS)  # it rebalances; what comes is read again
         if boxes and error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name}"))
         self._handover.end()
@@ -1055,24 +1056,6 @@ class Reader:
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 
-    def _catching(self, callback: OnRebalance) -> OnRebalance:
-        """Return *callback*, which leaves what it raises to `_poll`: the client would make a mess of it."""
-
-        def call(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            try:
-                callback(consumer, partitions)
-            except Exception as error:
-                self._failure = error
-
-        return call
-
-    def _poll(self, consumer: Consumer, seconds: float) -> KafkaMessage | None:
-        record = consumer.poll(seconds)
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
-        return record
-
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:  # the poll is that of the closing: Kafka would not be asked any more
             return
@@ -1080,14 +1063,9 @@ class Reader:
         asides = self.aside.partitions() if numbers else 0
         wanted = [(self.topic, number) for number in numbers]
         wanted += [(self.aside.topic, number) for number in numbers if number < asides]
-        restored = self._holdings.restore(consumer, wanted)  # without the lock: it may take long
+        self._open(consumer, wanted)
         with self.lock:
-            for partition in restored:
-                self._holdings.add(partition)
             self._is_proved = True
-        starts = [partition.start for partition in restored]
-        consumer.incremental_assign(starts)
-        consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self.lock:

@@ -98,14 +98,14 @@ class Schedule:
         self.serve(topic)
         return name
 
-    def ends(self, topic: str, ends: Callable[[str], Mapping[int, int]]) -> dict[int, int]:
+    def ends(self, topic: str) -> dict[int, int]:
         """Return where each partition with delayed messages of *topic* ends now; what comes later is not among them.
 
         Raises:
             JMSException: Kafka does not say.
         """
         name = later(topic)
-        return dict(ends(name)) if self._topics.partitions(name) else {}
+        return self._topics.ends(name) if self._topics.partitions(name) else {}
 
     def close(self) -> None:
         """End all of it; other processes go on with what was served here."""

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
-__all__ = ["common_settings", "consumer_settings", "producer_settings"]
+__all__ = ["NEW_TOPIC", "common_settings", "consumer_settings", "producer_settings"]
 
+# A partition that was just made refuses the first fetch, as a rule; librdkafka waits 500 ms after that.
+NEW_TOPIC: Final[Mapping[str, Any]] = {"fetch.error.backoff.ms": 20}
 REPEAT_SECONDS: Final = 30.0  # librdkafka reports each of its attempts to reconnect, dozens in a second
 
 

@@ -159,8 +159,7 @@ class Subscriptions:
         registry: Where all processes agree on them.
         topics: What is known of the cluster's topics.
         patience: Seconds to wait for Kafka.
-        ends: Gives the end of each partition of a topic, for readers of committed messages.
-        ends_of_delayed: The same for the messages of a topic that are not due yet.
+        ends_of_delayed: Gives the end of each partition with a topic's messages that are not due yet.
     """
 
     def __init__(
@@ -168,13 +167,11 @@ class Subscriptions:
         registry: Registry,
         topics: Topics,
         patience: float,
-        ends: Callable[[str], Mapping[int, int]],
         ends_of_delayed: Callable[[str], Mapping[int, int]],
     ) -> None:
         self._registry = registry
         self._topics = topics
         self._patience = patience
-        self._ends = ends
         self._ends_of_delayed = ends_of_delayed
         self._lock = threading.Lock()
         self._turns: dict[Identity, list[Any]] = {}  # a lock, and how many want it
@@ -265,7 +262,7 @@ class Subscriptions:
             if definition is None:
                 value = terms.written()
                 value["delayed"] = _in_order(self._ends_of_delayed(terms.topic))  # first: what is moved now is in both
-                value["starts"] = _in_order(self._ends(terms.topic))
+                value["starts"] = _in_order(self._topics.ends(terms.topic))
                 definition = registry.put(DEFINITION, {"r": identity.resource, **value})
             group = _group(identity, definition)
             self._commit_starts(group, terms.topic, definition.value["starts"], is_new=is_new)
@@ -483,10 +480,7 @@ class Subscriptions:
         topics = [aside(topic, group), handover(topic, group), demand(topic, group)]
         try:
             self._delete_offsets(group)
-            there = [name for name in topics if self._topics.look_up(name)]
-            if there:
-                for deleted in self._topics.admin.delete_topics(there, request_timeout=self._patience).values():
-                    deleted.result()
+            self._topics.delete(topics, self._patience)
         except (KafkaException, JMSException) as error:
             _log.info("%s", jms_error(error, doing) if isinstance(error, KafkaException) else f"{doing}: {error}")
 

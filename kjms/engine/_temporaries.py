@@ -73,7 +73,6 @@ class Temporaries:
         topics: Makes and deletes Kafka topics.
         publisher: What writes.
         aside: Gives what a reader of a Kafka topic needs of the engine.
-        ends: Gives the end of each partition of a topic, for readers of committed messages.
         tell: Told of trouble that belongs to no call.
         patience: Seconds to wait for Kafka.
     """
@@ -88,7 +87,6 @@ class Temporaries:
         publisher: Publisher,
         *,
         aside: Callable[[str, str], Aside],
-        ends: Callable[[str, int], Mapping[int, int]],
         tell: Callable[[JMSException], None],
         patience: float,
     ) -> None:
@@ -99,7 +97,6 @@ class Temporaries:
         self._topics = topics
         self._publisher = publisher
         self._new_aside = aside
-        self._ends = ends
         self._tell = tell
         self._patience = patience
         self._deletions = Deletions(config, patience)
@@ -282,7 +279,8 @@ class Temporaries:
         with self._lock:
             entry.mailboxes = (*entry.mailboxes, mailbox)
         try:
-            mailbox.begin_at(self._ends(inbox.topic, PARTITIONS))  # it gets more than that already, and lets it go
+            # It gets more than that already, and lets it go.
+            mailbox.begin_at(self._topics.ends(inbox.topic, PARTITIONS))
         except BaseException:
             self._unsubscribe(entry, mailbox)
             raise
@@ -338,7 +336,7 @@ class Temporaries:
             JMSException: Kafka does not answer.
         """
         inbox, entry = self._owned(queue, owner)
-        ends = self._ends(inbox.topic, PARTITIONS)
+        ends = self._topics.ends(inbox.topic, PARTITIONS)
         inbox.wait_until_read(ends)
         return InboxLook(entry.destination, entry.mailboxes[0], self._config, ends, selector, self._patience)
 

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
 
-__all__ = ["Topics"]
+__all__ = ["NOT_READY", "Topics"]
 
 # A queue keeps what was not consumed, however long that takes; Kafka would delete it after a week.
 QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}

@@ -17,6 +17,7 @@ from kjms.errors import MessageFormatException, shown
 from kjms.mapping._encode import LAYOUT_VERSION
 from kjms.mapping._record import SourceRecord
 from kjms.mapping.later import LATER
+from kjms.mapping.temporary import TO
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import read_map, read_plain, read_stream
 from kjms.message._base import UNREAD
@@ -46,7 +47,7 @@ def decode(record: SourceRecord, destination: Destination, delivery_count: int =
         data = properties.pop("kjms", None)
     else:
         data, notes = _settle_duplicates(headers, properties)
-    properties.pop("kjms-to", None)  # the address of a temporary destination (kjms.mapping.temporary)
+    properties.pop(TO, None)
     if LATER in properties:  # what a delayed message carries for subscriptions
         del properties[LATER]
     layout = _layouts.get(data)

@@ -1,0 +1,62 @@
+"""A consumer's membership in its group: what its rebalance callbacks raise comes out of the poll that ran them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+__all__ = ["Membership", "OnRebalance"]
+
+OnRebalance: TypeAlias = Callable[[Consumer, list[TopicPartition]], None]
+
+
+class Membership:
+    """Polls a consumer that is a member of a group; used by one thread.
+
+    Kafka's client makes a mess of an exception in a callback, so it is kept until the poll has ended.
+    """
+
+    def __init__(self) -> None:
+        self._failure: Exception | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the next `poll` raises what a callback raised meanwhile."""
+        return self._failure is not None
+
+    def subscribe(
+        self,
+        consumer: Consumer,
+        topic: str,
+        *,
+        on_assign: OnRebalance,
+        on_revoke: OnRebalance,
+        on_lost: OnRebalance,
+    ) -> None:
+        """Join the group of *consumer*, to read *topic*; the callbacks are called by `poll`."""
+        consumer.subscribe(
+            [topic],
+            on_assign=self._keeping(on_assign),
+            on_revoke=self._keeping(on_revoke),
+            on_lost=self._keeping(on_lost),
+        )
+
+    def poll(self, consumer: Consumer, seconds: float) -> KafkaMessage | None:
+        """Return a record of *consumer*, or None if none came within *seconds*; raise what a callback raised."""
+        record = consumer.poll(seconds)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return record
+
+    def _keeping(self, callback: OnRebalance) -> OnRebalance:
+        def call(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            try:
+                callback(consumer, partitions)
+            except Exception as error:
+                self._failure = error
+
+        return call
