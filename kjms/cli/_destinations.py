@@ -13,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from kjms.cli._connecting import add_connection_options, connect
+from kjms.cli._terminal import columns
 from kjms.destinations import Queue, Topic
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import InvalidDestinationException
@@ -191,11 +192,7 @@ def table(entries: Sequence[Entry]) -> str:
         (entry.name, entry.kind or "-", str(entry.partitions), _number(entry.waiting_up_to), _number(entry.kept_up_to))
         for entry in entries
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for name, kind, *numbers in rows:
-        right = (number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True))
-        lines.append("  ".join([name.ljust(widths[0]), kind.ljust(widths[1]), *right]))
+    lines = columns(rows, right=[2, 3, 4])
     warnings = [warning for entry in entries for warning in entry.warnings]
     if warnings:
         lines += ["", *(f"! {warning}" for warning in warnings)]

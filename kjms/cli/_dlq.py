@@ -20,6 +20,7 @@ from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect, queue
 from kjms.cli._json_form import to_json
 from kjms.cli._receive import check_selector, json_line
+from kjms.cli._terminal import agrees, columns
 from kjms.destinations import Queue, Topic, parse_destination
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import destination_for, is_internal, topic_for
@@ -196,8 +197,7 @@ def table(entries: Sequence[Entry]) -> str:
             causes[CAUSES_SHOWN:] = [f"... and {len(causes) - CAUSES_SHOWN:,} other causes"]
         rows.append((entry.name, f"{entry.dead_letters:,}", causes[0] if causes else "-"))
         rows += [("", "", cause) for cause in causes[1:]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(f"{name.ljust(widths[0])}  {count.rjust(widths[1])}  {cause}" for name, count, cause in rows)
+    return "\n".join(columns(rows, right=[1]))
 
 
 # ------------------------------------------------------------------------------------------------------------ show
@@ -341,16 +341,11 @@ def _purge(connection: Connection, arguments: argparse.Namespace) -> int:
         found.add(message.jms_message_id)
         wanted += 1
     _missing(connection, arguments, found)
-    if wanted and not arguments.yes and not _agrees(f"Delete {_dead_letters(wanted)} of {arguments.queue} for ever?"):
+    if wanted and not arguments.yes and not agrees(f"Delete {_dead_letters(wanted)} of {arguments.queue} for ever?"):
         print("kjms dlq: nothing was deleted", file=sys.stderr)
         return FAILED
     deleted = _take(connection, arguments.queue, selector, wanted, lambda batch: (list(batch), None))
     return _result(arguments, "deleted", deleted, wanted, Counter())
-
-
-def _agrees(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _result(arguments: argparse.Namespace, done_so: str, done: int, wanted: int, stay: Counter[str]) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect, destination
+from kjms.cli._terminal import agrees, columns
 from kjms.destinations import Destination, Queue, Topic
 from kjms.engine._delayed import Delayed
 from kjms.engine._delayed import Entry as Waiting
@@ -172,8 +173,7 @@ def table(entries: Sequence[Entry]) -> str:
         (_when(entry.due), how_long(entry.waits), entry.destination, entry.message_id or "-", entry.type or "-")
         for entry in entries
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(columns(rows))
 
 
 def _when(due: int) -> str:
@@ -214,7 +214,7 @@ def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
             arguments.all
             and chosen
             and not arguments.yes
-            and not _agrees(f"Cancel {_messages(len(chosen))} of {named}?")
+            and not agrees(f"Cancel {_messages(len(chosen))} of {named}?")
         ):
             print("kjms schedule: nothing was cancelled", file=sys.stderr)
             return FAILED
@@ -225,11 +225,6 @@ def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
     if missing:
         raise JMSException(f"no such message of {named} waits for its time: {', '.join(missing)}")
     return 0 if done == len(chosen) else FAILED
-
-
-def _agrees(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _messages(count: int) -> str:

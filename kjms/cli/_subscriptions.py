@@ -14,6 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._destinations import Cluster, waiting
+from kjms.cli._terminal import columns
 from kjms.engine._errors import jms_error
 from kjms.engine._subscriptions import DURABLE, Found, Identity
 
@@ -155,10 +156,4 @@ def table(entries: Sequence[Entry]) -> str:
         )
         for entry in entries
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[5] = row[5].rjust(widths[5])
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join(columns(rows, right=[5]))
