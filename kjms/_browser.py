@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kjms._closing import AutoCloseable
 from kjms.errors import IllegalStateException
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from kjms._session import Session
     from kjms.destinations import Queue
     from kjms.engine._browsing import Browsing
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["QueueBrowser"]
 
 
-class QueueBrowser:
+class QueueBrowser(AutoCloseable):
     """Shows the messages of a queue; made by `kjms.Session.create_browser`.
 
     Iterating over it is a look at the queue: each one begins anew, at the oldest message, and ends with what the queue
@@ -96,11 +93,3 @@ class QueueBrowser:
         for look in list(self._looks):
             look.close()
         self._session._browser_closed(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

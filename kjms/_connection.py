@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kjms._closing import AutoCloseable
 from kjms._context import JMSContext
 from kjms._session import Session
 from kjms._version import __version__
@@ -37,10 +38,6 @@ from kjms.options import (
 )
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from kjms.engine._buffer import Feed
 
 __all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener"]
@@ -188,7 +185,7 @@ class ConnectionFactory:
         return JMSContext(self.create_connection(user, password), chosen, set())
 
 
-class Connection:
+class Connection(AutoCloseable):
     """A client's view on the cluster: it starts and stops delivery, and closes what it made.
 
     Can be used by any number of threads. Connections with the same settings share one engine, so they are cheap.
@@ -410,14 +407,6 @@ class Connection:
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
             raise IllegalStateException(f"{doing}: connection {self.number} is closed (JMS 2.0 §4.3.5)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class ConnectionMetaData:

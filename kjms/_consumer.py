@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from kjms._closing import AutoCloseable
 from kjms.errors import IllegalStateException, JMSException, shown
 from kjms.options import milliseconds
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from kjms._session import Session
     from kjms.destinations import Destination, Topic
     from kjms.engine._buffer import Feed
@@ -33,7 +30,7 @@ def seconds_of(timeout: int | timedelta | None) -> float | None:
     return None if timeout is None else milliseconds(timeout, "timeout") / 1000 or None
 
 
-class MessageConsumer:
+class MessageConsumer(AutoCloseable):
     """Receives the messages of one destination; made by `kjms.Session.create_consumer`.
 
     Spec: JMS 2.0 §4.5.
@@ -126,14 +123,6 @@ class MessageConsumer:
         """
         if not self._is_closed:
             self._session._close_consumer(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class TopicSubscriber(MessageConsumer):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms._closing import AutoCloseable
 from kjms._session import Session
 from kjms._simple import JMSConsumer, JMSProducer
 from kjms.options import SessionMode, checked_mode
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from kjms._browser import QueueBrowser
     from kjms._connection import Connection, ConnectionMetaData, ExceptionListener
     from kjms._consumer import MessageConsumer
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["JMSContext"]
 
 
-class JMSContext:
+class JMSContext(AutoCloseable):
     """Sends and receives for one thread at a time; made by `kjms.ConnectionFactory.create_context`.
 
     It is a connection and a session in one. Contexts that it makes with `create_context` have sessions of their own on
@@ -331,11 +328,3 @@ class JMSContext:
         self._check_open(doing)
         self._connection._is_used = True
         return self._session
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -9,6 +9,7 @@ from copy import copy
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kjms._closing import AutoCloseable
 from kjms.destinations import Destination
 from kjms.errors import IllegalStateException, InvalidDestinationException, MessageFormatException, shown
 from kjms.mapping import KafkaRecord, confluent, encode
@@ -18,10 +19,6 @@ from kjms.message import Message, from_foreign
 from kjms.options import DeliveryMode, DestinationOptions, milliseconds
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from kjms._session import Session
     from kjms.engine._temporaries import Address
 
@@ -41,7 +38,7 @@ class CompletionListener(Protocol):
         """Hear that *message* was not sent, and why."""
 
 
-class MessageProducer:
+class MessageProducer(AutoCloseable):
     """Sends messages to a destination, or to one named with each send; made by `kjms.Session.create_producer`.
 
     Spec: JMS 2.0 §4.6.
@@ -222,14 +219,6 @@ class MessageProducer:
         """
         if not self._is_closed:
             self._session._close_producer(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Route:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kjms._closing import AutoCloseable
 from kjms.destinations import Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException, shown
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from kjms._consumer import MessageConsumer
     from kjms._session import Session
     from kjms.destinations import Destination
@@ -23,7 +20,7 @@ __all__ = ["QueueRequestor", "TopicRequestor"]
 R = TypeVar("R", TemporaryQueue, TemporaryTopic)
 
 
-class _Requestor(Generic[R]):
+class _Requestor(AutoCloseable, Generic[R]):
     """What both requestors do.
 
     A reply that comes after its request was given up is nobody's: the next request has a reply destination of its own.
@@ -89,14 +86,6 @@ class _Requestor(Generic[R]):
             self._is_closed = True
             self._session.close()
             self._replies.delete()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class QueueRequestor(_Requestor[TemporaryQueue]):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual, Transacted
 from kjms._browser import QueueBrowser
+from kjms._closing import AutoCloseable
 from kjms._consumer import MessageConsumer, TopicSubscriber
 from kjms._dead_letters import dead_letter, expired_letter
 from kjms._local import NotLocal
@@ -35,10 +36,6 @@ from kjms.options import DeliveryMode, RedeliveryPolicy, SessionMode, checked_mo
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from kjms._connection import Connection
     from kjms.engine._browsing import Browsing
     from kjms.engine._buffer import Feed
@@ -59,7 +56,7 @@ FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again a
 DELIVERY_POLL_SECONDS: Final = 1.0  # the delivery thread is woken for everything; this only guards against a lost wake
 
 
-class Session:
+class Session(AutoCloseable):
     """Sends and receives for one thread at a time; made by `kjms.Connection.create_session`.
 
     Spec: JMS 2.0 §4.4.
@@ -840,14 +837,6 @@ class Session:
         # A listener that runs while its session is closed keeps everything until it returns (JMS 2.0 §4.3.5).
         if self._is_closed and not self._is_delivering():
             raise IllegalStateException(f"{doing}: session {self.number} is closed (JMS 2.0 §4.4.1)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _acknowledgement(

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kjms._closing import AutoCloseable
 from kjms._consumer import seconds_of
 from kjms._producer import MessageProducer
 from kjms.errors import MessageFormatException, shown
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
     from kjms._consumer import MessageConsumer, MessageListener
@@ -329,7 +328,7 @@ def _message(body: object) -> Message:
     return ObjectMessage(body)
 
 
-class JMSConsumer:
+class JMSConsumer(AutoCloseable):
     """Receives the messages of one destination, or their bodies; made by `kjms.JMSContext.create_consumer`.
 
     Spec: JMS 2.0 §11.2.5.
@@ -425,14 +424,6 @@ class JMSConsumer:
         Spec: JMS 2.0 §4.5.3.
         """
         self._consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _body(message: Message, type_: type[T]) -> T:
