@@ -19,7 +19,7 @@ from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
-from kjms.engine._holdings import Commit, Holdings, oldest
+from kjms.engine._holdings import Commit, Holdings, beginning, oldest
 from kjms.engine._journal import Event
 from kjms.engine._membership import Membership
 from kjms.engine._settings import NEW_TOPIC
@@ -140,13 +140,17 @@ class Reader:
         self._heard = time.monotonic()  # when the thread was seen to run last
         self._is_proved = True  # whether the partitions are surely still this process's
         self.keeps_unwanted = keeps_unwanted
-        self.buffer = Buffer(destination, keeps_unwanted=keeps_unwanted, limit=prefetch)
+        self.buffer = Buffer(
+            destination, keeps_unwanted=keeps_unwanted, limit=prefetch, parks=keeps_unwanted and starts is None
+        )
         self._orders = itertools.count()
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
         self._in_hands = 0  # messages handed out and not settled
         self._started = 0
         self._idle_since = 0.0
         self._full_since = 0.0  # when the buffer was first seen to be full
+        self._recalled_at = 0.0  # when what was parked began to be read again
+        self._rest_until = 0.0  # it is not begun anew before
         self._closing = False
         self._membership = Membership()
         self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
@@ -167,6 +171,11 @@ class Reader:
     def is_kept(self) -> bool:
         """Whether Kafka keeps its settlement."""
         return self._starts is None
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds after which Kafka takes a silent member of the group for gone."""
+        return float(self._config["session.timeout.ms"]) / 1000
 
     @property
     def group(self) -> str:
@@ -371,6 +380,8 @@ class Reader:
             chosen = [] if partition in self._crowding else oldest(partition, share)
             if chosen:
                 self._crowding.add(partition)
+                for delivery in chosen:
+                    delivery.is_moving = True
                 self.aside.mover.submit(
                     self, [Move(delivery, self._aside_copy(delivery), is_aside=True) for delivery in chosen]
                 )
@@ -500,6 +511,7 @@ class Reader:
                 (left if self._is_movable(move) else gone).append(move)
             for move in gone:
                 self._crowding.discard(move.delivery.partition)
+                move.delivery.is_moving = False
                 if not move.is_aside:
                     self._in_hands -= 1
                 if move.partner is not None:
@@ -510,7 +522,7 @@ class Reader:
 
     def _is_movable(self, move: Move) -> bool:
         partition = move.delivery.partition
-        if move.partner is not None and move.partner.box < 0:
+        if move.partner is not None and (move.box < 0 or move.partner.box != move.box):
             return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
@@ -596,6 +608,7 @@ class Reader:
         with self.lock:
             for move in moves:
                 self._crowding.discard(move.delivery.partition)
+                move.delivery.is_moving = False
             self._lacks_room = False
             self._news.notify()
 
@@ -620,16 +633,17 @@ class Reader:
             for delivery in deliveries:
                 self.settle(delivery)
             self._lacks_room = False
-            for move, told, (_, offset) in made:
-                delivery = move.delivery
+            for move, told, place in made:
+                delivery, offset = move.delivery, place[1]
                 self._crowding.discard(delivery.partition)
+                delivery.is_moving = False
                 old = delivery.partition.settlement
                 is_done = not old.holds(delivery.offset)  # by now
                 old.settle(delivery.offset)
                 if not move.is_aside:
                     self._in_hands -= 1
                     if move.partner is not None:
-                        move.partner.written(offset)
+                        move.partner.written(place)
                     continue
                 aside = self._holdings.get(*self._aside_place(delivery.partition))
                 if aside is None:  # it was given up at once: whoever has it reads the copy
@@ -763,6 +777,8 @@ class Reader:
                     self._read(consumer)
                     self._wait_for_news()
                 self._release()
+                if self.buffer.wants_recall:
+                    self._read_parked(consumer)
                 now = time.monotonic()
                 if self._wants_commit() or now - committed >= TICK_SECONDS:
                     self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
@@ -871,6 +887,31 @@ class Reader:
                 left, self._left = self._left, []
             held = {(place.topic, place.partition) for place in consumer.assignment()}
             consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
+
+    def _read_parked(self, consumer: Consumer) -> None:
+        """Read again what was parked: somebody has come who may want it.
+
+        That takes its time, so it is finished before it begins anew, and what is new is read for as long first.
+        """
+        now = time.monotonic()
+        with self.lock:
+            if any(partition.settlement.is_rereading for partition in self._holdings):
+                self._rest_until = now + (now - self._recalled_at)
+                return
+            if now < self._rest_until or self._crowding:  # what is being moved would come before older ones
+                return
+            self._recalled_at = now
+            partitions = self.buffer.recalled()
+        with self._client:
+            firsts = [beginning(consumer, partition.start) for partition in partitions]
+            with self.lock:
+                places = [
+                    TopicPartition(partition.topic, partition.number, partition.settlement.recall(first))
+                    for partition, first in zip(partitions, firsts, strict=True)
+                    if partition.is_held
+                ]
+            consumer.incremental_unassign(places)
+            consumer.incremental_assign(places)
 
     def _patience(self) -> float:
         """Return how long a poll may last: nobody can commit meanwhile."""

@@ -62,12 +62,14 @@ class Move(NamedTuple):
         copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
         is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
         partner: Who gets it, when it is handed over.
+        box: The box where it gets it.
     """
 
     delivery: Delivery
     copy: Callable[[int], Copy]
     is_aside: bool
     partner: Partner | None = None
+    box: int = -1
 
 
 Made = tuple[Move, History, tuple[int, int]]
