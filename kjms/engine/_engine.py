@@ -311,7 +311,7 @@ class Engine:
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
             delayed_before=delayed_before,
-            exchange=self.exchange if is_shared and chosen.hand_over else None,
+            exchange=self.exchange if is_shared and chosen.hand_over is not False else None,
         )
         self.schedule.watch(reader)
         return reader

@@ -103,14 +103,16 @@ class Holdings:
         partition.is_held = False
         self._partitions.pop((partition.topic, partition.number), None)
 
+    def of(self, number: int) -> list[Partition]:
+        """Return partition *number* of the topic, and what was moved aside of it, if they are held."""
+        both = (self.get(topic, number) for topic in (self.topic, self.aside))
+        return [partition for partition in both if partition is not None]
+
     def drop(self, number: int) -> list[Partition]:
         """Hold partition *number*, and what was moved aside of it, no longer; return both."""
-        dropped = []
-        for topic in (self.topic, self.aside):
-            partition = self._partitions.pop((topic, number), None)
-            if partition is not None:
-                partition.is_held = False
-                dropped.append(partition)
+        dropped = self.of(number)
+        for partition in dropped:
+            self.remove(partition)
         return dropped
 
     # From Kafka.

@@ -1110,8 +1110,7 @@ class Reader:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self.lock:
-            numbers = {revoked.partition for revoked in partitions}
-            last = [partition for partition in self._holdings if partition.number in numbers]
+            last = [partition for revoked in partitions for partition in self._holdings.of(revoked.partition)]
             for partition in last:
                 partition.is_held = False
                 self.buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
