@@ -27,6 +27,7 @@ from kjms.engine._mover import Mover
 from kjms.engine._publisher import Publisher
 from kjms.engine._reader import NOTHING, Reader
 from kjms.engine._registry import Registry
+from kjms.engine._rescuer import Rescuer
 from kjms.engine._schedule import Schedule
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._space import Space
@@ -79,9 +80,10 @@ class Engine:
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self._settings, None))
         self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000)
         self.journal = Journal(self.topics, lambda: self.bulk)
-        mover, committer = transactional_ids(self.name)
+        mover, committer, rescuer = transactional_ids(self.name)
         self.mover = Mover(producer_settings(self._settings), mover, self.tell)
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
+        self.rescuer = Rescuer(producer_settings(self._settings), rescuer)
         self.exchange = Exchange(self.name, consumer_settings(self._settings, None), self.prompt)
         self.registry = self._registry()
         self.schedule = Schedule(
@@ -317,7 +319,7 @@ class Engine:
         return reader
 
     def _aside(self, topic: str, group: str) -> Aside:
-        return Aside(self.mover, self.topics, self.bookkeeping, self.journal, group, topic, self.name)
+        return Aside(self.mover, self.rescuer, self.topics, self.bookkeeping, self.journal, group, topic, self.name)
 
     def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
         """Return a look at *queue*; what is settled in this process is settled for it.

@@ -23,7 +23,7 @@ from kjms.engine._holdings import Commit, Holdings, beginning, oldest
 from kjms.engine._journal import Event
 from kjms.engine._membership import Membership
 from kjms.engine._settings import NEW_TOPIC
-from kjms.engine._transactor import Copy, LostError, Made, Move, OutgrownError
+from kjms.engine._transactor import AbortedError, Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
@@ -43,6 +43,7 @@ TICK_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait 
 SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in hands
 BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
+MOST_RESCUED: Final = 10_000  # messages in the hands of sessions that a rebalance may wait for
 GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs more than waiting
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
 COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
@@ -129,7 +130,7 @@ class Reader:
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
         # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
-        self._client = threading.Lock()
+        self._client = threading.RLock()
         self._committing = 0  # threads that wait for it to commit
         self._consumer: Consumer | None = None
         self._thread: threading.Thread | None = None
@@ -152,6 +153,7 @@ class Reader:
         self._recalled_at = 0.0  # when what was parked began to be read again
         self._rest_until = 0.0  # it is not begun anew before
         self._closing = False
+        self._is_leaving = False
         self._membership = Membership()
         self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
         self._handover = None if exchange is None else HandOver(self, exchange)
@@ -589,17 +591,21 @@ class Reader:
         return commits, consumer.consumer_group_metadata()
 
     def _aside_partition(self, move: Move) -> Partition:
-        topic, number = self._aside_place(move.delivery.partition)
-        aside = self._holdings.get(topic, number)
+        aside = self._target(move)
         if aside is None:
-            raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
+            number = move.delivery.partition.number
+            raise JMSException(f"what is moved aside of partition {number} of {self.name} is read elsewhere now")
         return aside
+
+    def _target(self, move: Move) -> Partition | None:
+        """Return where *move*, one aside, goes to, if that is held."""
+        return self._holdings.get(*(move.to or self._aside_place(move.delivery.partition)))
 
     def unplan(self, made: Sequence[Made]) -> None:
         """Note that *made* did not come through: their copies do not count."""
         with self.lock:
             for move, _, (_, offset) in made:
-                aside = self._holdings.get(*self._aside_place(move.delivery.partition)) if move.is_aside else None
+                aside = self._target(move) if move.is_aside else None
                 if aside is not None:
                     aside.settlement.unplace(offset)
 
@@ -645,7 +651,7 @@ class Reader:
                     if move.partner is not None:
                         move.partner.written(place)
                     continue
-                aside = self._holdings.get(*self._aside_place(delivery.partition))
+                aside = self._target(move)
                 if aside is None:  # it was given up at once: whoever has it reads the copy
                     continue
                 delivery.partition, delivery.offset, delivery.told = aside, offset, told
@@ -1049,6 +1055,7 @@ class Reader:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
     def _leave(self, consumer: Consumer) -> None:
+        self._is_leaving = True
         for leave in (
             partial(self._leave_boxes, consumer),
             self._flush_quietly,
@@ -1067,6 +1074,7 @@ class Reader:
                     self.drop_box(box)
                 self._left.clear()
             self._consumer = self._thread = None
+            self._is_leaving = False
             if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
                 self._begin()
 
@@ -1112,13 +1120,52 @@ class Reader:
         with self.lock:
             last = [partition for revoked in partitions for partition in self._holdings.of(revoked.partition)]
             for partition in last:
-                partition.is_held = False
                 self.buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
+        if not (self._closing or self._is_leaving):
+            self._rescue(last)
+        with self.lock:
+            for partition in last:
+                partition.is_held = False
+                self.buffer.drop(partition)  # what came back meanwhile
         error, _ = self._commit(last)  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
         self._keep_copies(last)
         self._let_go(consumer, partitions)
+
+    def _rescue(self, leaving: Collection[Partition]) -> None:
+        """Move what sessions have of partitions that are *leaving* to one that stays: it can still be acknowledged.
+
+        Message groups are left: the next messages of them are delivered elsewhere at once.
+        """
+        with self.lock:
+            numbers = {partition.number for partition in leaving}
+            home = next((number for number in self._holdings.numbers() if number not in numbers), None)
+            in_hands = [
+                delivery
+                for partition in leaving
+                for _, delivery in partition.settlement.messages()
+                if delivery.is_out and not delivery.is_yielded and not delivery.is_moving and delivery.group is None
+            ]
+        if home is None or not 0 < len(in_hands) <= MOST_RESCUED:
+            return
+        place = self.aside.topic, home
+
+        def moved(delivery: Delivery) -> Callable[[int], Copy]:
+            def copy(_too_large: int) -> Copy:
+                with self.lock:
+                    history = delivery.history
+                    return Copy(*place, moved_record(delivery.record, history), history)
+
+            return copy
+
+        try:
+            self.open_aside(home)
+            self.aside.rescuer.move(
+                self, [Move(delivery, moved(delivery), is_aside=True, to=place) for delivery in in_hands]
+            )
+        except (JMSException, AbortedError, KafkaException) as error:
+            _log.warning("%d messages of %s come again elsewhere: %s", len(in_hands), self.name, error)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self.lock:

@@ -61,6 +61,7 @@ class Move(NamedTuple):
         delivery: The message.
         copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
         is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+        to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
         partner: Who gets it, when it is handed over.
         box: The box where it gets it.
     """
@@ -68,6 +69,7 @@ class Move(NamedTuple):
     delivery: Delivery
     copy: Callable[[int], Copy]
     is_aside: bool
+    to: tuple[str, int] | None = None
     partner: Partner | None = None
     box: int = -1
 
