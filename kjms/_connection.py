@@ -133,6 +133,8 @@ class ConnectionFactory:
     def from_config(cls, path: str | Path = "kjms.toml") -> ConnectionFactory:
         """Return the factory that the file at *path* describes; ``KJMS_*`` environment variables win.
 
+        The file's named connection factories and destinations are `kjms.naming`'s.
+
         Raises:
             OSError: The file cannot be read.
             ValueError: It is no TOML, or holds a setting that there is not; the text names file and setting.
@@ -339,8 +341,7 @@ class Connection(AutoCloseable):
         self._check_open("stop")
         with self._lock:
             sessions = list(self._sessions)
-            for session in sessions:
-                session._check_not_in_callback("stop")
+            self._check_not_in_callback("stop")
             self._is_used = True
             self._is_started = False
         for session in sessions:
@@ -384,8 +385,7 @@ class Connection(AutoCloseable):
         """
         with self._lock:
             sessions = list(self._sessions)
-            for session in sessions:
-                session._check_not_in_callback("close")
+            self._check_not_in_callback("close")
             if self._is_closed:
                 return
             self._is_closed = True
@@ -403,6 +403,10 @@ class Connection(AutoCloseable):
             self._engine.release(self._tell)
         if failures:
             raise failures[0]
+
+    def _check_not_in_callback(self, doing: str) -> None:
+        for session in list(self._sessions):
+            session._check_not_in_callback(doing)
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
