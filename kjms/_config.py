@@ -163,9 +163,9 @@ def _named(text: object, place: str) -> Destination:
 
 
 def _known() -> dict[str, inspect.Parameter]:
-    from kjms._connection import ConnectionFactory
+    from kjms._connection import FactorySettings
 
-    parameters = inspect.signature(ConnectionFactory.__init__).parameters
+    parameters = inspect.signature(FactorySettings.__init__).parameters
     return {name: parameter for name, parameter in parameters.items() if name != "self"}
 
 

@@ -84,6 +84,7 @@ class Session(AutoCloseable):
         self._sent = itertools.count(1)
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
+        self._bulk = self._engine.bulk  # for sends that nobody waits for
         self._outbox = Outbox(f"kjms-session-{self.number}-completions")
         self._running = threading.RLock()  # held while a message is delivered, so that stopping can wait for it
         self._current: MessageConsumer | None = None  # whose listener runs
@@ -251,13 +252,13 @@ class Session(AutoCloseable):
             if self._transaction is not None:
                 self._transaction.sent(Copy(route.topic, partition, record))
                 if listener is not None:  # the message is safe with the session; the rest is the commit's
-                    outbox.begin(self._engine.bulk, route.topic, original, listener)(None, None)
+                    outbox.begin(self._bulk, route.topic, original, listener)(None, None)
                 return
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
                 outbox.wait_for_arrivals()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
-            bulk = self._engine.bulk
+            bulk = self._bulk
             pending = outbox.begin(bulk, route.topic, original, listener)
             try:
                 bulk.send(route.topic, partition, record, pending)

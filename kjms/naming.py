@@ -111,7 +111,7 @@ class ContextFactory:
             if name in entries:
                 raise ValueError(f"{path}: {name!r} names a connection factory and a destination")
             try:
-                entries[name] = _Factory(home, **{**settings, **chosen})
+                entries[name] = NamedConnectionFactory(home, **{**settings, **chosen})
             except ValueError as error:
                 raise ValueError(f"{path}: connection factory {name!r}: {error}") from error
         for name in found.destinations:
@@ -193,7 +193,7 @@ class _Home:
             raise failures[0]
 
 
-class _Factory(ConnectionFactory):
+class NamedConnectionFactory(ConnectionFactory):
     """A connection factory whose connections belong to a naming context."""
 
     def __init__(self, home: _Home, **settings: object) -> None:

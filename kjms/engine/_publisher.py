@@ -76,6 +76,11 @@ class Publisher:
         time.sleep(AGAIN_SECONDS)
         self._producer = Producer(self._config)
 
+    @property
+    def backlog(self) -> int:
+        """How many records are on their way."""
+        return len(self._producer)
+
     def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
         """Hand *record* to Kafka; *report* is called once, from the publisher's thread. `failure` reads its error.
 
