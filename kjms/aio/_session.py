@@ -251,7 +251,13 @@ class LoopSession(Session):
             while True:
                 self._news.clear()  # after that, the look finds what came before
                 look = self._look = Look(self, consumer)
-                if await self.run("receive", look.take):
+                try:
+                    is_found = await self.run("receive", look.take)
+                except IllegalStateException:
+                    if consumer._is_closed:  # meanwhile, with its session
+                        return None
+                    raise
+                if is_found:
                     return look.accept(read)
                 if consumer._is_closed or not consumer._feed.is_open:
                     return None
