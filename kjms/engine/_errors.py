@@ -13,7 +13,7 @@ from kjms.errors import (
     ResourceAllocationException,
 )
 
-__all__ = ["jms_error", "kafka_error"]
+__all__ = ["is_refusal", "jms_error", "kafka_error"]
 
 _SECURITY: Final = frozenset(
     {
@@ -45,6 +45,27 @@ _RESOURCES: Final = frozenset(
 )
 
 
+_ALERT: Final = "SSL alert number"  # how the TLS library says that the broker refused, after the handshake in TLS 1.3
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Tell whether *error* says that one side does not trust the other: another attempt would not change that."""
+    return error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL} or _ALERT in error.str()
+
+
+def _explained(error: KafkaError) -> str:
+    """Return what *error* says, and what it does not say about certificates."""
+    said = error.str()
+    if _ALERT in said:
+        return f"the broker refused the certificate of ssl.certificate.location, or that there is none: {said}"
+    if error.code() == KafkaError._SSL and "verify failed" in said:
+        return (
+            "the broker's certificate is not valid: it has expired, is for another name, or comes from an authority"
+            f" that ssl.ca.location does not hold: {said}"
+        )
+    return said
+
+
 def kafka_error(error: KafkaError | KafkaException) -> KafkaError:
     """Return the `KafkaError` inside *error*."""
     return error.args[0] if isinstance(error, KafkaException) else error
@@ -61,11 +82,11 @@ def jms_error(error: KafkaError | KafkaException, doing: str) -> JMSException:
     inner = kafka_error(error)
     code = inner.code()
     kind = JMSException
-    if code in _SECURITY:
+    if code in _SECURITY or is_refusal(inner):
         kind = JMSSecurityException
     elif code in _DESTINATION:
         kind = InvalidDestinationException
     elif code in _RESOURCES:
         kind = ResourceAllocationException
     linked = error if isinstance(error, KafkaException) else KafkaException(error)
-    return kind(f"{doing}: {inner.str()} ({inner.name()})", inner.name(), linked)
+    return kind(f"{doing}: {_explained(inner)} ({inner.name()})", inner.name(), linked)

@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._errors import is_refusal, jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
 
 __all__ = ["NOT_READY", "Topics"]
@@ -85,7 +85,7 @@ class Topics:
                     raise jms_error(error, f"connect to {self._servers}") from error
                 self.admin.poll(0)  # hears what the client library has to say
                 why = last_error[-1] if last_error else None
-                if why is not None and why.code() == KafkaError._AUTHENTICATION:
+                if why is not None and is_refusal(why):
                     raise jms_error(why, f"connect to {self._servers}") from error
                 if left <= ATTEMPT_SECONDS:
                     raise JMSException(
