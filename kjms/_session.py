@@ -26,7 +26,9 @@ from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
+    JMSSecurityException,
     TransactionInProgressException,
+    TransactionRefusedException,
     TransactionRolledBackException,
     shown,
 )
@@ -536,9 +538,14 @@ class Session(AutoCloseable):
                             self._read(read, delivery, message)
                         acknowledgement.received(delivery, message)
                         return message
+                if is_waiting and (consumer._is_closed or not feed.is_open):
+                    return None
+                try:
+                    feed.reader.refusal.check()
+                except JMSException:
+                    feed.rest()
+                    raise
                 if is_waiting:
-                    if consumer._is_closed or not feed.is_open:
-                        return None
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         feed.rest()
@@ -718,7 +725,8 @@ class Session(AutoCloseable):
 
         Raises:
             TransactionRolledBackException: None of it was committed; the linked exception says why. What was received
-                is delivered again. A new transaction has begun.
+                is delivered again. A new transaction has begun. If Kafka does not allow it, it is a
+                JMSSecurityException, too.
             JMSException: Whether it was committed cannot be found out: the connection is being closed while Kafka does
                 not answer, or all that was done was to receive, and others have the partitions now.
             IllegalStateException: The session is not transacted or closed, or a completion listener called it.
@@ -733,7 +741,9 @@ class Session(AutoCloseable):
                 self._first = transaction.rollback()
                 if isinstance(failure, UnknownError):
                     raise JMSException(f"commit: {failure}", failure.error_code, failure) from failure
-                raise TransactionRolledBackException(
+                is_refused = isinstance(failure, JMSSecurityException)
+                kind = TransactionRefusedException if is_refused else TransactionRolledBackException
+                raise kind(
                     f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
                 ) from failure
 

@@ -261,6 +261,11 @@ class LoopSession(Session):
                     return look.accept(read)
                 if consumer._is_closed or not consumer._feed.is_open:
                     return None
+                try:
+                    consumer._feed.reader.refusal.check()
+                except JMSException:
+                    consumer._feed.rest()
+                    raise
                 if deadline is not None and deadline <= self._loop.time():
                     consumer._feed.rest()
                     return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -47,16 +48,19 @@ class SecuredKafka:
         addresses: Of its listeners, by name.
         files: PEM files, by name.
         admin: A client that may do everything.
+        log: Where it writes down what it refused.
+        users: Passwords, by name.
     """
 
     addresses: dict[str, str]
     files: dict[str, Path]
     admin: AdminClient
+    log: Path
     users: dict[str, str] = field(default_factory=dict)
 
     def user(self, *acls: str) -> str:
-        """Return a new user, who has *acls*, such as ``"Write topic orders"`` or ``"Read group kjms.*"``."""
-        name = f"user-{secrets.token_hex(4)}"
+        """Return a new user, who has *acls*, such as ``"Read, Write topic orders"`` or ``"Read group kjms.*"``."""
+        name = f"user{secrets.token_hex(4)}"
         self.users[name] = secrets.token_urlsafe(12)
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         wanted = UserScramCredentialUpsertion(name, credential, self.users[name].encode())
@@ -66,9 +70,9 @@ class SecuredKafka:
 
     def allow(self, user: str, *acls: str) -> None:
         """Give *user* more ACLs."""
-        bindings = [binding(user, acl) for acl in acls]
-        if bindings:
-            for done in self.admin.create_acls(bindings, request_timeout=PATIENCE).values():
+        wanted = [binding for acl in acls for binding in bindings(user, acl)]
+        if wanted:
+            for done in self.admin.create_acls(wanted, request_timeout=PATIENCE).values():
                 done.result()
 
     def settings(self, **more: Any) -> dict[str, Any]:
@@ -80,6 +84,19 @@ class SecuredKafka:
             **{name.replace("_", "."): value for name, value in more.items()},
         }
 
+    def refused(self, user: str) -> set[str]:
+        """Return what *user* tried and was not allowed to do."""
+        said = self.log.read_text("utf-8")
+        return set(  # asking for nothing, which is how clients find out whether a broker answers, is refused, too
+            re.findall(rf"Principal = User:{user} is Denied (operation = \w+ .* on resource = \w+:LITERAL:\S+)", said)
+        )
+
+    def make(self, *names: str) -> None:
+        """Make Kafka topics."""
+        wanted = [NewTopic(name, 1, 1) for name in names]
+        for done in self.admin.create_topics(wanted, operation_timeout=PATIENCE).values():
+            done.result()
+
     def factory(self, user: str | None = None, **arguments: Any) -> ConnectionFactory:
         """Return a factory for *user*."""
         kafka = self.settings()
@@ -88,26 +105,27 @@ class SecuredKafka:
         return ConnectionFactory(self.addresses["SASL"], kafka=kafka, **arguments)
 
 
-def binding(user: str, acl: str) -> AclBinding:
-    """Return the ACL that is written ``OPERATION KIND NAME``; a name that ends in ``*`` is a prefix."""
-    operation, kind, name = acl.split()
-    kinds = {
-        "topic": ResourceType.TOPIC,
-        "group": ResourceType.GROUP,
-        "transactional-id": ResourceType.TRANSACTIONAL_ID,
-        "cluster": ResourceType.BROKER,
-    }
-    words = operation.replace("Idempotent", "Idempotent_").replace("Describe", "Describe_").rstrip("_").upper()
-    is_prefix = name.endswith("*")
-    return AclBinding(
-        kinds[kind],
-        name.rstrip("*"),
-        ResourcePatternType.PREFIXED if is_prefix else ResourcePatternType.LITERAL,
-        f"User:{user}",
-        "*",
-        AclOperation[words],
-        AclPermissionType.ALLOW,
-    )
+OPERATIONS = {
+    "Create": AclOperation.CREATE,
+    "Delete": AclOperation.DELETE,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+}
+KINDS = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+
+
+def bindings(user: str, acl: str) -> list[AclBinding]:
+    """Return the ACLs that are written ``OPERATION, ... KIND NAME``; a name that ends in ``*`` is a prefix."""
+    operations, kind, name = acl.rsplit(maxsplit=2)
+    pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
+    place = (KINDS[kind], name.rstrip("*"), pattern, f"User:{user}", "*")
+    return [AclBinding(*place, OPERATIONS[each], AclPermissionType.ALLOW) for each in operations.split(", ")]
 
 
 @pytest.fixture(scope="session")
@@ -130,8 +148,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         files[name].write_bytes(pem + b"".join(each.bytes() for each in made.cert_chain_pems))
     with LocalBroker(config=_settings(files)) as broker:
-        admin = AdminClient({"bootstrap.servers": broker.listeners["PLAINTEXT"]})
-        yield SecuredKafka(dict(broker.listeners), files, admin)
+        admin = AdminClient({"bootstrap.servers": broker.listeners["PLAINTEXT"], "log_level": 0})
+        yield SecuredKafka(dict(broker.listeners), files, admin, broker.log_file)
 
 
 def _settings(files: dict[str, Path]) -> dict[str, str]:
