@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -23,12 +22,6 @@ from confluent_kafka.admin import (
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
-)
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
 )
 
 from kjms import ConnectionFactory
@@ -128,10 +121,16 @@ def bindings(user: str, acl: str) -> list[AclBinding]:
     return [AclBinding(*place, OPERATIONS[each], AclPermissionType.ALLOW) for each in operations.split(", ")]
 
 
-@pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    """The secured Kafka."""
-    folder = tmp_path_factory.mktemp("secured")
+def certificates(folder: Path) -> dict[str, Path]:
+    """Return the PEM files of an authority, and of what it vouches for: some of it expired yesterday."""
+    import trustme
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
     yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
     authority = trustme.CA()
     files = {"ca": folder / "ca.pem"}
@@ -147,6 +146,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         key = load_pem_private_key(made.private_key_pem.bytes(), None)  # Java reads PKCS #8 alone
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         files[name].write_bytes(pem + b"".join(each.bytes() for each in made.cert_chain_pems))
+    return files
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """The secured Kafka."""
+    files = certificates(tmp_path_factory.mktemp("secured"))
     with LocalBroker(config=_settings(files)) as broker:
         admin = AdminClient({"bootstrap.servers": broker.listeners["PLAINTEXT"], "log_level": 0})
         yield SecuredKafka(dict(broker.listeners), files, admin, broker.log_file)
