@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+REFERENCE = ("kjms", "kjms.aio", "kjms.naming", "kjms.errors", "kjms.message", "kjms.selector", "kjms.broker")
 
 
 def environment() -> Path:
@@ -99,6 +100,15 @@ def conformance(arguments: Sequence[str]) -> int:
     return run("test", "tests/conformance/report.py", *arguments)
 
 
+def reference(arguments: Sequence[str]) -> int:
+    """Write the API reference, as web pages, into build/reference, from the docstrings."""
+    folder = HERE / "build" / "reference"
+    done = run("docs", "-m", "pdoc", "--docformat", "google", "--output-directory", folder, *REFERENCE, *arguments)
+    if not done:
+        print(f"written: {folder / 'index.html'}", file=sys.stderr)
+    return done
+
+
 def fuzz(arguments: Sequence[str]) -> int:
     """Throw a million random records and a million random selectors at the pure rooms (some minutes)."""
     return max(run("test", "tests/fuzz_selectors.py", *arguments), run("test", "tests/fuzz_records.py", *arguments))
@@ -112,7 +122,7 @@ def crash(arguments: Sequence[str]) -> int:
 
 
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
-    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, fuzz, crash)
+    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, reference, fuzz, crash)
 }
 
 

@@ -26,7 +26,9 @@ from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
+    JMSSecurityException,
     TransactionInProgressException,
+    TransactionRefusedException,
     TransactionRolledBackException,
     shown,
 )
@@ -84,6 +86,7 @@ class Session(AutoCloseable):
         self._sent = itertools.count(1)
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
+        self._bulk = self._engine.bulk  # for sends that nobody waits for
         self._outbox = Outbox(f"kjms-session-{self.number}-completions")
         self._running = threading.RLock()  # held while a message is delivered, so that stopping can wait for it
         self._current: MessageConsumer | None = None  # whose listener runs
@@ -251,13 +254,13 @@ class Session(AutoCloseable):
             if self._transaction is not None:
                 self._transaction.sent(Copy(route.topic, partition, record))
                 if listener is not None:  # the message is safe with the session; the rest is the commit's
-                    outbox.begin(self._engine.bulk, route.topic, original, listener)(None, None)
+                    outbox.begin(self._bulk, route.topic, original, listener)(None, None)
                 return
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
                 outbox.wait_for_arrivals()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
-            bulk = self._engine.bulk
+            bulk = self._bulk
             pending = outbox.begin(bulk, route.topic, original, listener)
             try:
                 bulk.send(route.topic, partition, record, pending)
@@ -535,9 +538,14 @@ class Session(AutoCloseable):
                             self._read(read, delivery, message)
                         acknowledgement.received(delivery, message)
                         return message
+                if is_waiting and (consumer._is_closed or not feed.is_open):
+                    return None
+                try:
+                    feed.reader.refusal.check()
+                except JMSException:
+                    feed.rest()
+                    raise
                 if is_waiting:
-                    if consumer._is_closed or not feed.is_open:
-                        return None
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         feed.rest()
@@ -717,7 +725,8 @@ class Session(AutoCloseable):
 
         Raises:
             TransactionRolledBackException: None of it was committed; the linked exception says why. What was received
-                is delivered again. A new transaction has begun.
+                is delivered again. A new transaction has begun. If Kafka does not allow it, it is a
+                JMSSecurityException, too.
             JMSException: Whether it was committed cannot be found out: the connection is being closed while Kafka does
                 not answer, or all that was done was to receive, and others have the partitions now.
             IllegalStateException: The session is not transacted or closed, or a completion listener called it.
@@ -732,7 +741,9 @@ class Session(AutoCloseable):
                 self._first = transaction.rollback()
                 if isinstance(failure, UnknownError):
                     raise JMSException(f"commit: {failure}", failure.error_code, failure) from failure
-                raise TransactionRolledBackException(
+                is_refused = isinstance(failure, JMSSecurityException)
+                kind = TransactionRefusedException if is_refused else TransactionRolledBackException
+                raise kind(
                     f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
                 ) from failure
 

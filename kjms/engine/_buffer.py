@@ -418,6 +418,12 @@ class Buffer:
                 if not lane.wake_one():
                     break
 
+    def wake_all(self) -> None:
+        """Wake every consumer that waits: there is something to hear."""
+        for lane in self._lanes.values():
+            while lane.wake_one():
+                pass
+
     def _delay(self, delivery: Delivery) -> None:
         heapq.heappush(self._delayed, (delivery.due, delivery.order, delivery))
 

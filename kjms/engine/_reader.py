@@ -22,9 +22,10 @@ from kjms.engine._handover import HandOver
 from kjms.engine._holdings import Commit, Holdings, beginning, oldest
 from kjms.engine._journal import Event
 from kjms.engine._membership import Membership
+from kjms.engine._refusal import Refusal
 from kjms.engine._settings import NEW_TOPIC
 from kjms.engine._transactor import AbortedError, Copy, LostError, Made, Move, OutgrownError
-from kjms.errors import JMSException
+from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
@@ -127,6 +128,7 @@ class Reader:
         self._limit = prefetch  # as many as are held ready; more where priorities tell them apart
         self._decode = decode
         self._on_error = on_error
+        self.refusal = Refusal(on_error)
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
         # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
@@ -153,7 +155,7 @@ class Reader:
         self._recalled_at = 0.0  # when what was parked began to be read again
         self._rest_until = 0.0  # it is not begun anew before
         self._closing = False
-        self._is_leaving = False
+        self._is_leaving = False  # whether the thread is about to end its client
         self._membership = Membership()
         self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
         self._handover = None if exchange is None else HandOver(self, exchange)
@@ -687,7 +689,8 @@ class Reader:
             if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in _PASSING):
                 if error is None:
                     raise JMSException(f"acknowledge messages of {self.name}: no room for their settlement was found")
-                raise jms_error(error, f"acknowledge messages of {self.name}") from error
+                doing = f"acknowledge messages of {self.name}"
+                raise jms_error(error, doing, to="Read", topic=self.topic, group=self.group) from error
             with self._news:  # without the client: the rebalance itself happens in a poll
                 self._news.wait(0.02)
 
@@ -799,9 +802,13 @@ class Reader:
                     if now >= refresh:
                         refresh = now + REFRESH_SECONDS
         except Exception as error:  # the thread's last words must be heard
-            _log.exception("reader of %s failed", self.name)
-            self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
+            if isinstance(error, JMSSecurityException):
+                self.refusal.note(error)
+            else:
+                _log.exception("reader of %s failed", self.name)
+                self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
             with self._news:
+                self.buffer.wake_all()
                 self._news.wait_for(lambda: self._closing, RETRY_SECONDS)
         finally:
             self._leave(consumer)
@@ -947,10 +954,11 @@ class Reader:
     def _arrived(self, records: list[KafkaMessage]) -> None:
         holdings, buffer = self._holdings, self.buffer
         has_boxes = False
+        refusal = None
         for record in records:
             error = record.error()
             if error is not None:
-                self._report(error)
+                refusal = self._report(error) or refusal
                 continue
             partition = holdings.get(record.topic(), record.partition())
             if partition is None:
@@ -982,6 +990,9 @@ class Reader:
             if has_boxes:
                 self._handover.arrived()
             self.send_over()
+        if refusal is not None:
+            raise refusal
+        self.refusal.over()
 
     def _look_ahead(self, records: list[KafkaMessage]) -> None:
         """Hold more ready, within bounds, so that urgent messages are found farther behind."""
@@ -993,13 +1004,17 @@ class Reader:
         place = place_of(record)
         return place is not None and place[1] < self._delayed_before.get(place[0], 0)
 
-    def _report(self, error: KafkaError) -> None:
+    def _report(self, error: KafkaError) -> JMSSecurityException | None:
+        """Tell of *error*, or return it if it says that Kafka does not let us: the thread begins anew then."""
         if error.code() == KafkaError._PARTITION_EOF:
-            return
-        failure = jms_error(error, f"read {self.name}")
+            return None
+        failure = jms_error(error, f"read {self.name}", to="Read", topic=self.topic, group=self.group)
+        if isinstance(failure, JMSSecurityException):
+            return failure
         _log.warning("%s", failure)
         if not error.retriable():
             self._on_error(failure)
+        return None
 
     def _is_full(self) -> bool:
         return self.buffer.held >= self._limit or self.buffer.kept_back >= MAX_KEPT_BACK
@@ -1106,7 +1121,7 @@ class Reader:
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._closing:  # the poll is that of the closing: Kafka would not be asked any more
+        if self._closing or self._is_leaving:  # the poll is that of the closing: Kafka would not be asked any more
             return
         numbers = [assigned.partition for assigned in partitions]
         asides = self.aside.partitions() if numbers else 0

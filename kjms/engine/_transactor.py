@@ -251,7 +251,7 @@ class Transactor(Generic[Unit]):
                 producer = Producer(self._config)
                 producer.init_transactions(COMMIT_SECONDS)
             except KafkaException as error:
-                raise jms_error(error, "prepare a transaction") from error
+                raise jms_error(error, "prepare a transaction", transactional_id=self._id) from error
             self._producer = producer
         try:
             producer.begin_transaction()
@@ -322,13 +322,23 @@ class Transactor(Generic[Unit]):
             next(iter(failures.items())),
         )
         is_too_large = any(failure.code() in LEANER for failure in failures.values())
+        if why.code() in CONSEQUENCES:
+            why = self._why(producer) or why
         self._abort(producer)
         self._producer = None  # librdkafka's next transaction would fail, too: a sequence number is missing
         raise AbortedError(
-            jms_error(why, f"write to {copies[first].topic!r}"),
+            jms_error(why, f"write to {copies[first].topic!r}", to="Write", topic=copies[first].topic),
             is_too_large=is_too_large,
             is_passing=why.fatal() or why.code() == KafkaError._FATAL,
         )
+
+    def _why(self, producer: Producer) -> KafkaError | None:
+        """Return why the transaction of *producer* can only be aborted: a call that is none of its business says so."""
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            return None if kafka_error(error).code() == KafkaError._STATE else kafka_error(error)
+        return None
 
     def _settle(
         self, producer: Producer, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]
