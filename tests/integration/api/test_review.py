@@ -432,7 +432,7 @@ def test_completions_come_in_the_order_of_sending(kjms_broker: Any, queue: Queue
     assert heard == ["first", "second"]
 
 
-@pytest.mark.requirement("JMS-4.3.8-3")
+@pytest.mark.requirement("JMS-4.3.8-3", "NEV-186")
 def test_an_exception_listener_is_called_by_one_thread_at_a_time(
     connection: Connection, eventually: Eventually
 ) -> None:
