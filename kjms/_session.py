@@ -569,7 +569,7 @@ class Session(AutoCloseable):
                         acknowledgement.received(delivery, message)
                         return message
                 if is_waiting:
-                    if consumer._is_closed or not feed.is_open:
+                    if consumer._is_closed or not feed.is_open or self._connection._is_closing:
                         return None
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
@@ -803,6 +803,15 @@ class Session(AutoCloseable):
             consumer._feed.stop()
         with self._running:
             pass  # a listener that was running has returned, and so has a receive that had a message
+
+    def _end_delivery(self) -> None:
+        """End receives that wait, call no listener any more, and return when the one that was running has returned."""
+        for consumer in list(self._consumers):
+            consumer._feed.stop()
+        self._wakeup.set()
+        if self._thread is not None:
+            with self._running:
+                pass
 
     def _close_consumer(self, consumer: MessageConsumer) -> None:
         if self._is_delivering() and self._current is consumer:
