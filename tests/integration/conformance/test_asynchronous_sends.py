@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import (
     Connection,
@@ -26,7 +25,6 @@ from kjms import (
 
 SECONDS = 20_000
 WAIT = 20.0
-NONE = 0.1  # seconds in which nothing is to happen
 
 Eventually = Callable[[Callable[[], object]], None]
 
@@ -74,52 +72,6 @@ def admin(kjms_broker: Any) -> AdminClient:
 def create(admin: AdminClient, queue: Queue, **config: str) -> None:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin.create_topics([NewTopic(queue.queue_name, 1, 1, config=settings)])[queue.queue_name].result(WAIT)
-
-
-def set_config(admin: AdminClient, queue: Queue, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, queue.queue_name, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(WAIT)
-
-
-@pytest.mark.requirement(
-    "JMS-3.4.11-13", "JMS-4.6.1-2", "JMS-4.6.2.1-1", "JMS-4.6.2.4-3", "JAK-close-11", "JAK-close-12", "JAK-close-13",
-    "NET-9",
-)  # fmt: skip
-def test_a_message_counts_as_sent_when_all_its_replicas_have_it(
-    connection: Connection, queue: Queue, admin: AdminClient, completions: Completions
-) -> None:
-    """Until then no listener is told, a synchronous send does not return, nor does the close; they lose nothing."""
-    create(admin, queue, min_insync_replicas="2")  # of which there is one
-    session, patient = connection.create_session(), connection.create_session()
-    producer = session.create_producer(queue)
-    messages = [session.create_text_message(name) for name in "ab"]
-    completions.may_return.clear()
-    for message in messages:
-        producer.send(message, completion_listener=completions)
-    waits = patient.create_producer(queue)
-    with ThreadPoolExecutor(2) as pool:
-        sending = pool.submit(waits.send, patient.create_text_message("c"))
-        closing = pool.submit(session.close)
-        with pytest.raises(TimeoutError):
-            sending.result(3 * NONE)
-        assert not closing.done()
-        assert not completions.called.is_set()
-        set_config(admin, queue, "min.insync.replicas", "1")
-        sending.result(WAIT)
-        assert completions.called.wait(WAIT)
-        with pytest.raises(TimeoutError):  # the sends are through, and the listener is not
-            closing.result(NONE)
-        completions.may_return.set()
-        closing.result(WAIT)
-    assert completions.sent == messages
-    assert completions.failed == []
-    consumer = connection.create_session().create_consumer(queue)
-    received = {m.text: m for m in (consumer.receive(SECONDS) for _ in "abc") if isinstance(m, TextMessage)}
-    assert set(received) == set("abc")
-    for message in messages:
-        assert message.jms_message_id == received[message.text or ""].jms_message_id
-        assert (message.jms_destination, message.jms_timestamp > 0) == (queue, True)
 
 
 @pytest.mark.requirement("JMS-4.6.2-1", "JMS-4.6.2.8-1", "JMS-4.6.2.8-3")
