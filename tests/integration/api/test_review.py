@@ -632,6 +632,7 @@ def test_a_message_listener_may_close_a_producer(connection: Connection, queue: 
     assert (text(first), second) == ("answer", None)
 
 
+@pytest.mark.requirement("JAK-close-20")
 def test_one_sessions_failure_to_close_leaves_no_other_open(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """A connection closes all its sessions, and then tells what went wrong with one."""
     connection = kjms_factory.create_connection()

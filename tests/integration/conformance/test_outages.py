@@ -138,7 +138,7 @@ def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
 
 
 @pytest.mark.requirement(
-    "JAK-close-20", "JAK-createBrowser-3", "JAK-createConsumer-4", "JAK-createProducer-5", "JMS-4.3.8-2", "JMS-4.3.8-6",
+    "JAK-createBrowser-3", "JAK-createConsumer-4", "JAK-createProducer-5", "JMS-4.3.8-2", "JMS-4.3.8-6",
     "NET-16", "NET-417", "NET-418", "NET-419", "NET-420", "NEV-152", "NEV-184", "NEV-185",
 )  # fmt: skip
 def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
@@ -150,10 +150,8 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
     told: list[tuple[JMSException, str]] = []
     told_elsewhere: list[JMSException] = []
     done: list[object] = []
-    with contextlib.ExitStack() as stack:
-        stack.callback(own_broker.start)
-        connection.exception_listener = told_elsewhere.append
-        calls, listens = factory.create_connection(), factory.create_connection()
+    connection.exception_listener = told_elsewhere.append
+    with factory.create_connection() as calls, factory.create_connection() as listens:
         for each in (calls, listens):
             assert each.exception_listener is None
             each.start()
@@ -174,20 +172,14 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         listens.exception_listener = on_exception
         assert listens.exception_listener is on_exception
         listens.create_session().create_consumer(Topic(f"{queue.queue_name}-topic")).message_listener = print
-        sessions = [calls.create_session() for _ in range(5)]
-        send(sessions[0], queue, "a", "b")
-        acknowledges = calls.create_session(Session.CLIENT_ACKNOWLEDGE)
-        message = acknowledges.create_consumer(queue).receive(SECONDS)
-        assert text(sessions[0].create_consumer(queue).receive(SECONDS)) == "b"
-        assert message is not None
+        sessions = [calls.create_session() for _ in range(4)]
+        send(sessions[0], queue, "a")
         own_broker.kill()
         attempts: list[Callable[[], object]] = [
-            sessions[0].close,  # which is to acknowledge
-            message.acknowledge,
-            lambda: sessions[1].create_producer(unknown),
-            lambda: sessions[2].create_consumer(unknown),
-            lambda: sessions[3].create_browser(unknown),
-            lambda: send(sessions[4], queue, "not sent"),
+            lambda: sessions[0].create_producer(unknown),
+            lambda: sessions[1].create_consumer(unknown),
+            lambda: sessions[2].create_browser(unknown),
+            lambda: send(sessions[3], queue, "not sent"),
         ]
         with ThreadPoolExecutor(len(attempts)) as pool:
             failures = [attempt.exception(WAIT) for attempt in [pool.submit(attempt) for attempt in attempts]]
@@ -201,5 +193,4 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         assert thread != threading.current_thread().name
         assert told_elsewhere == []
         assert text(elsewhere.create_consumer(queue).receive(SECONDS)) == "lost a connection"
-        with contextlib.suppress(JMSException):
-            calls.close()
+        own_broker.start()  # so that closing need not wait
