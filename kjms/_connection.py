@@ -213,6 +213,7 @@ class Connection(AutoCloseable):
         self._lock = threading.RLock()
         self._telling = threading.Lock()
         self._is_started = False
+        self._is_closing = False
         self._is_closed = False
         self._is_used = False
         self._engine = Engine.acquire(options, user, password, self._tell)
@@ -334,7 +335,10 @@ class Connection(AutoCloseable):
         """Let messages be delivered; on a started connection it changes nothing (JMS 2.0 §4.3.3)."""
         self._check_open("start")
         with self._lock:
-            self._is_used = self._is_started = True
+            self._is_used = True
+            if self._is_closing:  # a listener that the close waits for may call this, too
+                return
+            self._is_started = True
             for session in list(self._sessions):
                 session._start()
 
@@ -385,6 +389,8 @@ class Connection(AutoCloseable):
     def close(self) -> None:
         """Close the connection with all that it made; what was not acknowledged goes to others (JMS 2.0 §4.3.5).
 
+        Waits for running listeners, which can use everything until they return, and for sends under way.
+
         Raises:
             IllegalStateException: A message listener or a completion listener of this connection called it.
             JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
@@ -392,9 +398,15 @@ class Connection(AutoCloseable):
         with self._lock:
             sessions = list(self._sessions)
             self._check_not_in_callback("close")
-            if self._is_closed:
+            if self._is_closing:
                 return
+            self._is_closing = True
+            self._is_started = False
+        for session in sessions:
+            session._end_delivery()
+        with self._lock:
             self._is_closed = True
+            sessions = list(self._sessions)
         failures = []
         try:
             for session in sessions:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual, Transacted
 from kjms._browser import QueueBrowser
 from kjms._closing import AutoCloseable
-from kjms._consumer import MessageConsumer, TopicSubscriber
+from kjms._consumer import MessageConsumer, MessageListener, TopicSubscriber, called_as_listener
 from kjms._dead_letters import dead_letter, expired_letter
 from kjms._local import NotLocal
 from kjms._outbox import Outbox
@@ -97,6 +97,7 @@ class Session(AutoCloseable):
         self._producers: list[MessageProducer] = []
         self._browsers: list[QueueBrowser] = []
         self._listening: list[MessageConsumer] = []
+        self._listener: MessageListener | None = None  # of all consumers
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_closed = False
@@ -116,6 +117,36 @@ class Session(AutoCloseable):
         """How messages are acknowledged, one of this class's constants (JMS 2.0 §4.4.11)."""
         self._check_open("acknowledge_mode")
         return self._acknowledge_mode
+
+    @property
+    def message_listener(self) -> MessageListener | None:
+        """What is called for each message of each consumer of the session, by its own thread; None takes it away.
+
+        While there is one it alone receives: consumers refuse `receive`, and listeners of their own.
+
+        Raises:
+            IllegalStateException: When setting: a consumer has a listener of its own.
+            ValueError: When setting: it is not a function and has no ``on_message``.
+
+        Spec: Jakarta Messaging, Session.setMessageListener.
+        """
+        self._check_open("message_listener")
+        return self._listener
+
+    @message_listener.setter
+    def message_listener(self, listener: MessageListener | None) -> None:
+        self._check_open("message_listener")
+        chosen = called_as_listener(listener)
+        with self._lock:
+            owner = next((consumer for consumer in self._consumers if consumer._listener is not None), None)
+        if chosen is not None and owner is not None:
+            raise IllegalStateException(f"message_listener: {owner!r} of session {self.number} has one of its own")
+        self._listener = chosen
+        self._listeners_changed()
+
+    def _check_no_listener(self, doing: str) -> None:
+        if self._listener is not None:
+            raise IllegalStateException(f"{doing}: session {self.number} has a message listener, which gets everything")
 
     # Making messages (JMS 2.0 §4.4.5).
 
@@ -482,6 +513,8 @@ class Session(AutoCloseable):
         with self._lock:
             self._consumers.append(consumer)
         self._connection._consumer_added(consumer._feed)
+        if self._listener is not None:
+            self._listeners_changed()
         return consumer
 
     def _subscription_lost(self, feed: Feed, failure: JMSException) -> None:
@@ -538,7 +571,7 @@ class Session(AutoCloseable):
                             self._read(read, delivery, message)
                         acknowledgement.received(delivery, message)
                         return message
-                if is_waiting and (consumer._is_closed or not feed.is_open):
+                if is_waiting and (consumer._is_closed or not feed.is_open or self._connection._is_closing):
                     return None
                 try:
                     feed.reader.refusal.check()
@@ -619,7 +652,7 @@ class Session(AutoCloseable):
     def _listeners_changed(self) -> None:
         with self._lock:
             before = self._listening
-            self._listening = [consumer for consumer in self._consumers if consumer._listener is not None]
+            self._listening = [consumer for consumer in self._consumers if self._listener_of(consumer) is not None]
             if self._listening and self._thread is None and not self._is_closed:
                 self._thread = threading.Thread(
                     target=self._deliver, name=f"kjms-session-{self.number}-delivery", daemon=True
@@ -631,6 +664,9 @@ class Session(AutoCloseable):
         for consumer in before:
             if consumer not in self._listening:
                 consumer._feed.rest()
+
+    def _listener_of(self, consumer: MessageConsumer) -> MessageListener | None:
+        return self._listener if consumer._listener is None else consumer._listener
 
     def _deliver(self) -> None:
         """Run the listeners, one message at a time (JMS 2.0 §4.4.14): the delivery thread."""
@@ -662,7 +698,7 @@ class Session(AutoCloseable):
 
     def _deliver_one(self, consumer: MessageConsumer, delivery: Delivery) -> None:
         with self._turn.waited_for(), self._running:
-            listener = consumer._listener
+            listener = self._listener_of(consumer)
             if listener is None or self._is_closed or not consumer._feed.is_started:
                 consumer._feed.reader.give_back([delivery], is_counted=False)  # too late: nobody saw it
                 return
@@ -778,6 +814,15 @@ class Session(AutoCloseable):
             consumer._feed.stop()
         with self._running:
             pass  # a listener that was running has returned, and so has a receive that had a message
+
+    def _end_delivery(self) -> None:
+        """End receives that wait, call no listener any more, and return when the one that was running has returned."""
+        for consumer in list(self._consumers):
+            consumer._feed.stop()
+        self._wakeup.set()
+        if self._thread is not None:
+            with self._running:
+                pass
 
     def _close_consumer(self, consumer: MessageConsumer) -> None:
         if self._is_delivering() and self._current is consumer:

@@ -8,7 +8,6 @@ import itertools
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from kjms.engine._errors import is_refusal, jms_error
 from kjms.engine._exchange import Exchange
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
+from kjms.engine._outage import Outage
 from kjms.engine._publisher import Publisher
 from kjms.engine._reader import NOTHING, Reader
 from kjms.engine._registry import Registry
@@ -52,7 +52,6 @@ _numbers = itertools.count(1)
 BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
 MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
 REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
-OUTAGE_SECONDS: Final = 60.0  # reports of an outage closer together than this are of the same one
 OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
 
 
@@ -67,13 +66,13 @@ class Engine:
         self.options = options
         self._listeners: list[Callable[[JMSException], None]] = []
         self._last_error: list[KafkaError] = []
-        self._last_outage = -OUTAGE_SECONDS
         self._users = 0
         self._lock = threading.Lock()
         self._readers: dict[str, Reader] = {}  # of queues, by Kafka topic
         self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self._settings), options.send_timeout)
+        self._outage = Outage(f"kjms-engine-{self.number}-outage", lambda s: self.topics.connect(s, []), self.tell)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
@@ -183,6 +182,7 @@ class Engine:
         self.journal.write()
         self.prompt.close()
         self.bulk.close()
+        self._outage.close()
         self.topics.close()
 
     # Sending.
@@ -355,11 +355,8 @@ class Engine:
             self._last_error[:] = [error]
         if error.fatal() or is_refusal(error):
             self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))
-        elif error.code() == OUTAGE:
-            now, before = time.monotonic(), self._last_outage
-            self._last_outage = now
-            if now - before > OUTAGE_SECONDS:  # every attempt to reconnect says so again
-                self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers} lost"))
+        elif error.code() == OUTAGE and self._listeners:  # every attempt to reconnect says so again
+            self._outage.suspect(jms_error(error, f"connection to {self.options.bootstrap_servers} lost"))
         else:
             _log.debug("%s", error)
 

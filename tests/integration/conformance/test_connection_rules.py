@@ -85,7 +85,7 @@ def stage(kjms_factory: ConnectionFactory, kjms_destination_name: str) -> Iterat
         yield Stage(kjms_factory, kjms_destination_name, stack)
 
 
-@pytest.mark.requirement("NEV-6", "NEV-9", "NEV-159", "NEV-160", "NET-74", "NET-75", "NET-76")
+@pytest.mark.requirement("NEV-6", "NEV-9", "NEV-159", "NEV-160", "NET-74", "NET-75", "NET-76", "NEV-162")
 @pytest.mark.parametrize("was_started", [False, True])
 def test_nothing_is_delivered_unless_started(stage: Stage, was_started: bool, eventually: Eventually) -> None:
     """A new connection, and one that was stopped, delivers to none of its consumers until it is started."""
@@ -212,7 +212,9 @@ def test_a_connection_is_an_open_socket(kjms_broker: Any, eventually: Eventually
         eventually(lambda: sockets() - before)
 
 
-@pytest.mark.requirement("JMS-4.3.1-1", "JMS-4.3.1-2", "JMS-7.3-5", "JMS-B.4.4-1", "NEV-316", "NET-41")
+@pytest.mark.requirement(
+    "JMS-4.3.1-1", "JMS-4.3.1-2", "JMS-7.3-5", "JMS-B.4.4-1", "NEV-316", "NET-41", "JMS-7.3-6", "NET-42",
+)  # fmt: skip
 def test_who_connects_is_checked_when_the_connection_is_made(queue: Queue) -> None:
     """User and password may be given with it, and are refused with it; without, the factory's identity counts."""
     users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pa55word" user_bob="s3cret";'
