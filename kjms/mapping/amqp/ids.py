@@ -59,7 +59,8 @@ def correlation_id_text(value: Any) -> str | None:
     """
     kind = value.__class__
     if kind is str:
-        return STRING + str(value) if value.startswith(_ESCAPES) else str(value)
+        text = str(value)
+        return STRING + text if text.startswith(_ESCAPES) else text
     if value is None:
         return None
     if kind is bytes:
