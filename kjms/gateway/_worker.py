@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms._relay import Forwarder, RelaySession, Transacted
 from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.gateway._terminus import public
 from kjms.mapping.amqp import decode, encode
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ BATCH: Final = 100  # messages of one link that are read before others have thei
 UNSENT_BYTES: Final = 1 << 20  # of messages on their way from the thread to the loop
 YOUNG_SECONDS: Final = 1.0  # for so long a new consumer may need until it gets messages that are there already
 LOOK_SECONDS: Final = 0.02  # between looks at whether it does
+PAUSE_SECONDS: Final = 0.05  # a client that gave messages back may be about to leave, and is not to get them again
 
 ACCEPT, RELEASE, FAIL, REJECT = range(4)
 """What a client may say of a message."""
@@ -74,6 +76,7 @@ class Feeding:
         self.is_draining = False
         self.is_waiting = False
         self.young_until = 0.0
+        self.pauses_until = 0.0
 
 
 class Worker:
@@ -197,7 +200,7 @@ class Worker:
                     self._tasks.popleft()()
                 for feeding in list(self._feedings):
                     is_busy |= self._feed(feeding)
-                    if feeding.is_draining:
+                    if feeding.is_draining or feeding.pauses_until:
                         patience = LOOK_SECONDS
         except Exception as failure:
             _log.exception("a client's session failed")
@@ -260,6 +263,10 @@ class Worker:
         """Hand out what there is and the client has asked for; tell whether there may be more at once."""
         batch: list[tuple[Delivery | None, bytes]] = []
         size, is_empty = 0, False
+        if feeding.pauses_until:
+            if time.monotonic() < feeding.pauses_until:
+                return False
+            feeding.pauses_until = 0.0
         try:
             while feeding.handed < feeding.limit and len(batch) < BATCH and not self.is_paused:
                 self._is_held_up = self._produced + size - self.consumed > UNSENT_BYTES
@@ -342,6 +349,7 @@ class Worker:
                 session.release(deliveries)
             elif fate == FAIL:
                 session.fail(deliveries, cause)
+                feeding.pauses_until = time.monotonic() + PAUSE_SECONDS
             else:
                 session.reject(deliveries, cause)
         except JMSException as error:
@@ -365,6 +373,8 @@ class Worker:
             where = destination or message.jms_destination
             if where is None:
                 raise InvalidDestinationException("a message to the anonymous relay says in 'to' where it goes (§6.2)")
+            if destination is None:
+                public(where)
             if transaction is not None:
                 with self._session.within(self._in_transaction(transaction)):
                     forwarder.forward(message, where)

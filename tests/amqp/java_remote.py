@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -133,7 +134,9 @@ class Java:
             return JavaObject(self, content, value["class"])
         if kind == "items":
             return [self._read(item) for item in content]
-        if kind in {"float", "double"}:
+        if kind == "float":  # the nearest of 32 bits
+            return struct.unpack("f", struct.pack("f", float(content)))[0]
+        if kind == "double":
             return float(content)
         return base64.b64decode(content) if kind == "bytes" else content
 

@@ -43,7 +43,7 @@ def message_id_text(value: Any) -> str | None:
     >>> message_id_text("abc"), message_id_text(ULong(42))
     ('ID:AMQP_NO_PREFIX:abc', 'ID:AMQP_ULONG:42')
     """
-    if value.__class__ is str and not value.startswith(ID):
+    if isinstance(value, str) and not value.startswith(ID):
         return NO_PREFIX + str(value)
     return correlation_id_text(value)
 
@@ -64,7 +64,7 @@ def correlation_id_text(value: Any) -> str | None:
     if value is None:
         return None
     if kind is bytes:
-        return BINARY + value.hex().upper()
+        return BINARY + str(value.hex()).upper()
     if kind is uuid.UUID:
         return UUID + str(value)
     if kind is ULong:

@@ -6,6 +6,7 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import jakarta.jms.QueueBrowser;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -15,6 +16,7 @@ import java.lang.reflect.Modifier;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.Enumeration;
 import java.util.HashMap;
 import java.util.List;
@@ -84,7 +86,9 @@ public final class Remote {
         if (method == null) {
             throw new NoSuchMethodException(of.getName() + "." + name);
         }
-        return method.invoke(target, arguments.toArray());
+        Object result = method.invoke(target, arguments.toArray());
+        // A browser of Qpid JMS is its own enumeration.
+        return name.equals("getEnumeration") ? Collections.enumeration(Collections.list((Enumeration<?>) result)) : result;
     }
 
     /** Finds the method in a public class or interface, since the class of the object itself may be neither. */
@@ -169,7 +173,7 @@ public final class Remote {
             result.addProperty("string", it);
         } else if (value instanceof byte[] it) {
             result.addProperty("bytes", Base64.getEncoder().encodeToString(it));
-        } else if (value instanceof Enumeration<?> it) {
+        } else if (value instanceof Enumeration<?> it && !(value instanceof QueueBrowser)) {
             JsonArray items = new JsonArray();
             while (it.hasMoreElements()) {
                 items.add(written(it.nextElement()));
