@@ -15,13 +15,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Collector, Condition, Endpoint, Event, Transport, TransportException, symbol
+from proton import Collector, Condition, Endpoint, Event, Session, Transport, TransportException, symbol
 from proton import Connection as Engine
 
 from kjms._version import __version__
 from kjms.errors import InvalidClientIDException, JMSException, JMSSecurityException
 from kjms.gateway._errors import condition_of
-from kjms.gateway._links import ClientLink, Sending, link_of
+from kjms.gateway._links import ClientLink, Sending, link_of, refuse
 from kjms.gateway._sasl import AMQP_HEADER, SASL_HEADER, Credentials, SaslError, SaslServer
 from kjms.gateway._worker import Worker
 
@@ -79,6 +79,7 @@ class AmqpConnection(asyncio.Protocol):
         self._mail: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._is_mail_announced = False
         self._mail_lock = threading.Lock()
+        self._early: list[Any] = []  # sessions and links that came before we had answered the client's open
         self._is_open = False
         self._is_ended = False
         self._began = time.monotonic()
@@ -349,6 +350,12 @@ class AmqpConnection(asyncio.Protocol):
                 engine.open()
                 who = "without a name" if self._user is None else f"user {self._user!r}"
                 self.log("opened by %s, container %r, %s", self._peer, self.container, who)
+                early, self._early = self._early, []
+                for each in early:  # the engine would not tell the client of what is opened before the connection is
+                    if isinstance(each, Session):
+                        each.open()
+                    else:
+                        self._attach(each)
         self._flush()
 
     async def _connect(self, credentials: Credentials | None) -> None:
@@ -387,7 +394,10 @@ class AmqpConnection(asyncio.Protocol):
     def _on_session_open(self, event: Event) -> None:
         session = event.session
         session.incoming_capacity = SESSION_BYTES
-        session.open()
+        if self._is_open:
+            session.open()
+        else:
+            self._early.append(session)
 
     def _on_session_close(self, event: Event) -> None:
         session = event.session
@@ -417,15 +427,16 @@ class AmqpConnection(asyncio.Protocol):
         return worker
 
     def _on_link_open(self, event: Event) -> None:
-        link = event.link
-        if not self._is_open or self._is_ended:
+        if self._is_open:
+            self._attach(event.link)
+        else:
+            self._early.append(event.link)
+
+    def _attach(self, link: Any) -> None:
+        if self._is_ended or self._kjms is None:
             return
         if len(self._links) >= self.options.max_links:
-            link.open()
-            link.condition = Condition(
-                "amqp:resource-limit-exceeded", f"a connection may have {self.options.max_links} links"
-            )
-            link.close()
+            refuse(link, "amqp:resource-limit-exceeded", f"a connection may have {self.options.max_links} links")
             return
         served = self._links[link] = link_of(self, self._worker_of(link.session), link)
         served.attach()

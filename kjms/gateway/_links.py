@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kjms.engine._subscriptions import Terms
     from kjms.gateway._connection import AmqpConnection
 
-__all__ = ["ClientLink", "link_of"]
+__all__ = ["ClientLink", "link_of", "refuse"]
 
 DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
@@ -49,6 +49,14 @@ def link_of(connection: AmqpConnection, worker: Worker, link: Link) -> ClientLin
     if target.type == Terminus.COORDINATOR:
         return Coordinator(connection, worker, link)
     return Temporary(connection, worker, link) if target.dynamic else Receiving(connection, worker, link)
+
+
+def refuse(link: Link, name: str, text: str) -> None:
+    """Answer an attach with a link that leads nowhere, and end it with an error (part 2, §2.6.3)."""
+    link.source.type = link.target.type = Terminus.UNSPECIFIED
+    link.open()
+    link.condition = Condition(name, text)
+    link.close()
 
 
 class ClientLink:
@@ -89,11 +97,8 @@ class ClientLink:
         """Answer an attach with why there is no link."""
         if self.is_gone:
             return
-        name, text = condition_of(failure)
-        self.connection.log("link %r refused: %s", self.link.name, text)
-        self.link.source.type = self.link.target.type = Terminus.UNSPECIFIED
-        self.link.open()
-        self.fail(name, text)
+        self.connection.log("link %r refused: %s", self.link.name, failure)
+        refuse(self.link, *condition_of(failure))
 
     def fail(self, name: str, text: str) -> None:
         """End the link with an error."""

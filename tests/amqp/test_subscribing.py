@@ -287,7 +287,6 @@ def test_request_and_reply_from_java_to_python(
     there: JavaObject, connection: Connection, kjms_destination_name: str
 ) -> None:
     """A Java program asks with a temporary queue, and a Python program answers there."""
-
     session = connection.create_session()
 
     def answer(message: Any) -> None:
