@@ -27,7 +27,13 @@ def test_the_shop(gateway: Any, kjms_broker: Broker, here: Session, tmp_path: Pa
     names = (EXAMPLE / "src/main/resources/jndi.properties").read_text("utf-8")
     assert "amqp://localhost:5672" in names
     (tmp_path / "jndi.properties").write_text(names.replace("localhost:5672", f"localhost:{gateway.port}"), "utf-8")
-    shop = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{tmp_path}{os.pathsep}{java_remote.build(EXAMPLE)}", "shop.Shop"]
+    shop = [
+        "java",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{tmp_path}{os.pathsep}{java_remote.build(EXAMPLE)}",
+        "shop.Shop",
+    ]
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
     sales = here.create_consumer(Topic("sales"))
 
