@@ -464,6 +464,13 @@ class AmqpConnection(asyncio.Protocol):
         said = "" if condition is None else f"{condition.name} {condition.description or ''}".rstrip()
         self._end(f"the connection broke: {said}")
 
+    def has_link(self, served: ClientLink) -> bool:
+        """Tell whether another link, of whatever session, has the name and direction of *served* (mapping §8.1)."""
+        return any(
+            other is not served and isinstance(other, Sending) and link.name == served.link.name
+            for link, other in self._links.items()
+        )
+
     def forget(self, served: ClientLink) -> None:
         """Serve a link no more."""
         self._links.pop(served.link, None)

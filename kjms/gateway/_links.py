@@ -15,7 +15,7 @@ from proton import Condition, Delivery, Described, Link, Terminus, ulong
 
 from kjms._relay import Forwarder, RelaySession
 from kjms.destinations import Destination
-from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException
 from kjms.gateway._errors import condition_of
 from kjms.gateway._terminus import Wanted, capabilities, destination_at, subscription_name, temporary_kind, wanted
 from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, Feeding, UnknownTransaction, Worker
@@ -295,7 +295,9 @@ class Sending(ClientLink):
         except JMSException as failure:
             self.refuse(failure)
             return
-        if self._wanted.subscription is not None and not self._wanted.is_global:
+        if self._wanted.subscription is not None and self.connection.has_link(self):
+            self.refuse(IllegalStateException(f"there is a link {self.link.name!r} already"))
+        elif self._wanted.subscription is not None and not self._wanted.is_global:
             self.worker.do(self._subscribe, self._attached)
         else:
             self.worker.do(lambda _: self._open(), self._attached)

@@ -1,4 +1,4 @@
-"""Writes down the transfers that Apache Qpid JMS produces, as the test data ``captures.json``.
+"""Writes down the transfers and attaches that Apache Qpid JMS produces, as ``captures.json`` and ``attaches.json``.
 
     python tests/amqp/capture.py
 
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from java_remote import Java, JavaObject, Typed
 
 CAPTURES = Path(__file__).parent / "captures.json"
+ATTACHES = Path(__file__).parent / "attaches.json"
 CAPABILITIES = ["sole-connection-for-container", "DELAYED_DELIVERY", "ANONYMOUS-RELAY", "SHARED-SUBS"]
 
 
@@ -34,6 +35,8 @@ class Recorder(MessagingHandler):
         super().__init__(prefetch=100)
         self.transfers: list[bytes] = []
         self.attaches: list[dict[str, Any]] = []
+        self.opens: list[dict[str, Any]] = []
+        self.detaches: list[dict[str, Any]] = []
         self.port = 0
         self.ready = threading.Event()
         self._names = 0
@@ -45,9 +48,31 @@ class Recorder(MessagingHandler):
 
     def on_connection_opening(self, event: Any) -> None:
         event.connection.offered_capabilities = [symbol(name) for name in CAPABILITIES]
+        wanted = sorted(str(name) for name in event.connection.remote_desired_capabilities or ())
+        self.opens.append({"container": event.connection.remote_container, "desired": wanted})
+
+    def on_link_closing(self, event: Any) -> None:
+        self.detaches.append({"name": event.link.name, "closed": True})
+
+    def on_link_remote_detach(self, event: Any) -> None:
+        self.detaches.append({"name": event.link.name, "closed": False})
+        event.link.detach()
 
     def on_link_opening(self, event: Any) -> None:
         link = event.link
+        self.attaches.append(
+            {
+                "name": link.name,
+                "role": "receiver" if link.is_sender else "sender",
+                "source": terminus(link.remote_source),
+                "target": terminus(link.remote_target),
+                "session": link.session._impl.__repr__(),
+            }
+        )
+        if link.is_sender and link.remote_source.type == 0:  # looks a subscription up
+            link.source.type = link.remote_source.SOURCE
+            link.source.address = "news"
+            return
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
         if link.remote_target.dynamic:
@@ -63,8 +88,35 @@ class Recorder(MessagingHandler):
             delivery.settle()
             event.link.flow(1)
 
+    def on_link_flow(self, event: Any) -> None:
+        if event.link.is_sender and event.link.drain_mode:
+            event.link.drained()
+
     def on_message(self, event: Any) -> None:
         """Leave messages to `on_delivery`."""
+
+
+def terminus(of: Any) -> dict[str, Any]:
+    """Return what a source or target says."""
+
+    def read(data: Any) -> Any:
+        data.rewind()
+        return data.get_object() if data.next() is not None else None
+
+    found = read(of.capabilities)
+    filters = read(of.filter) or {}
+    properties = read(of.properties) or {}
+    return {
+        "type": of.type,
+        "address": of.address,
+        "durability": of.durability,
+        "expiry": of.expiry_policy,
+        "copies": of.distribution_mode == of.DIST_MODE_COPY,
+        "dynamic": of.dynamic,
+        "capabilities": [str(name) for name in getattr(found, "elements", found or [])],
+        "filters": {str(key): [int(value.descriptor), value.value] for key, value in filters.items()},
+        "properties": {str(key): int(value.descriptor) for key, value in properties.items()},
+    }
 
 
 def plain(java: Java, session: JavaObject, queue: JavaObject) -> JavaObject:
@@ -263,6 +315,56 @@ def said(message: JavaObject) -> dict[str, Any]:
     }
 
 
+def attach(recorder: Recorder, java: Java, url: str) -> None:
+    """Write `ATTACHES`: what the client attaches for each thing that JMS has, with a client id and without."""
+    found: dict[str, Any] = {}
+    for client_id in ("billing", None):
+        connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", url).createConnection("ann", None)
+        if client_id is not None:
+            connection.setClientID(client_id)
+        connection.start()
+        found[f"open {client_id}"] = recorder.opens[-1]
+        session = connection.createSession(False, 1)
+        queue, topic = session.createQueue("orders"), session.createTopic("news")
+        steps: dict[str, Callable[[], Any]] = {
+            "producer": lambda: session.createProducer(queue),
+            "topic producer": lambda: session.createProducer(topic),
+            "relay": lambda: session.createProducer(None),
+            "consumer": lambda: session.createConsumer(queue, "a = 1"),
+            "browser": lambda: session.createBrowser(queue).getEnumeration(),
+            "volatile": lambda: session.createConsumer(topic, None, True),
+            "durable": lambda: session.createDurableConsumer(topic, "sub"),
+            "durable, not local": lambda: session.createDurableConsumer(topic, "other", "a = 1", True),
+            "shared": lambda: session.createSharedConsumer(topic, "share", "a = 1"),
+            "shared again": lambda: session.createSharedConsumer(topic, "share", "a = 1"),
+            "shared durable": lambda: session.createSharedDurableConsumer(topic, "kept"),
+            "shared durable again": lambda: session.createSharedDurableConsumer(topic, "kept"),
+            "temporary queue": session.createTemporaryQueue,
+            "temporary topic": session.createTemporaryTopic,
+        }
+        for name, step in steps.items():
+            if client_id is None and "durable" in name and "shared" not in name:
+                continue
+            recorder.attaches.clear()
+            recorder.detaches.clear()
+            made = step()
+            found[f"{name} {client_id}"] = recorder.attaches[0]
+            if name == "durable":
+                made.close()
+                found[f"close of {name} {client_id}"] = recorder.detaches[-1]
+        recorder.attaches.clear()
+        recorder.detaches.clear()
+        session.unsubscribe("sub")
+        found[f"unsubscribe {client_id}"] = recorder.attaches[0]
+        found[f"close of unsubscribe {client_id}"] = recorder.detaches[-1]
+        connection.close()
+    sessions: dict[str, int] = {}
+    for entry in found.values():
+        if "session" in entry:
+            entry["session"] = sessions.setdefault(entry["session"], len(sessions))
+    ATTACHES.write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main() -> None:
     """Write `CAPTURES`."""
     recorder = Recorder()
@@ -288,6 +390,7 @@ def main() -> None:
         (transfer,) = recorder.transfers
         captures[name] = {"transfer": transfer.hex(), **said(message)}
 
+    attach(recorder, java, f"amqp://localhost:{recorder.port}?jms.username=ann")
     for name, make in CASES.items():
         send(name, make(java, session, queue), queue, {})
     for name, (kind, settings) in SENDS.items():

@@ -307,6 +307,7 @@ def test_request_and_reply_from_java_to_python(
         assert reply.getJMSCorrelationID() == request.getJMSMessageID()
 
 
+@pytest.mark.requirement("AMQP-6.2-3", "AMQP-6.2-2")
 def test_request_and_reply_from_python_to_java(
     there: JavaObject, here: Session, java: Java, kjms_destination_name: str
 ) -> None:

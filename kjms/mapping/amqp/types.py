@@ -219,8 +219,12 @@ def _items(data: bytes, position: int, end: int, count: int, depth: int) -> list
         raise AmqpDecodeError(f"{count} values were to follow at byte {position} of {end}")
     depth = _deeper(depth)
     items = []
-    for _ in range(count):
-        item, position = decode_value(data, position, end, depth)
+    for _ in range(count):  # what decode_value does, a call less for each
+        reader = _READERS.get(data[position]) if position < end else None
+        if reader is None:
+            reader = decode_value  # which says what is wrong
+            position -= 1
+        item, position = reader(data, position + 1, end, depth)
         items.append(item)
     if position != end:
         raise AmqpDecodeError(f"{end - position} bytes are left over at byte {position}")
@@ -408,7 +412,7 @@ def _write_map(value: dict[Any, Any]) -> bytes:
     parts = []
     for key, item in value.items():
         parts.append(encode_value(key))
-        parts.append(encode_value(item))
+        parts.append(b"\x40" if item is None else encode_value(item))
     return _compound(0xC1, 0xD1, len(parts), b"".join(parts))
 
 
