@@ -472,6 +472,7 @@ class Session(AutoCloseable):
         space: Space = DURABLE,
         *,
         is_shared: bool = False,
+        is_global: bool = False,
     ) -> C:
         self._check_open(doing)
         self._check_destination(topic)
@@ -483,11 +484,12 @@ class Session(AutoCloseable):
         if no_local or not is_shared:
             connection._needed_client_id(doing)
         connection._check_client_id()
+        client_id = None if is_global else connection._client_id
         if isinstance(topic, TemporaryTopic):
             if space == DURABLE:
                 raise InvalidDestinationException(f"{doing}: {topic} is temporary, and cannot be kept (JMS 2.0 §6.6)")
             feed = self._engine.temporaries.open_shared(
-                (connection._client_id, name),
+                (client_id, name),
                 topic,
                 connection._id,
                 (selector, bool(no_local)),
@@ -497,7 +499,7 @@ class Session(AutoCloseable):
             return self._added(consumer_class(self, topic, feed))
         kafka_topic, _ = self._engine.topic_of(topic, self._options)
         feed = self._engine.open_subscription(
-            Identity(space, connection._client_id, name),
+            Identity(space, client_id, name),
             Terms(topic, kafka_topic, selector, bool(no_local), is_shared),
             self._options,
             self._not_local(selector) if no_local else selector,

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "dlq": "list, show, retry or purge dead letters",
     "schedule": "list, cancel or deliver delayed messages",
     "destinations": "list queues and topics, and what waits in them",
+    "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "subscriptions": "list subscriptions and what waits in them, or delete one",
 }
 

@@ -499,6 +499,17 @@ class Subscriptions:
             else:
                 return
 
+    def look_up(self, identity: Identity) -> Terms | None:
+        """Return what *identity* is the subscription of; None: there is no such one.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        with self._registry.reading() as claims:
+            self._registry.catch_up()
+            definition = claims.first(DEFINITION, identity.resource)
+        return None if definition is None else Terms.read(definition.value)
+
     def find(self) -> list[Found]:
         """Return the subscriptions of all processes that have a name; others than ours are asked whether they live.
 

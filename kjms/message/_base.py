@@ -7,6 +7,7 @@ until somebody asks; then the message has its reader fill them.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -37,6 +38,7 @@ FIELDS: Final = {
 """The header fields of JMS 2.0 §3.4 and the slots that hold them."""
 
 DELIVERY_COUNT: Final = JMSX.DELIVERY_COUNT
+_AMQP_BINARY: Final = "ID:AMQP_BINARY:"
 
 CLIENT_PROPERTIES: Final = {JMSX.GROUP_ID: "string", JMSX.GROUP_SEQ: "int"}
 """The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
@@ -262,6 +264,9 @@ class Message:
     def jms_correlation_id_as_bytes(self) -> bytes | None:
         """The correlation id as bytes (§3.4.5); one that was set as a string reads as its UTF-8 form.
 
+        A string that stands for the binary id of an AMQP message, as in ``ID:AMQP_BINARY:0AFF``, reads as those bytes
+        (AMQP JMS mapping §3.2.1.1).
+
         Raises:
             MessageFormatException: The string has no UTF-8 form; or, when it is set, the value is not bytes.
         """
@@ -270,6 +275,9 @@ class Message:
             value = self._read_field("JMSCorrelationID")
         if not isinstance(value, str):
             return value
+        if value.startswith(_AMQP_BINARY):
+            with contextlib.suppress(ValueError):
+                return bytes.fromhex(value[len(_AMQP_BINARY) :])
         try:
             return value.encode()
         except UnicodeEncodeError as error:

@@ -9,7 +9,8 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "room", ["kjms", "kjms.message", "kjms.mapping", "kjms.selector", "kjms.txn.states", "kjms.options"]
+    "room",
+    ["kjms", "kjms.message", "kjms.mapping", "kjms.mapping.amqp", "kjms.selector", "kjms.txn.states", "kjms.options"],
 )
 def test_pure_rooms_load_no_io(room: str) -> None:
     """A pure room is imported without Kafka, Spark, AMQP or a socket."""

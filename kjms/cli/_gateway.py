@@ -1,0 +1,133 @@
+"""``kjms gateway``: an AMQP 1.0 server, so that Java programs with Qpid JMS meet the same queues and topics."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from kjms.cli import WrongUse
+from kjms.cli._connecting import PASSWORD_VARIABLE, add_connection_options, factory
+
+DESCRIPTION: Final = """\
+Serve AMQP 1.0 clients until Ctrl-C or SIGTERM. A Java program with Apache Qpid JMS and the URL amqp://localhost:5672
+meets the queues and topics of kjms, beside Python and Kafka programs.
+
+Who may come in has to be said: --anonymous, --users FILE, or --pass-credentials.
+"""
+EXAMPLES: Final = """\
+examples:
+  kjms gateway --anonymous
+  kjms gateway --add-user billing >> users.txt
+  kjms gateway --users users.txt --listen 0.0.0.0:5672
+"""
+DEFAULT_LISTEN: Final = "localhost:5672"
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to those that argparse knows."""
+    parser = subparsers.add_parser(
+        "gateway",
+        help="serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=_address,
+        default=_address(DEFAULT_LISTEN),
+        help=f"where to listen (else {DEFAULT_LISTEN}; port 0 takes a free one)",
+    )
+    parser.add_argument("--anonymous", action="store_true", help="let clients in without a name")
+    parser.add_argument("--users", metavar="FILE", type=Path, help="let those in that a file names; see --add-user")
+    parser.add_argument(
+        "--pass-credentials", action="store_true", help="let those in that Kafka lets in; its ACLs decide what they may"
+    )
+    parser.add_argument(
+        "--add-user",
+        metavar="NAME",
+        help="print a line for a file of users, with a password that is asked for; no more",
+    )
+    parser.add_argument(
+        "--max-message-size", metavar="BYTES", type=int, default=16 << 20, help="of one message (16777216)"
+    )
+    parser.add_argument("--max-links", metavar="NUMBER", type=int, default=1000, help="of one connection (1000)")
+    add_connection_options(parser)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what *arguments* say.
+
+    Raises:
+        WrongUse: Nobody could come in, or the extra is not installed.
+        OSError: The port is in use, or a file cannot be read.
+        JMSException: Kafka does not answer.
+    """
+    try:
+        from kjms.gateway import Gateway, GatewayOptions, hashed
+    except ModuleNotFoundError as error:
+        if error.name != "proton":
+            raise
+        raise WrongUse("the gateway needs python-qpid-proton: pip install 'kjms[amqp]'") from error
+    if arguments.add_user:
+        password = os.environ.get(PASSWORD_VARIABLE) or getpass.getpass(f"Password of {arguments.add_user}: ")
+        print(hashed(arguments.add_user, password))
+        return 0
+    host, port = arguments.listen
+    try:
+        options = GatewayOptions(
+            host=host,
+            port=port,
+            anonymous=arguments.anonymous,
+            users=arguments.users,
+            pass_credentials=arguments.pass_credentials,
+            max_message_size=arguments.max_message_size,
+            max_links=arguments.max_links,
+        )
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
+    made = factory(arguments)
+    own = _credentials(arguments)
+    with made.create_connection(*own):  # keeps the engine, and says at once what is wrong
+        _log_to_stderr()
+        asyncio.run(_serve(Gateway(made, options, *own)))
+    return 0
+
+
+def _credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
+    return arguments.user, os.environ.get(PASSWORD_VARIABLE) if arguments.user else None
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s kjms gateway: %(message)s"))
+    logger = logging.getLogger("kjms.gateway")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+async def _serve(gateway: Any) -> None:
+    is_over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, is_over.set)
+    await gateway.start()
+    logging.getLogger("kjms.gateway").info("listening at %s:%d", gateway.options.host, gateway.port)
+    await is_over.wait()
+    await gateway.stop()

@@ -1,0 +1,10 @@
+"""An AMQP 1.0 server in front of kjms: Java programs with Apache Qpid JMS meet the same queues and topics.
+
+Needs the extra ``amqp``. docs/gateway.md tells how it is run and what it does.
+"""
+
+from kjms.gateway._options import GatewayOptions
+from kjms.gateway._server import Gateway
+from kjms.gateway._users import hashed
+
+__all__ = ["Gateway", "GatewayOptions", "hashed"]

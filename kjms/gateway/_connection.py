@@ -1,0 +1,548 @@
+"""One client: its bytes, the engine that understands them, and its sessions, in the event loop's thread.
+
+python-qpid-proton's engine does no I/O: it is given what came and says what happened and what is to be sent. Whatever
+blocks runs elsewhere: connecting and closing in the loop's executor, everything else in the session's `Worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from proton import Collector, Condition, Endpoint, Event, Session, Transport, TransportException, symbol
+from proton import Connection as Engine
+
+from kjms._version import __version__
+from kjms.errors import InvalidClientIDException, JMSException, JMSSecurityException
+from kjms.gateway._errors import condition_of
+from kjms.gateway._links import ClientLink, Sending, link_of, refuse
+from kjms.gateway._sasl import AMQP_HEADER, SASL_HEADER, Credentials, SaslError, SaslServer
+from kjms.gateway._worker import Worker
+
+if TYPE_CHECKING:
+    from kjms import Connection
+    from kjms.engine._delivery import Delivery as Handed
+    from kjms.gateway._server import Gateway
+
+__all__ = ["AmqpConnection"]
+
+_log = logging.getLogger("kjms.gateway")
+_numbers = itertools.count(1)
+
+SOLE: Final = "sole-connection-for-container"
+OFFERED: Final = (SOLE, "DELAYED_DELIVERY", "ANONYMOUS-RELAY", "SHARED-SUBS")
+FAILED: Final = "amqp:connection-establishment-failed"
+INVALID_FIELD: Final = "amqp:invalid-field"
+FORCED: Final = "amqp:connection:forced"
+SESSION_BYTES: Final = 4 << 20  # that a client may send ahead on a session
+LOWEST_TICK: Final = 0.01
+
+
+class AmqpConnection(asyncio.Protocol):
+    """A client of the gateway.
+
+    Args:
+        gateway: Whose client it is.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.number = next(_numbers)
+        self.options = gateway.options
+        self.container = ""
+        self.is_congested = False
+        self.congested: set[Sending] = set()
+        self._gateway = gateway
+        self._loop = asyncio.get_running_loop()
+        self._tcp: asyncio.Transport | None = None
+        self._peer = "?"
+        self._received = b""  # before it is known which protocol it is
+        self._sasl: SaslServer | None = None
+        self._is_authenticating = False
+        self._user: str | None = None
+        self._engine = Engine()
+        self._collector = Collector()
+        self._engine.collect(self._collector)
+        self._transport: Transport | None = None  # the engine's; none before SASL is through
+        self._kjms: Connection | None = None
+        self._workers: dict[Any, Worker] = {}
+        self._links: dict[Any, ClientLink] = {}
+        self._transactions = itertools.count(1)
+        self._tells: list[tuple[tuple[Any, ...], list[Handed]]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._mail: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._is_mail_announced = False
+        self._mail_lock = threading.Lock()
+        self._early: list[Any] = []  # sessions and links that came before we had answered the client's open
+        self._is_open = False
+        self._is_ended = False
+        self._began = time.monotonic()
+        self.closed = self._loop.create_future()  # when nothing is left of it
+
+    def __repr__(self) -> str:
+        return f"<AmqpConnection {self.number} of {self._peer}, container {self.container!r}>"
+
+    def log(self, text: str, *values: object) -> None:
+        """Log a line about this client."""
+        _log.info("connection %d: " + text, self.number, *values)
+
+    # Bytes.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hear that there is a client."""
+        assert isinstance(transport, asyncio.Transport)
+        self._tcp = transport
+        peer = transport.get_extra_info("peername")
+        self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._patience = self._loop.call_later(self.options.handshake_timeout / 1000, self._took_too_long)
+
+    def _took_too_long(self) -> None:
+        if not self._is_open:
+            self._abort("it did not open its connection in time")
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the client."""
+        try:
+            if self._transport is not None:
+                self._push(data)
+            elif self._sasl is not None:
+                self._authenticate(data)
+            else:
+                self._begin(self._received + data)
+        except SaslError as error:
+            self._abort(f"refused: {error}")
+
+    def eof_received(self) -> bool:
+        """Hear that the client sends no more."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Hear that the client is gone."""
+        self._tcp = None
+        if not self._is_ended:
+            self._end("the client is gone" if error is None else f"the client is gone: {error}")
+
+    def pause_writing(self) -> None:
+        """Hear that the client reads too slowly."""
+        self.is_congested = True
+
+    def resume_writing(self) -> None:
+        """Hear that it has caught up."""
+        self.is_congested = False
+        self._flush()
+
+    # The protocol's beginning.
+
+    def _begin(self, data: bytes) -> None:
+        if len(data) < len(AMQP_HEADER):
+            self._received = data
+            if not SASL_HEADER.startswith(data[:5]) and not AMQP_HEADER.startswith(data[:5]):
+                raise SaslError("the client does not speak AMQP 1.0")
+        elif data.startswith(SASL_HEADER):
+            self._sasl = SaslServer(self._gateway.mechanisms)
+            self._authenticate(data)
+        elif data.startswith(AMQP_HEADER) and self.options.anonymous:
+            self._speak(data)
+        else:  # AMQP says what to answer: the header of the protocol that is spoken here (part 2, §2.2)
+            assert self._tcp is not None
+            self._tcp.write(SASL_HEADER)
+            raise SaslError("the client does not speak AMQP 1.0 with SASL")
+
+    def _authenticate(self, data: bytes) -> None:
+        assert self._sasl is not None
+        assert self._tcp is not None
+        answer = self._sasl.receive(data)
+        if answer:
+            self._tcp.write(answer)
+        credentials = self._sasl.credentials
+        if credentials is not None and not self._is_authenticating:
+            self._is_authenticating = True
+            self._gateway.run(self._check(credentials))
+
+    async def _check(self, credentials: Credentials) -> None:
+        self._user = credentials.user
+        try:
+            is_accepted = await self._gateway.accepts(credentials)
+            if is_accepted and self.options.pass_credentials and credentials.user is not None:
+                await self._connect(credentials)
+        except JMSSecurityException:
+            is_accepted = False
+        except JMSException as failure:
+            self._abort(f"refused: {failure}")
+            return
+        if self._tcp is None or self._is_ended:
+            return
+        assert self._sasl is not None
+        self._tcp.write(self._sasl.outcome(is_accepted=is_accepted))
+        if is_accepted:
+            self._speak(self._sasl.rest)
+        else:
+            self._abort(f"refused: user {self._user!r} with {credentials.mechanism}")
+
+    def _speak(self, data: bytes) -> None:
+        """Let the engine have all that comes from now on."""
+        self._transport = transport = Transport(Transport.SERVER)
+        transport.max_frame_size = self.options.max_frame_size
+        transport.channel_max = self.options.max_sessions - 1
+        transport.idle_timeout = self.options.idle_timeout / 1000
+        self._engine.container = self._gateway.name
+        transport.bind(self._engine)
+        self._push(data)
+
+    def _push(self, data: bytes) -> None:
+        transport = self._transport
+        assert transport is not None
+        position = 0
+        try:
+            while position < len(data):
+                capacity = transport.capacity()
+                if capacity <= 0:
+                    break  # the engine has enough of this client, and says so
+                piece = data[position : position + capacity]
+                transport.push(piece)
+                position += len(piece)
+                self._dispatch()
+        except TransportException as error:
+            self._abort(f"the client broke the protocol: {error}")
+            return
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the engine has to say, and see to it that it is woken in time."""
+        transport, tcp = self._transport, self._tcp
+        if transport is None or tcp is None:
+            return
+        self._push_links()
+        deadline = transport.tick(time.monotonic())
+        while not self.is_congested:
+            pending = transport.pending()
+            if pending < 0:
+                tcp.close()
+                break
+            if pending == 0:
+                break
+            tcp.write(transport.peek(pending))
+            transport.pop(pending)
+            self._dispatch()
+            self._push_links()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline and not self._is_ended:
+            delay = max(deadline - time.monotonic(), LOWEST_TICK)
+            self._timer = self._loop.call_later(delay, self._tick)
+
+    def _push_links(self) -> None:
+        if self.congested and not self.is_congested:
+            links, self.congested = self.congested, set()
+            for link in links:
+                link.push()
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._is_ended:
+            self._dispatch()
+            self._flush()
+            self._dispatch()
+
+    # What workers post.
+
+    def post(self, call: Callable[..., None], *values: Any) -> None:
+        """Have *call* called in the loop's thread; for any thread."""
+        self._mail.append((call, values))
+        with self._mail_lock:
+            if self._is_mail_announced:
+                return
+            self._is_mail_announced = True
+        try:
+            self._loop.call_soon_threadsafe(self._open_mail)
+        except RuntimeError:  # the loop is closed, and nobody listens any more
+            return
+
+    def _open_mail(self) -> None:
+        with self._mail_lock:
+            self._is_mail_announced = False
+        for _ in range(len(self._mail)):
+            call, values = self._mail.popleft()
+            try:
+                call(*values)
+            except Exception:
+                _log.exception("connection %d: an answer failed", self.number)
+        if self._mail:
+            self.post(lambda: None)
+        self._flush()
+
+    def new_transaction(self) -> bytes:
+        """Return the id of a new transaction."""
+        return b"%d" % next(self._transactions)
+
+    def tell(
+        self,
+        link: Sending,
+        fate: int,
+        transaction: bytes | None,
+        cause: str,
+        handed: Handed,
+        then: Callable[[Exception | None], None] | None,
+    ) -> None:
+        """Gather what the client says of messages; `_tell_workers` passes it on."""
+        key = (link, fate, transaction, cause, then)
+        if self._tells and then is None and self._tells[-1][0] == key:
+            self._tells[-1][1].append(handed)
+        else:
+            self._tells.append((key, [handed]))
+
+    def _tell_workers(self) -> None:
+        tells, self._tells = self._tells, []
+        for (link, fate, transaction, cause, then), handed in tells:
+            link.worker.tell(link.feeding, fate, handed, transaction, cause, then)
+
+    # What the engine says.
+
+    def _dispatch(self) -> None:
+        while True:
+            event = self._collector.peek()
+            if event is None:
+                break
+            if event.type is Event.DELIVERY:
+                served = self._links.get(event.link)
+                if not isinstance(served, Sending):
+                    self._tell_workers()
+                if served is not None and not served.is_gone:
+                    served.delivery(event.delivery)
+            else:
+                handle = _HANDLERS.get(event.type)
+                if handle is not None:
+                    self._tell_workers()
+                    handle(self, event)
+            self._collector.pop()
+        self._tell_workers()
+
+    def _on_open(self, event: Event) -> None:
+        self.container = self._engine.remote_container or ""
+        self._gateway.run(self._opened(SOLE in (self._engine.remote_desired_capabilities or ())))
+
+    async def _opened(self, is_sole: bool) -> None:
+        engine = self._engine
+        engine.offered_capabilities = [symbol(name) for name in OFFERED]
+        engine.properties = {symbol("product"): "kjms", symbol("version"): __version__}
+        try:
+            await self._gateway.wait_for(self, self.container if is_sole else "")
+            if self._kjms is None:
+                await self._connect(None)
+            kjms = self._kjms
+            if kjms is None or self._is_ended:
+                return
+            if is_sole and self.container:
+                await self._loop.run_in_executor(None, lambda: setattr(kjms, "client_id", self.container))
+            await self._loop.run_in_executor(None, kjms.start)
+        except JMSException as failure:
+            self._refuse(failure)
+        else:
+            if not self._is_ended:
+                self._is_open = True
+                engine.open()
+                who = "without a name" if self._user is None else f"user {self._user!r}"
+                self.log("opened by %s, container %r, %s", self._peer, self.container, who)
+                early, self._early = self._early, []
+                for each in early:  # the engine would not tell the client of what is opened before the connection is
+                    if isinstance(each, Session):
+                        each.open()
+                    else:
+                        self._attach(each)
+        self._flush()
+
+    async def _connect(self, credentials: Credentials | None) -> None:
+        """Connect to Kafka: as ourselves, or with the client's credentials."""
+        user, password = self._gateway.credentials if credentials is None else credentials[1:]
+        connect = self._gateway.factory.create_connection
+        kjms = await self._loop.run_in_executor(None, lambda: connect(user, password))
+        if self._is_ended:
+            await self._loop.run_in_executor(None, kjms.close)
+        else:
+            self._kjms = kjms
+
+    def _refuse(self, failure: JMSException) -> None:
+        """Open the connection as one that is closed at once (mapping §2.1)."""
+        if self._is_ended:
+            return
+        engine = self._engine
+        engine.properties = {**(engine.properties or {}), symbol(FAILED): True}
+        engine.offered_capabilities = None
+        if isinstance(failure, InvalidClientIDException):
+            info = {symbol("invalid-field"): symbol("container-id")}
+            engine.condition = Condition(INVALID_FIELD, str(failure), info)
+        else:
+            engine.condition = Condition(*condition_of(failure))
+        self._is_open = True
+        engine.open()
+        engine.close()
+        self.log("refused, of %s, container %r: %s", self._peer, self.container, failure)
+
+    def _on_close(self, event: Event) -> None:
+        engine = self._engine
+        if engine.state & Endpoint.LOCAL_ACTIVE:
+            engine.close()
+        self._end("the client closed it")
+
+    def _on_session_open(self, event: Event) -> None:
+        session = event.session
+        session.incoming_capacity = SESSION_BYTES
+        if self._is_open:
+            session.open()
+        else:
+            self._early.append(session)
+
+    def _on_session_close(self, event: Event) -> None:
+        session = event.session
+        for served in [each for link, each in self._links.items() if link.session == session]:
+            served.lost()
+            self.forget(served)
+        worker = self._workers.get(session)
+        if worker is None:
+            session.close()
+        else:
+            worker.end()
+
+    def _worker_of(self, session: Any) -> Worker:
+        worker = self._workers.get(session)
+        if worker is None:
+            assert self._kjms is not None
+            name = f"kjms-gateway-{self.number}-{len(self._workers) + 1}"
+
+            def ended() -> None:
+                self._workers.pop(session, None)
+                if session.state & Endpoint.LOCAL_ACTIVE:
+                    session.close()
+                if self._is_ended and not self._workers:
+                    self._gateway.run(self._close())
+
+            worker = self._workers[session] = Worker(self._kjms, name, self.post, ended)
+        return worker
+
+    def _on_link_open(self, event: Event) -> None:
+        if self._is_open:
+            self._attach(event.link)
+        else:
+            self._early.append(event.link)
+
+    def _attach(self, link: Any) -> None:
+        if self._is_ended or self._kjms is None:
+            return
+        if len(self._links) >= self.options.max_links:
+            refuse(link, "amqp:resource-limit-exceeded", f"a connection may have {self.options.max_links} links")
+            return
+        served = self._links[link] = link_of(self, self._worker_of(link.session), link)
+        served.attach()
+
+    def _on_link_close(self, event: Event) -> None:
+        self._detach(event.link, is_closed=True)
+
+    def _on_link_detach(self, event: Event) -> None:
+        self._detach(event.link, is_closed=False)
+
+    def _detach(self, link: Any, *, is_closed: bool) -> None:
+        served = self._links.get(link)
+        if served is not None:
+            served.detach(is_closed=is_closed)
+        elif link.state & Endpoint.LOCAL_ACTIVE:
+            link.close()
+
+    def _on_link_flow(self, event: Event) -> None:
+        served = self._links.get(event.link)
+        if served is not None:
+            served.flow()
+
+    def _on_transport_error(self, event: Event) -> None:
+        condition = event.transport.condition
+        said = "" if condition is None else f"{condition.name} {condition.description or ''}".rstrip()
+        self._end(f"the connection broke: {said}")
+
+    def has_link(self, served: ClientLink) -> bool:
+        """Tell whether another link, of whatever session, has the name and direction of *served* (mapping §8.1)."""
+        return any(
+            other is not served and isinstance(other, Sending) and link.name == served.link.name
+            for link, other in self._links.items()
+        )
+
+    def forget(self, served: ClientLink) -> None:
+        """Serve a link no more."""
+        self._links.pop(served.link, None)
+        if isinstance(served, Sending):
+            self.congested.discard(served)
+
+    # The end.
+
+    async def drain(self) -> None:
+        """Let what is under way come to its end, and close the connection."""
+        for worker in self._workers.values():
+            worker.is_paused = True
+        if self._transport is None or not self._is_open:
+            self._abort("the gateway ends")
+        elif not self._is_ended:
+            self._engine.condition = Condition(FORCED, "the gateway ends; connect to another one")
+            self._engine.close()
+            self._end("the gateway ends")
+            self._flush()
+        await self.closed
+
+    def _abort(self, why: str) -> None:
+        tcp = self._tcp
+        self._end(why)
+        if tcp is not None:
+            tcp.close()
+
+    def abort(self) -> None:
+        """Cut the client off."""
+        if self._tcp is not None:
+            self._tcp.abort()
+
+    def _end(self, why: str) -> None:
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._tell_workers()
+        self.log("closed, of %s, container %r: %s", self._peer, self.container, why)
+        for timer in (self._timer, self._patience):
+            if timer is not None:
+                timer.cancel()
+        self._gateway.ending(self, self.container)
+        for served in list(self._links.values()):
+            served.lost()
+        self._links.clear()
+        self.congested.clear()
+        if self._workers:
+            for worker in list(self._workers.values()):
+                worker.end()
+        else:
+            self._gateway.run(self._close())
+
+    async def _close(self) -> None:
+        """Give back what it had of kjms."""
+        kjms, self._kjms = self._kjms, None
+        if kjms is not None:
+            try:
+                await self._loop.run_in_executor(None, kjms.close)
+            except JMSException as failure:
+                _log.warning("connection %d: %s", self.number, failure)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+_HANDLERS: Final = {
+    Event.CONNECTION_REMOTE_OPEN: AmqpConnection._on_open,
+    Event.CONNECTION_REMOTE_CLOSE: AmqpConnection._on_close,
+    Event.SESSION_REMOTE_OPEN: AmqpConnection._on_session_open,
+    Event.SESSION_REMOTE_CLOSE: AmqpConnection._on_session_close,
+    Event.LINK_REMOTE_OPEN: AmqpConnection._on_link_open,
+    Event.LINK_REMOTE_CLOSE: AmqpConnection._on_link_close,
+    Event.LINK_REMOTE_DETACH: AmqpConnection._on_link_detach,
+    Event.LINK_FLOW: AmqpConnection._on_link_flow,
+    Event.TRANSPORT_ERROR: AmqpConnection._on_transport_error,
+}

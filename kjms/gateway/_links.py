@@ -1,0 +1,550 @@
+"""The links of a client in the loop's thread: what it sends, what it receives, and its transactions.
+
+Spec: AMQP 1.0, part 2, §2.6 (links); part 3, §3.4 (delivery states); part 4 (transactions); AMQP JMS mapping §5 to §9.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from proton import Condition, Delivery, Described, Link, Terminus, ulong
+
+from kjms._relay import Forwarder, RelaySession
+from kjms.destinations import Destination
+from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException
+from kjms.gateway._errors import condition_of
+from kjms.gateway._terminus import Wanted, capabilities, destination_at, subscription_name, temporary_kind, wanted
+from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, Feeding, UnknownTransaction, Worker
+from kjms.mapping.amqp import AmqpMessage
+from kjms.mapping.amqp import types as amqp
+
+if TYPE_CHECKING:
+    from kjms.engine._delivery import Delivery as Handed
+    from kjms.engine._subscriptions import Terms
+    from kjms.gateway._connection import AmqpConnection
+
+__all__ = ["ClientLink", "link_of", "refuse"]
+
+DECLARED: Final = 0x33
+TRANSACTIONAL: Final = 0x34
+DECLARE: Final = 0x31
+DISCHARGE: Final = 0x32
+ROLLBACK: Final = "amqp:transaction:rollback"
+UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
+OUTGOING_BYTES: Final = 512 << 10  # that the engine holds of a session before more is given to it
+
+
+def link_of(connection: AmqpConnection, worker: Worker, link: Link) -> ClientLink:
+    """Return what serves a link that the client attaches."""
+    if link.is_sender:
+        source = link.remote_source
+        if source.type == Terminus.UNSPECIFIED or (source.address is None and not source.dynamic):
+            return Unsubscriber(connection, worker, link)
+        return Sending(connection, worker, link)
+    target = link.remote_target
+    if target.type == Terminus.COORDINATOR:
+        return Coordinator(connection, worker, link)
+    return Temporary(connection, worker, link) if target.dynamic else Receiving(connection, worker, link)
+
+
+def refuse(link: Link, name: str, text: str) -> None:
+    """Answer an attach with a link that leads nowhere, and end it with an error (part 2, §2.6.3)."""
+    link.source.type = link.target.type = Terminus.UNSPECIFIED
+    link.open()
+    link.condition = Condition(name, text)
+    link.close()
+
+
+class ClientLink:
+    """A link, from its attach to its detach.
+
+    Args:
+        connection: The client's.
+        worker: Of the link's session.
+        link: The engine's link.
+    """
+
+    def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
+        self.connection = connection
+        self.worker = worker
+        self.link = link
+        self.is_gone = False  # whether there is nobody any more who wants an answer
+        self.is_open = False
+
+    def attach(self) -> None:
+        """Answer the client's attach, at once or later."""
+        raise NotImplementedError
+
+    def detach(self, *, is_closed: bool) -> None:
+        """Answer the client's detach; closed says that it wants the link no more."""
+        self.finish(is_closed=is_closed)
+
+    def lost(self) -> None:
+        """Note that the client is gone; the worker's end closes what it has."""
+        self.is_gone = True
+
+    def flow(self) -> None:
+        """Note that the client's credit changed."""
+
+    def delivery(self, delivery: Delivery) -> None:
+        """Note that a delivery has news."""
+
+    def refuse(self, failure: Exception) -> None:
+        """Answer an attach with why there is no link."""
+        if self.is_gone:
+            return
+        self.connection.log("link %r refused: %s", self.link.name, failure)
+        refuse(self.link, *condition_of(failure))
+
+    def fail(self, name: str, text: str) -> None:
+        """End the link with an error."""
+        if not self.is_gone:
+            self.link.condition = Condition(name, text)
+            self.link.close()
+            self.is_open = False
+
+    def finish(self, *, is_closed: bool, failure: Exception | None = None) -> None:
+        """Answer a detach."""
+        if self.is_gone:
+            return
+        if failure is not None:
+            self.link.condition = Condition(*condition_of(failure))
+        if is_closed:
+            self.link.close()
+        else:
+            self.link.detach()
+        self.is_gone = True
+        self.connection.forget(self)
+
+    def open(self) -> None:
+        """Answer the attach with what the client asked for."""
+        self.is_open = True
+        self.link.open()
+
+
+class Receiving(ClientLink):
+    """What a client sends, to one destination or, by the anonymous relay, to that which each message names."""
+
+    def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
+        super().__init__(connection, worker, link)
+        self.destination: Destination | None = None
+        self._forwarder: Forwarder | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._pending = 0  # messages that the worker has
+        self._bytes = 0
+
+    def attach(self) -> None:
+        try:
+            if self.link.remote_target.address is not None:
+                self.destination = destination_at(self.link.remote_target)
+        except JMSException as failure:
+            self.refuse(failure)
+            return
+        self.worker.do(lambda session: session.create_forwarder(self.destination), self._attached)
+
+    def _attached(self, forwarder: Forwarder | None, failure: Exception | None) -> None:
+        if failure is not None:
+            self.refuse(failure)
+        elif not self.is_gone:
+            self._forwarder = forwarder
+            self.answer()
+            self.link.max_message_size = self.connection.options.max_message_size
+            self.link.rcv_settle_mode = Link.RCV_FIRST
+            self.link.snd_settle_mode = self.link.remote_snd_settle_mode
+            self.open()
+            self.link.flow(self.connection.options.credit)
+
+    def answer(self) -> None:
+        """Say to the client what it has attached to."""
+        self.link.source.copy(self.link.remote_source)
+        self.link.target.copy(self.link.remote_target)
+
+    def delivery(self, delivery: Delivery) -> None:
+        link = self.link
+        if delivery.aborted:
+            self._parts.clear()
+            self._size = 0
+            link.advance()
+            delivery.settle()
+            link.flow(1)
+            return
+        while delivery.pending:
+            part = link.recv(delivery.pending)
+            self._size += len(part)
+            self._parts.append(part)
+        if self._size > self.connection.options.max_message_size:
+            self.fail(
+                "amqp:link:message-size-exceeded",
+                f"a message is larger than the {self.connection.options.max_message_size} bytes that are allowed",
+            )
+            self._parts.clear()
+        elif not delivery.partial and delivery.readable:
+            data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._parts.clear()
+            self._size = 0
+            link.advance()
+            self.received(delivery, data)
+
+    def received(self, delivery: Delivery, data: bytes) -> None:
+        """Pass on a message of which all has come."""
+        transaction = _transaction_of(delivery)
+        is_settled = delivery.settled
+        if is_settled:
+            delivery.settle()
+        self._pending += 1
+        self._bytes += len(data)
+        assert self._forwarder is not None
+        then = partial(self._sent, None if is_settled else delivery, len(data), transaction)
+        self.worker.send(self._forwarder, self.destination, data, transaction, then)
+
+    def _sent(self, delivery: Delivery | None, size: int, transaction: bytes | None, failure: Exception | None) -> None:
+        self._pending -= 1
+        self._bytes -= size
+        if failure is not None:
+            self.connection.log("a message was not taken: %s", failure)
+        if self.is_gone or not self.is_open:
+            return
+        if delivery is not None:
+            if failure is not None:
+                _reject(delivery, failure)
+            elif transaction is not None:
+                delivery.local.data = [transaction, Described(ulong(int(Delivery.ACCEPTED)), [])]
+                delivery.update(TRANSACTIONAL)
+            else:
+                delivery.update(Delivery.ACCEPTED)
+            delivery.settle()
+        self._grant()
+
+    def _grant(self) -> None:
+        """Let the client go on when half of its credit is used up, and what it sent has not piled up here."""
+        options = self.connection.options
+        there = self.link.credit + self._pending
+        if there <= options.credit // 2 and self._bytes <= options.max_message_size:
+            self.link.flow(options.credit - there)
+
+    def detach(self, *, is_closed: bool) -> None:
+        forwarder = self._forwarder
+        if forwarder is None:
+            self.finish(is_closed=is_closed)
+        else:
+            self.worker.do(lambda _: forwarder.close(), lambda _, failure: self.finish(is_closed=is_closed))
+
+
+class Temporary(Receiving):
+    """The link that makes a temporary destination, which lives as long as it is attached (mapping §5.3)."""
+
+    def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
+        super().__init__(connection, worker, link)
+        self._made: Any = None
+
+    def attach(self) -> None:
+        kind = temporary_kind(self.link.remote_target)
+        self.worker.do(lambda session: self._make(session, kind.__name__), self._attached)
+
+    def _make(self, session: RelaySession, kind: str) -> Forwarder:
+        is_topic = kind == "TemporaryTopic"
+        self._made = session.create_temporary_topic() if is_topic else session.create_temporary_queue()
+        self.destination = self._made
+        return session.create_forwarder(self._made)
+
+    def answer(self) -> None:
+        super().answer()
+        self.link.target.address = self._made._name
+
+    def detach(self, *, is_closed: bool) -> None:
+        made, self.destination = self._made, None
+        if made is None:
+            self.finish(is_closed=is_closed)
+            return
+
+        def delete(session: RelaySession) -> None:
+            if self._forwarder is not None:
+                self._forwarder.close()
+            made.delete()
+
+        self.worker.do(delete, lambda _, failure: self.finish(is_closed=is_closed, failure=failure))
+
+
+class Sending(ClientLink):
+    """What a client receives."""
+
+    def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
+        super().__init__(connection, worker, link)
+        is_settled = link.remote_snd_settle_mode == Link.SND_SETTLED
+        self.feeding = Feeding(self, is_settled=is_settled, max_unsettled=connection.options.max_unsettled)
+        self._wanted: Wanted | None = None
+        self._queue: deque[tuple[Handed | None, bytes]] = deque()
+        self._tags = itertools.count(1)
+        self._sent = 0
+        self._is_drained = False
+        self._made: Any = None  # the node of a dynamic source
+
+    def attach(self) -> None:
+        source = self.link.remote_source
+        try:
+            if source.dynamic:
+                kind = temporary_kind(source)
+                self.worker.do(lambda session: self._make(session, kind.__name__), self._attached)
+                return
+            self._wanted = wanted(self.link.name, source)
+        except JMSException as failure:
+            self.refuse(failure)
+            return
+        if self._wanted.subscription is not None and self.connection.has_link(self):
+            self.refuse(IllegalStateException(f"there is a link {self.link.name!r} already"))
+        elif self._wanted.subscription is not None and not self._wanted.is_global:
+            self.worker.do(self._subscribe, self._attached)
+        else:
+            self.worker.do(lambda _: self._open(), self._attached)
+
+    def _open(self) -> None:
+        assert self._wanted is not None
+        self.worker.open(self.feeding, self._wanted)
+
+    def _subscribe(self, session: RelaySession) -> None:
+        session.need_client_id(self.connection.container)
+        self._open()
+
+    def _make(self, session: RelaySession, kind: str) -> None:
+        is_topic = kind == "TemporaryTopic"
+        self._made = session.create_temporary_topic() if is_topic else session.create_temporary_queue()
+        self._wanted = Wanted(self._made)
+        self._open()
+
+    def _attached(self, _: None, failure: Exception | None) -> None:
+        if failure is not None:
+            self.refuse(failure)
+        elif not self.is_gone:
+            self.link.source.copy(self.link.remote_source)
+            self.link.target.copy(self.link.remote_target)
+            if self._made is not None:
+                self.link.source.address = self._made._name
+            self.link.snd_settle_mode = Link.SND_SETTLED if self.feeding.is_settled else Link.SND_UNSETTLED
+            self.link.rcv_settle_mode = self.link.remote_rcv_settle_mode
+            self.open()
+            self.flow()
+
+    def flow(self) -> None:
+        if self.is_open:
+            self.worker.ask(self.feeding, self._sent + self.link.credit, is_draining=self.link.drain_mode)
+
+    def send(self, batch: Sequence[tuple[Handed | None, bytes]]) -> None:
+        """Send messages to the client, or keep them until it takes some."""
+        self._queue.extend(batch)
+        self.push()
+
+    def push(self) -> None:
+        """Give the engine what it has room for."""
+        if self.is_gone or not self.is_open:
+            self.worker.consumed += sum(len(data) for _, data in self._queue)
+            self._queue.clear()
+            return
+        link, queue = self.link, self._queue
+        while queue and link.session.outgoing_bytes < OUTGOING_BYTES and not self.connection.is_congested:
+            handed, data = queue.popleft()
+            delivery = link.delivery(str(next(self._tags)))
+            delivery.handed = handed
+            link.send(data)
+            link.advance()
+            if self.feeding.is_settled or handed is None:
+                delivery.settle()
+            self._sent += 1
+            self.worker.consumed += len(data)
+        if queue:
+            self.connection.congested.add(self)
+        else:
+            self.worker.loop_has_room()
+            if self._is_drained:
+                self._is_drained = False
+                link.drained()
+
+    def drained(self) -> None:
+        """Tell the client that there is nothing more, after what waits here."""
+        self._is_drained = True
+        self.push()
+
+    def delivery(self, delivery: Delivery) -> None:
+        if not delivery.updated:
+            return
+        handed = getattr(delivery, "handed", None)
+        fate = self._fate_of(delivery)
+        if fate is None:
+            return
+        if handed is None:
+            delivery.settle()
+            return
+        then = None
+        if not delivery.settled:
+            then = partial(self._told, delivery, delivery.remote_state, _transaction_of(delivery))
+        delivery.handed = None
+        if then is None:
+            delivery.settle()
+        self.connection.tell(self, *fate, handed, then)
+
+    def _fate_of(self, delivery: Delivery) -> tuple[int, bytes | None, str] | None:
+        """Return what is to become of a message, in which transaction and why; None: nothing yet."""
+        state = delivery.remote_state
+        transaction = None
+        if state == TRANSACTIONAL:
+            transaction = _transaction_of(delivery)
+            outcome = (delivery.remote.data or [None, None])[1:2]
+            state = int(getattr(outcome[0], "descriptor", 0)) if outcome else 0
+        if state == Delivery.ACCEPTED:
+            return ACCEPT, transaction, ""
+        if state == Delivery.RELEASED:
+            return RELEASE, transaction, ""
+        if state == Delivery.REJECTED:
+            condition = delivery.remote.condition
+            said = f": {condition.name} {condition.description or ''}".rstrip() if condition is not None else ""
+            return REJECT, None, f"rejected by the client{said}"
+        if state == Delivery.MODIFIED:
+            if delivery.remote.undeliverable:
+                return REJECT, None, "the client says that it cannot be delivered there"
+            return (FAIL if delivery.remote.failed else RELEASE), None, "the client gave it back"
+        return (FAIL, None, "the client settled it without an outcome") if delivery.settled else None
+
+    def _told(self, delivery: Delivery, state: int, transaction: bytes | None, failure: Exception | None) -> None:
+        if self.is_gone:
+            return
+        if isinstance(failure, UnknownTransaction):
+            self.fail(UNKNOWN_ID, str(failure))
+            return
+        if transaction is None:
+            delivery.update(state if failure is None else Delivery.RELEASED)
+        delivery.settle()
+
+    def fail(self, name: str | Exception, text: str = "") -> None:
+        """End the link with an error."""
+        if isinstance(name, Exception):
+            name, text = condition_of(name)
+        super().fail(name, text)
+
+    def detach(self, *, is_closed: bool) -> None:
+        self.is_open = False
+        its = self._wanted
+        is_to_end = is_closed and its is not None and its.is_durable
+
+        def close(session: RelaySession) -> None:
+            self.worker.shut(self.feeding)
+            if self._made is not None:
+                self._made.delete()
+            if is_to_end and its is not None and its.subscription is not None:
+                session.end_subscription(its.subscription, is_global=its.is_global)
+
+        self.worker.do(close, lambda _, failure: self.finish(is_closed=is_closed, failure=failure))
+
+
+class Unsubscriber(ClientLink):
+    """A receiver without a source: it asks for a durable subscription by its name, to end it (mapping §7.3, §8.8)."""
+
+    def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
+        super().__init__(connection, worker, link)
+        self._name = subscription_name(link.name)
+        self._is_global = link.name.partition("|")[2].startswith("global")
+        self._is_found = False
+
+    def attach(self) -> None:
+        def look(session: RelaySession) -> Terms | None:
+            if not self._is_global:
+                session.need_client_id(self.connection.container)
+            return session.durable_subscription(self._name, is_global=self._is_global)
+
+        self.worker.do(look, self._attached)
+
+    def _attached(self, found: Terms | None, failure: Exception | None) -> None:
+        if failure is None and found is None:
+            failure = InvalidDestinationException(f"there is no subscription {self._name!r}")
+        if failure is not None:
+            self.refuse(failure)
+        elif not self.is_gone and found is not None:
+            self._is_found = True
+            source = self.link.source
+            source.type = Terminus.SOURCE
+            source.address = found.destination.topic_name
+            source.durability = Terminus.DELIVERIES
+            source.expiry_policy = Terminus.EXPIRE_NEVER
+            source.distribution_mode = Terminus.DIST_MODE_COPY
+            self.link.target.copy(self.link.remote_target)
+            self.open()
+
+    def detach(self, *, is_closed: bool) -> None:
+        if not self._is_found or not is_closed:
+            self.finish(is_closed=is_closed)
+            return
+        self.worker.do(
+            lambda session: session.end_subscription(self._name, is_global=self._is_global),
+            lambda _, failure: self.finish(is_closed=True, failure=failure),
+        )
+
+
+class Coordinator(Receiving):
+    """Where a client declares and discharges transactions, each of one session (part 4, §4.3)."""
+
+    def attach(self) -> None:
+        if "amqp:local-transactions" not in (capabilities(self.link.remote_target) or {"amqp:local-transactions"}):
+            self.refuse(JMSException("transactions are local ones"))
+            return
+        self.answer()
+        self.link.target.type = Terminus.COORDINATOR
+        self.open()
+        self.link.flow(self.connection.options.credit)
+
+    def received(self, delivery: Delivery, data: bytes) -> None:
+        self.link.flow(1)
+        try:
+            values = AmqpMessage.decode(data).body.values
+            request = values[0] if values else None
+            if not isinstance(request, amqp.Described) or not isinstance(request.value, list):
+                raise MessageFormatException("a coordinator takes declare and discharge (AMQP 1.0 §4.5)")
+            if request.descriptor in {DECLARE, "amqp:declare:list"}:
+                self._declare(delivery)
+            elif request.descriptor in {DISCHARGE, "amqp:discharge:list"}:
+                number, *rest = [*request.value, None]
+                self._discharge(delivery, number, is_commit=not (rest and rest[0] is True))
+            else:
+                raise MessageFormatException("a coordinator takes declare and discharge (AMQP 1.0 §4.5)")
+        except MessageFormatException as failure:
+            _reject(delivery, failure)
+            delivery.settle()
+
+    def _declare(self, delivery: Delivery) -> None:
+        number = self.connection.new_transaction()
+        self.worker.began(number)
+        delivery.local.data = [number]
+        delivery.update(DECLARED)
+        delivery.settle()
+
+    def _discharge(self, delivery: Delivery, number: bytes, *, is_commit: bool) -> None:
+        def discharged(_: None, failure: Exception | None) -> None:
+            if self.is_gone:
+                return
+            if failure is None:
+                delivery.update(Delivery.ACCEPTED)
+            else:
+                name = UNKNOWN_ID if isinstance(failure, UnknownTransaction) else ROLLBACK
+                delivery.local.condition = Condition(name, str(failure))
+                delivery.update(Delivery.REJECTED)
+            delivery.settle()
+
+        self.worker.end_transaction(number, is_commit=is_commit, then=discharged)
+
+    def detach(self, *, is_closed: bool) -> None:
+        self.finish(is_closed=is_closed)
+
+
+def _reject(delivery: Delivery, failure: Exception) -> None:
+    delivery.local.condition = Condition(*condition_of(failure))
+    delivery.update(Delivery.REJECTED)
+
+
+def _transaction_of(delivery: Delivery) -> bytes | None:
+    """Return the id of the transaction that a delivery's state names."""
+    if delivery.remote_state != TRANSACTIONAL:
+        return None
+    data = delivery.remote.data
+    return bytes(data[0]) if data else b""

@@ -1,0 +1,49 @@
+"""What a gateway is told: where it listens, who may come in, and how much one client may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["GatewayOptions"]
+
+
+@dataclass(frozen=True)
+class GatewayOptions:
+    """The settings of a gateway."""
+
+    host: str = "localhost"
+    port: int = 5672
+    """0 takes any free one."""
+    anonymous: bool = False
+    """Whether clients may come without a name."""
+    users: Path | None = None
+    """A file with names and hashed passwords (`kjms.gateway.hashed`)."""
+    pass_credentials: bool = False
+    """Whether names and passwords go on to Kafka, so that its ACLs decide."""
+    max_links: int = 1000
+    """Of a connection."""
+    max_sessions: int = 255
+    """Of a connection."""
+    max_message_size: int = 16 << 20
+    """In bytes."""
+    max_frame_size: int = 128 << 10
+    """In bytes."""
+    max_unsettled: int = 2000
+    """Messages of a link that the client has not answered for."""
+    credit: int = 500
+    """Messages of a link that a client may send ahead."""
+    idle_timeout: int = 60_000
+    """Milliseconds without a frame after which a client counts as gone; 0: never."""
+    handshake_timeout: int = 10_000
+    """Milliseconds that a client has until its connection is open."""
+    drain_timeout: int = 10_000
+    """Milliseconds that ending may take until clients are cut off."""
+
+    def __post_init__(self) -> None:
+        if not (self.anonymous or self.users or self.pass_credentials):
+            raise ValueError(
+                "nobody could come in: allow anonymous clients, name a file of users, or pass credentials on to Kafka"
+            )
+        if self.users and self.pass_credentials:
+            raise ValueError("names and passwords are checked here, by a file of users, or by Kafka, not by both")

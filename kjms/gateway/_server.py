@@ -1,0 +1,133 @@
+"""The gateway: it listens, lets clients in, and ends without losing what is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from kjms.gateway._connection import AmqpConnection
+from kjms.gateway._options import GatewayOptions
+from kjms.gateway._sasl import Credentials
+from kjms.gateway._users import Users
+
+if TYPE_CHECKING:
+    from kjms import ConnectionFactory
+
+__all__ = ["Gateway"]
+
+_log = logging.getLogger("kjms.gateway")
+
+
+class Gateway:
+    """An AMQP 1.0 server whose queues and topics are those of kjms; used in one event loop.
+
+    Several may serve the same Kafka side by side.
+
+    Args:
+        factory: Makes the connections to Kafka, one for each client.
+        options: Where it listens, who may come in, and how much a client may take.
+        user: The gateway's own name for Kafka, where clients are not to use theirs.
+        password: The password for it.
+
+    Raises:
+        OSError: The file of users cannot be read.
+        ValueError: Something in it is wrong.
+    """
+
+    def __init__(
+        self, factory: ConnectionFactory, options: GatewayOptions, user: str | None = None, password: str | None = None
+    ) -> None:
+        self.factory = factory
+        self.credentials = user, password
+        self.options = options
+        self.name = f"kjms-gateway-{uuid.uuid4().hex[:8]}"
+        self._users = None if options.users is None else Users(options.users)
+        self._server: asyncio.Server | None = None
+        self._connections: set[AmqpConnection] = set()
+        self._ending: dict[str, AmqpConnection] = {}  # by container: whose name is about to be free
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Gateway {self.name}: {len(self._connections)} connections>"
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """The SASL mechanisms that are offered."""
+        plain = ["PLAIN"] if self.options.users is not None or self.options.pass_credentials else []
+        return plain + (["ANONYMOUS"] if self.options.anonymous else [])
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: The port is in use, or may not be used.
+        """
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._connected, self.options.host, self.options.port)
+
+    def _connected(self) -> AmqpConnection:
+        connection = AmqpConnection(self)
+        self._connections.add(connection)
+        connection.closed.add_done_callback(lambda _: self._forget(connection))
+        return connection
+
+    def _forget(self, connection: AmqpConnection) -> None:
+        self._connections.discard(connection)
+        if self._ending.get(connection.container) is connection:
+            del self._ending[connection.container]
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have *work* done beside everything else."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("serving a client failed", exc_info=task.exception())
+
+    async def accepts(self, credentials: Credentials) -> bool:
+        """Tell whether a client may come in; where Kafka decides about names, it may as far as this is concerned."""
+        if credentials.mechanism == "ANONYMOUS":
+            return self.options.anonymous
+        if self._users is None:
+            return self.options.pass_credentials and credentials.user is not None
+        check = self._users.accept
+        user, password = credentials.user or "", credentials.password or ""
+        return await asyncio.get_running_loop().run_in_executor(None, check, user, password)
+
+    def ending(self, connection: AmqpConnection, container: str) -> None:
+        """Note that *connection* ends; it has its container's name until it has ended."""
+        if container:
+            self._ending[container] = connection
+
+    async def wait_for(self, newcomer: AmqpConnection, container: str) -> None:
+        """Wait until a connection of that container has ended that is about to: its client may come again at once."""
+        ending = self._ending.get(container)
+        if ending is not None and ending is not newcomer:
+            await asyncio.wait([ending.closed], timeout=self.options.handshake_timeout / 1000)
+
+    async def stop(self) -> None:
+        """Listen no more, let what is under way come to its end, and close every connection."""
+        if self._server is not None:
+            self._server.close()
+        connections = list(self._connections)
+        if connections:
+            drains = [asyncio.ensure_future(connection.drain()) for connection in connections]
+            _, late = await asyncio.wait(drains, timeout=self.options.drain_timeout / 1000)
+            for connection in connections:
+                connection.abort()
+            for drain in late:
+                drain.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self.options.drain_timeout / 1000)

@@ -1,0 +1,133 @@
+"""What a client's link wants, read from its source or target.
+
+Spec: AMQP JMS mapping §5.2, §5.3, §7, §8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proton import Terminus
+
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.errors import InvalidDestinationException, InvalidSelectorException
+from kjms.mapping.amqp import parse_address
+from kjms.mapping.names import is_internal
+
+__all__ = ["Wanted", "capabilities", "destination_at", "public", "temporary_kind", "wanted"]
+
+_KINDS: Final = {"queue": 0, "topic": 1, "temporary-queue": 2, "temporary-topic": 3}
+_SELECTOR: Final = frozenset({0x0000468C00000004, "apache.org:selector-filter:string"})
+_NO_LOCAL: Final = frozenset({0x0000468C00000003, "apache.org:no-local-filter:list"})
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a client's receiver wants."""
+
+    destination: Destination
+    selector: str | None = None
+    no_local: bool = False
+    is_browser: bool = False
+    subscription: str | None = None
+    """The name of its subscription; None: it needs none."""
+    is_durable: bool = False
+    is_shared: bool = False
+    is_global: bool = False
+
+
+def _read(data: Any) -> Any:
+    """Return what one of proton's Data objects holds."""
+    data.rewind()
+    return data.get_object() if data.next() is not None else None
+
+
+def capabilities(terminus: Terminus) -> frozenset[str]:
+    """Return the capabilities of a source or target."""
+    found = _read(terminus.capabilities)
+    if found is None:
+        return frozenset()
+    names: Iterable[Any] = found if isinstance(found, list | tuple) else getattr(found, "elements", [found])
+    return frozenset(str(name) for name in names)
+
+
+def destination_at(terminus: Terminus) -> Destination:
+    """Return the destination at a terminus's address: a queue, unless it says something else.
+
+    Raises:
+        InvalidDestinationException: There is no such name.
+    """
+    kind = next((_KINDS[name] for name in sorted(capabilities(terminus)) if name in _KINDS), None)
+    found = parse_address(terminus.address, kind, None)
+    if found is None:
+        raise InvalidDestinationException("the link says no address")
+    return public(found)
+
+
+def public(destination: Destination) -> Destination:
+    """Return *destination*, unless it is a Kafka topic of Kafka's or kjms's own.
+
+    Raises:
+        InvalidDestinationException: It is one.
+    """
+    name = destination._name
+    if not isinstance(destination, TemporaryQueue | TemporaryTopic) and (is_internal(name) or name.startswith("__")):
+        raise InvalidDestinationException(f"{destination} is not for clients: kjms, or Kafka, keeps its own there")
+    return destination
+
+
+def temporary_kind(terminus: Terminus) -> type[TemporaryQueue] | type[TemporaryTopic]:
+    """Return what a dynamic node is to be."""
+    return TemporaryTopic if capabilities(terminus) & {"temporary-topic", "topic"} else TemporaryQueue
+
+
+def subscription_name(link_name: str) -> str:
+    """Return the name of the subscription that a link of that name is for.
+
+    >>> subscription_name("mysub|global2")
+    'mysub'
+    """
+    return link_name.partition("|")[0]
+
+
+def wanted(link_name: str, source: Terminus) -> Wanted:
+    """Return what a receiver with that source wants.
+
+    Raises:
+        InvalidDestinationException: There is no such name.
+        InvalidSelectorException: A filter is not of its form.
+    """
+    destination = destination_at(source)
+    selector, no_local = _filters(source)
+    if not isinstance(destination, Topic):
+        is_browser = isinstance(destination, Queue) and source.distribution_mode == Terminus.DIST_MODE_COPY
+        return Wanted(destination, selector, is_browser=is_browser)
+    said = capabilities(source)
+    is_durable = source.durability in {Terminus.CONFIGURATION, Terminus.DELIVERIES}
+    is_shared = "shared" in said
+    name = subscription_name(link_name) if is_durable or is_shared else None
+    return Wanted(
+        destination,
+        selector,
+        no_local,
+        subscription=name,
+        is_durable=is_durable,
+        is_shared=is_shared,
+        is_global=is_shared and "global" in said,
+    )
+
+
+def _filters(source: Terminus) -> tuple[str | None, bool]:
+    selector, no_local = None, False
+    found = _read(source.filter)
+    for entry in found.values() if isinstance(found, dict) else ():
+        descriptor = getattr(entry, "descriptor", None)
+        if descriptor in _SELECTOR:
+            if not isinstance(entry.value, str):
+                raise InvalidSelectorException("the selector of the link is no string")
+            selector = str(entry.value)
+        elif descriptor in _NO_LOCAL:
+            no_local = True
+    return selector, no_local

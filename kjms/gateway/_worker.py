@@ -1,0 +1,427 @@
+"""The thread of one AMQP session: it owns a kjms session, which blocks, so that the event loop never does.
+
+The loop posts what is to be done, in the order in which the client asked for it; results go back to the loop in the
+order in which they came about. Nothing else is shared between the two but counters that only one of them changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kjms._relay import Forwarder, RelaySession, Transacted
+from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.gateway._terminus import public
+from kjms.mapping.amqp import decode, encode
+
+if TYPE_CHECKING:
+    from kjms import Connection, Message, MessageConsumer
+    from kjms.destinations import Destination, Queue
+    from kjms.engine._delivery import Delivery
+    from kjms.gateway._terminus import Wanted
+
+__all__ = ["Feeding", "Outlet", "UnknownTransaction", "Worker"]
+
+_log = logging.getLogger("kjms.gateway")
+
+BATCH: Final = 100  # messages of one link that are read before others have their turn
+UNSENT_BYTES: Final = 1 << 20  # of messages on their way from the thread to the loop
+YOUNG_SECONDS: Final = 1.0  # for so long a new consumer may need until it gets messages that are there already
+LOOK_SECONDS: Final = 0.02  # between looks at whether it does
+PAUSE_SECONDS: Final = 0.05  # a client that gave messages back may be about to leave, and is not to get them again
+
+ACCEPT, RELEASE, FAIL, REJECT = range(4)
+"""What a client may say of a message."""
+
+
+class UnknownTransaction(JMSException):
+    """A transaction that was not declared, or is over."""
+
+
+class Outlet(Protocol):
+    """A link's side in the loop's thread; its methods are called there."""
+
+    def send(self, batch: Sequence[tuple[Delivery | None, bytes]]) -> None:
+        """Send messages to the client."""
+
+    def drained(self) -> None:
+        """Tell the client that there is nothing more."""
+
+    def fail(self, failure: Exception) -> None:
+        """End the link."""
+
+
+class Feeding:
+    """What a client's receiver gets its messages from.
+
+    Args:
+        outlet: Where they go.
+        is_settled: Whether they are settled when they are sent.
+        max_unsettled: So many may wait for the client's answer.
+    """
+
+    def __init__(self, outlet: Outlet, *, is_settled: bool, max_unsettled: int) -> None:
+        self.outlet = outlet
+        self.is_settled = is_settled
+        self.max_unsettled = max_unsettled
+        self.consumer: MessageConsumer | None = None
+        self.look: Iterator[Message] | None = None  # a browser's
+        self.limit = 0  # how many the client has asked for, since the link began
+        self.handed = 0
+        self.unsettled = 0
+        self.is_draining = False
+        self.is_waiting = False
+        self.young_until = 0.0
+        self.pauses_until = 0.0
+
+
+class Worker:
+    """One AMQP session's thread.
+
+    Args:
+        connection: The client's, in kjms.
+        name: For the thread.
+        post: Has a function called in the loop's thread, in the order of posting.
+        on_end: Called in the loop's thread when everything is closed.
+    """
+
+    def __init__(
+        self, connection: Connection, name: str, post: Callable[..., None], on_end: Callable[[], None]
+    ) -> None:
+        self._session = connection._open_session(RelaySession, RelaySession.INDIVIDUAL_ACKNOWLEDGE)
+        self._post = post
+        self._on_end = on_end
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._feedings: list[Feeding] = []
+        self._transactions: dict[bytes, Transacted] = {}
+        self._is_ending = False
+        self.is_paused = False  # whether no more messages are to go out
+        self._produced = 0  # bytes, by this thread
+        self.consumed = 0  # bytes, by the loop
+        self._is_held_up = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    # For the loop's thread.
+
+    def do(self, task: Callable[[RelaySession], Any], then: Callable[[Any, Exception | None], None]) -> None:
+        """Have *task* done with the session, and *then* called in the loop's thread, with its result or failure."""
+
+        def run() -> None:
+            try:
+                result = task(self._session)
+            except Exception as failure:
+                if not isinstance(failure, JMSException | ValueError):
+                    _log.exception("a client's request failed")
+                self._post(then, None, failure)
+            else:
+                self._post(then, result, None)
+
+        self._put(run)
+
+    def send(
+        self,
+        forwarder: Forwarder,
+        destination: Destination | None,
+        data: bytes,
+        transaction: bytes | None,
+        then: Callable[[Exception | None], None],
+    ) -> None:
+        """Send a message; *then* is called in the loop's thread when Kafka has it, or does not take it."""
+        self._put(lambda: self._send(forwarder, destination, data, transaction, then))
+
+    def tell(
+        self,
+        feeding: Feeding,
+        fate: int,
+        deliveries: Sequence[Delivery],
+        transaction: bytes | None,
+        cause: str,
+        then: Callable[[Exception | None], None] | None,
+    ) -> None:
+        """Tell the fate of messages; *then*, if the client waits, is called when that is durable."""
+        self._put(lambda: self._tell(feeding, fate, deliveries, transaction, cause, then))
+
+    def ask(self, feeding: Feeding, limit: int, *, is_draining: bool) -> None:
+        """Let *feeding* hand out until it has handed out *limit* messages; if draining, only what there is now."""
+
+        def run() -> None:
+            feeding.limit = limit
+            feeding.is_draining = is_draining
+            if feeding.is_waiting and feeding.handed >= limit and feeding.consumer is not None:
+                self._session.rest(feeding.consumer)
+                feeding.is_waiting = False
+
+        self._put(run)
+
+    def began(self, transaction: bytes) -> None:
+        """Begin a transaction."""
+        self._put(lambda: self._transactions.__setitem__(transaction, self._session.begin()))
+
+    def end_transaction(
+        self, transaction: bytes, *, is_commit: bool, then: Callable[[Any, Exception | None], None]
+    ) -> None:
+        """Commit or roll back; *then* is called in the loop's thread."""
+        self.do(lambda session: self._discharge(transaction, is_commit), then)
+
+    def loop_has_room(self) -> None:
+        """Go on, if it was the loop that held this thread up."""
+        if self._is_held_up:
+            self._session.wake()
+
+    def wake(self) -> None:
+        """Have the thread look at what changed."""
+        self._session.wake()
+
+    def end(self) -> None:
+        """Close everything, after what was posted before."""
+        self._put(self._end)
+
+    def _put(self, task: Callable[[], None]) -> None:
+        self._tasks.append(task)
+        self._session.wake()
+
+    # The thread.
+
+    def _run(self) -> None:
+        session = self._session
+        is_busy = False
+        patience: float | None = None
+        try:
+            while not self._is_ending:
+                if not is_busy:
+                    session.wait(patience)
+                is_busy, patience = False, None
+                while self._tasks:
+                    self._tasks.popleft()()
+                for feeding in list(self._feedings):
+                    is_busy |= self._feed(feeding)
+                    if feeding.is_draining or feeding.pauses_until:
+                        patience = LOOK_SECONDS
+        except Exception as failure:
+            _log.exception("a client's session failed")
+            for feeding in self._feedings:
+                self._post(feeding.outlet.fail, failure)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            for transaction in self._transactions.values():
+                transaction.rollback()
+            self._session.close()
+        except Exception as failure:
+            _log.warning("a client's session was not closed as it should be: %s", failure)
+        self._is_ending = True
+        self._post(self._on_end)
+
+    def _end(self) -> None:
+        self._is_ending = True
+
+    # Messages to the client.
+
+    def open(self, feeding: Feeding, wanted: Wanted) -> None:
+        """Give *feeding* what it feeds on; called by a task.
+
+        Raises:
+            JMSException: There is no such thing, or it may not be had.
+        """
+        session = self._session
+        if wanted.is_browser:
+            queue: Queue = wanted.destination  # type: ignore[assignment]
+            feeding.look = iter(session.create_browser(queue, wanted.selector))
+        elif wanted.subscription is not None:
+            feeding.consumer = session.subscribe(
+                wanted.destination,  # type: ignore[arg-type]
+                wanted.subscription,
+                wanted.selector,
+                wanted.no_local,
+                is_durable=wanted.is_durable,
+                is_shared=wanted.is_shared,
+                is_global=wanted.is_global,
+            )
+        else:
+            feeding.consumer = session.create_consumer(wanted.destination, wanted.selector, wanted.no_local)
+        if feeding.consumer is not None:
+            feeding.young_until = time.monotonic() + YOUNG_SECONDS
+        self._feedings.append(feeding)
+
+    def shut(self, feeding: Feeding) -> None:
+        """Close what *feeding* feeds on; called by a task."""
+        if feeding in self._feedings:
+            self._feedings.remove(feeding)
+        if feeding.consumer is not None:
+            feeding.consumer.close()
+        if feeding.look is not None:
+            feeding.look.close()  # type: ignore[attr-defined]
+
+    def _feed(self, feeding: Feeding) -> bool:
+        """Hand out what there is and the client has asked for; tell whether there may be more at once."""
+        batch: list[tuple[Delivery | None, bytes]] = []
+        size, is_empty = 0, False
+        if feeding.pauses_until:
+            if time.monotonic() < feeding.pauses_until:
+                return False
+            feeding.pauses_until = 0.0
+        try:
+            while feeding.handed < feeding.limit and len(batch) < BATCH and not self.is_paused:
+                self._is_held_up = self._produced + size - self.consumed > UNSENT_BYTES
+                if self._is_held_up or feeding.unsettled >= feeding.max_unsettled:
+                    break
+                entry = self._next(feeding)
+                if entry is None:
+                    is_empty = True
+                    break
+                batch.append(entry)
+                size += len(entry[1])
+                feeding.handed += 1
+        except JMSException as failure:
+            self._feedings.remove(feeding)
+            self._post(feeding.outlet.fail, failure)
+            return False
+        if batch:
+            self._produced += size
+            feeding.young_until = 0.0
+            self._post(feeding.outlet.send, batch)
+        if feeding.is_draining and (feeding.handed >= feeding.limit or (is_empty and self._is_grown(feeding))):
+            feeding.is_draining = False
+            feeding.limit = feeding.handed
+            self._post(feeding.outlet.drained)
+        return len(batch) == BATCH
+
+    def _is_grown(self, feeding: Feeding) -> bool:
+        """Tell whether *feeding* would have had by now what there was when it began."""
+        return feeding.young_until < time.monotonic()
+
+    def _next(self, feeding: Feeding) -> tuple[Delivery | None, bytes] | None:
+        now = time.time_ns() // 1_000_000
+        if feeding.look is not None:
+            for message in feeding.look:
+                try:
+                    return None, encode(message, now_ms=now).encode()
+                except MessageFormatException:
+                    continue  # its consumer will hear of it
+            return None
+        consumer = feeding.consumer
+        assert consumer is not None
+        while True:
+            found = self._session.poll(consumer)
+            if found is None:
+                if consumer._is_closed:
+                    raise JMSException(f"the consumer of {consumer._destination} was closed: others have its place")
+                feeding.is_waiting = True
+                return None
+            delivery, message = found
+            feeding.is_waiting = False
+            try:
+                data = encode(message, now_ms=now).encode()
+            except MessageFormatException as failure:
+                self._session.reject([delivery], f"it has no form in AMQP: {failure}")
+                continue
+            if feeding.is_settled:
+                self._session.accept([delivery])
+            else:
+                feeding.unsettled += 1
+            return delivery, data
+
+    def _tell(
+        self,
+        feeding: Feeding,
+        fate: int,
+        deliveries: Sequence[Delivery],
+        transaction: bytes | None,
+        cause: str,
+        then: Callable[[Exception | None], None] | None,
+    ) -> None:
+        session = self._session
+        feeding.unsettled -= len(deliveries)
+        failure: Exception | None = None
+        try:
+            if fate == ACCEPT:
+                session.accept(deliveries, self._in_transaction(transaction))
+                if then is not None and transaction is None:
+                    session.flush()
+            elif fate == RELEASE:
+                session.release(deliveries)
+            elif fate == FAIL:
+                session.fail(deliveries, cause)
+                feeding.pauses_until = time.monotonic() + PAUSE_SECONDS
+            else:
+                session.reject(deliveries, cause)
+        except JMSException as error:
+            failure = error
+            _log.warning("%s", error)
+        if then is not None:
+            self._post(then, failure)
+
+    # Messages from the client.
+
+    def _send(
+        self,
+        forwarder: Forwarder,
+        destination: Destination | None,
+        data: bytes,
+        transaction: bytes | None,
+        then: Callable[[Exception | None], None],
+    ) -> None:
+        try:
+            message = decode(data, destination, now_ms=time.time_ns() // 1_000_000)
+            where = destination or message.jms_destination
+            if where is None:
+                raise InvalidDestinationException("a message to the anonymous relay says in 'to' where it goes (§6.2)")
+            if destination is None:
+                public(where)
+            if transaction is not None:
+                with self._session.within(self._in_transaction(transaction)):
+                    forwarder.forward(message, where)
+            elif self._tasks and message.jms_delivery_mode == 2:  # others follow: this one need not be waited for
+                forwarder.forward(message, where, _Completion(self._post, then))
+                return
+            else:
+                forwarder.forward(message, where)
+        except (JMSException, ValueError) as failure:
+            self._post(then, failure)
+        else:
+            self._post(then, None)
+
+    # Transactions.
+
+    def _in_transaction(self, transaction: bytes | None) -> Transacted | None:
+        if transaction is None:
+            return None
+        found = self._transactions.get(transaction)
+        if found is None:
+            raise UnknownTransaction("there is no such transaction in this session")
+        return found
+
+    def _discharge(self, number: bytes, is_commit: bool) -> None:
+        transaction = self._in_transaction(number)
+        assert transaction is not None
+        del self._transactions[number]
+        if not is_commit:
+            transaction.rollback()
+            return
+        failure = transaction.commit()
+        if failure is not None:
+            transaction.rollback()
+            raise failure
+
+
+class _Completion:
+    """Tells the loop what became of a message."""
+
+    __slots__ = ("_post", "_then")
+
+    def __init__(self, post: Callable[..., None], then: Callable[[Exception | None], None]) -> None:
+        self._post = post
+        self._then = then
+
+    def on_completion(self, message: Message) -> None:
+        self._post(self._then, None)
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self._post(self._then, exception)

@@ -1,0 +1,158 @@
+"""What the tests with Java programs share: a gateway on the tests' Kafka, and a JVM with Apache Qpid JMS."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kjms import Connection, ConnectionFactory, Session
+
+if TYPE_CHECKING:
+    from java_remote import Java, JavaObject
+
+WAIT_SECONDS = 20.0
+HERE = Path(__file__).parent
+
+
+def _remote() -> Any:
+    if "java_remote" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("java_remote", HERE / "java_remote.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["java_remote"] = module
+        spec.loader.exec_module(module)
+    return sys.modules["java_remote"]
+
+
+_remote()  # for the tests that import it
+
+
+class RunningGateway:
+    """A gateway in a thread of its own."""
+
+    def __init__(self, factory: ConnectionFactory, **options: Any) -> None:
+        from kjms.gateway import Gateway, GatewayOptions
+
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gateway-loop", daemon=True)
+        self._thread.start()
+        options = {"port": 0, "anonymous": True, **options}
+        self.gateway = Gateway(factory, GatewayOptions(**options))
+        self.run(self.gateway.start())
+
+    def run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_SECONDS)
+
+    @property
+    def port(self) -> int:
+        return self.gateway.port
+
+    @property
+    def url(self) -> str:
+        return f"amqp://localhost:{self.port}"
+
+    def close(self) -> None:
+        self.run(self.gateway.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT_SECONDS)
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def proton() -> None:
+    """The gateway's engine; without it there is no gateway."""
+    pytest.importorskip("proton", reason="the extra kjms[amqp] is not installed")
+
+
+@pytest.fixture(scope="session")
+def start_gateway(proton: None, kjms_factory: ConnectionFactory) -> Iterator[Callable[..., RunningGateway]]:
+    """Starts a gateway with these options, ended with the tests."""
+    started: list[RunningGateway] = []
+
+    def start(**options: Any) -> RunningGateway:
+        started.append(RunningGateway(kjms_factory, **options))
+        return started[-1]
+
+    yield start
+    for gateway in started:
+        gateway.close()
+
+
+@pytest.fixture(scope="session")
+def gateway(start_gateway: Callable[..., RunningGateway], kjms_factory: ConnectionFactory) -> Iterator[RunningGateway]:
+    """A gateway that lets anybody in; another connection keeps the engine meanwhile."""
+    with kjms_factory.create_connection():
+        yield start_gateway()
+
+
+@pytest.fixture(scope="session")
+def java(proton: None) -> Iterator[Java]:
+    """A JVM with Apache Qpid JMS."""
+    remote = _remote()
+    missing = remote.missing_tool()
+    if missing is not None:
+        pytest.skip(missing)
+    java = remote.Java()
+    yield java
+    java.close()
+
+
+@pytest.fixture
+def connect(java: Java, gateway: RunningGateway) -> Iterator[Callable[..., JavaObject]]:
+    """Makes Java connections to the gateway, started, and closed after the test."""
+    opened: list[JavaObject] = []
+
+    def connect(client_id: str | None = None, options: str = "", url: str | None = None) -> JavaObject:
+        factory = java.new("org.apache.qpid.jms.JmsConnectionFactory", (url or gateway.url) + options)
+        connection = factory.createConnection()
+        opened.append(connection)
+        if client_id is not None:
+            connection.setClientID(client_id)
+        connection.start()
+        return connection
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def there(connect: Callable[..., JavaObject]) -> JavaObject:
+    """A Java session that acknowledges by itself."""
+    return connect().createSession(False, 1)
+
+
+@pytest.fixture
+def connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
+    """A started connection of Python."""
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+@pytest.fixture
+def here(connection: Connection) -> Session:
+    """A Python session that acknowledges by itself."""
+    return connection.create_session()
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], None]:
+    """A function that waits until its argument returns something true."""
+
+    def wait(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.01)
+
+    return wait

@@ -1,0 +1,232 @@
+"""What Java programs say of their messages, and what becomes of them: acknowledge modes and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from java_remote import JavaError, JavaObject, Typed
+
+from kjms import Queue, Session, TextMessage
+
+AUTO, CLIENT, DUPS_OK, INDIVIDUAL = 1, 2, 3, 101
+WAIT = Typed("long", 10_000)
+SHORT = Typed("long", 300)
+
+
+def fill(here: Session, name: str, count: int) -> list[str]:
+    producer = here.create_producer(Queue(name))
+    texts = [str(number) for number in range(count)]
+    for text in texts:
+        producer.send(TextMessage(text))
+    return texts
+
+
+def take(consumer: JavaObject, count: int, wait: Any = WAIT) -> list[JavaObject]:
+    return [consumer.receive(wait) for _ in range(count)]
+
+
+def texts(messages: list[JavaObject]) -> list[str]:
+    return [message.getText() for message in messages]
+
+
+def left(here: Session, name: str) -> list[str]:
+    """What the queue still holds."""
+    with here.create_browser(Queue(name)) as browser:
+        return [message.text for message in browser if isinstance(message, TextMessage)]
+
+
+@pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
+@pytest.mark.requirement("AMQP-3.2.1-20")
+def test_automatic_modes_take_messages_from_the_queue(
+    connect: Callable[..., JavaObject],
+    here: Session,
+    kjms_destination_name: str,
+    eventually: Callable[..., None],
+    mode: int,
+) -> None:
+    """What was received is gone, what was not is still there when the session closes."""
+    sent = fill(here, kjms_destination_name, 10)
+    session = connect().createSession(False, mode)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    assert texts(take(consumer, 6)) == sent[:6]
+    session.close()
+    eventually(lambda: left(here, kjms_destination_name) == sent[6:])
+
+
+def test_client_acknowledge(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str, eventually: Callable[..., None]
+) -> None:
+    """Acknowledging a message acknowledges those before it; the others come again, marked."""
+    sent = fill(here, kjms_destination_name, 6)
+    connection = connect()
+    session = connection.createSession(False, CLIENT)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    messages = take(consumer, 3)
+    messages[-1].acknowledge()
+    take(consumer, 2)
+    session.close()
+    eventually(lambda: left(here, kjms_destination_name) == sent[3:])
+    again = connection.createSession(False, CLIENT)
+    messages = take(again.createConsumer(again.createQueue(kjms_destination_name)), 3)
+    assert texts(messages) == sent[3:]
+    assert [message.getJMSRedelivered() for message in messages[:2]] == [True, True]
+    assert [message.getIntProperty("JMSXDeliveryCount") for message in messages[:2]] == [2, 2]
+
+
+def test_recover(connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str) -> None:
+    """A session that recovers gets what it did not acknowledge again, in order and marked."""
+    sent = fill(here, kjms_destination_name, 3)
+    session = connect().createSession(False, CLIENT)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    take(consumer, 2)
+    session.recover()
+    messages = take(consumer, 3)
+    assert texts(messages) == sent
+    assert [message.getJMSRedelivered() for message in messages] == [True, True, False]
+
+
+def test_individual_acknowledge(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str, eventually: Callable[..., None]
+) -> None:
+    """The client's own mode acknowledges one message alone, in whatever order."""
+    sent = fill(here, kjms_destination_name, 4)
+    session = connect().createSession(False, INDIVIDUAL)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    messages = take(consumer, 4)
+    messages[2].acknowledge()
+    messages[0].acknowledge()
+    session.close()
+    eventually(lambda: left(here, kjms_destination_name) == [sent[1], sent[3]])
+
+
+def test_rejected_messages_become_dead_letters(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """A message that the client rejects is a dead letter, with what the client did to it."""
+    fill(here, kjms_destination_name, 2)
+    session = connect().createSession(False, CLIENT)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    first = consumer.receive(WAIT)
+    callback = first.getAcknowledgeCallback()
+    callback.setAckType(2)  # REJECTED
+    first.acknowledge()
+    dead = here.create_consumer(Queue(f"{kjms_destination_name}.dlq")).receive(10_000)
+    assert isinstance(dead, TextMessage)
+    assert dead.text == "0"
+    assert "rejected by the client" in (dead.get_string_property("JMS_kjms_Cause") or "")
+    assert consumer.receive(WAIT).getText() == "1"
+
+
+def test_released_messages_are_not_counted_and_failed_ones_are(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """Released messages come again as if for the first time, modified ones that failed come counted."""
+    fill(here, kjms_destination_name, 1)
+    session = connect(options="?jms.prefetchPolicy.all=1").createSession(False, CLIENT)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    for acknowledgement, expected in ((3, 1), (4, 1), (4, 2), (3, 3), (1, 3)):  # RELEASED, MODIFIED_FAILED, ACCEPTED
+        message = consumer.receive(WAIT)
+        assert message.getIntProperty("JMSXDeliveryCount") == expected
+        message.getAcknowledgeCallback().setAckType(acknowledgement)
+        message.acknowledge()
+    assert consumer.receive(SHORT) is None
+
+
+# --------------------------------------------------------------------------------------------------- transactions
+
+
+def test_a_commit_sends_and_acknowledges(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str, eventually: Callable[..., None]
+) -> None:
+    """What a transacted session sends is seen at its commit and not before; what it received is gone then."""
+    name, other = kjms_destination_name, f"{kjms_destination_name}-out"
+    sent = fill(here, name, 5)
+    session = connect().createSession(True, 0)
+    consumer = session.createConsumer(session.createQueue(name))
+    producer = session.createProducer(session.createQueue(other))
+    for message in take(consumer, 3):
+        producer.send(session.createTextMessage(message.getText() + "!"))
+    assert left(here, other) == []
+    assert left(here, name) == sent
+    session.commit()
+    assert left(here, other) == ["0!", "1!", "2!"]
+    session.close()
+    eventually(lambda: left(here, name) == sent[3:])
+
+
+def test_a_rollback_destroys_and_redelivers(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """What was sent is destroyed, and what was received comes again, in order and marked, before the rest."""
+    name, other = kjms_destination_name, f"{kjms_destination_name}-out"
+    sent = fill(here, name, 5)
+    session = connect().createSession(True, 0)
+    consumer = session.createConsumer(session.createQueue(name))
+    producer = session.createProducer(session.createQueue(other))
+    for message in take(consumer, 3):
+        producer.send(message)
+    session.rollback()
+    messages = take(consumer, 5)
+    assert texts(messages) == sent
+    assert [message.getIntProperty("JMSXDeliveryCount") for message in messages] == [2, 2, 2, 1, 1]
+    session.commit()
+    assert left(here, other) == []
+    assert left(here, name) == []
+
+
+def test_a_transaction_that_is_left_open_is_rolled_back(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """Closing the session rolls back; its messages are there for others at once."""
+    name, other = kjms_destination_name, f"{kjms_destination_name}-out"
+    sent = fill(here, name, 2)
+    connection = connect()
+    session = connection.createSession(True, 0)
+    session.createProducer(session.createQueue(other)).send(session.createTextMessage("never"))
+    take(session.createConsumer(session.createQueue(name)), 2)
+    session.close()
+    again = connection.createSession(False, AUTO)
+    assert texts(take(again.createConsumer(again.createQueue(name)), 2)) == sent
+    assert left(here, other) == []
+
+
+def test_transactions_follow_each_other(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """One commit after the other, with sends to several destinations, keeps what each of them did."""
+    session = connect().createSession(True, 0)
+    producer = session.createProducer(None)
+    for number in range(10):
+        for name in ("a", "b"):
+            producer.send(
+                session.createQueue(f"{kjms_destination_name}-{name}"), session.createTextMessage(str(number))
+            )
+        if number % 3 == 2:
+            session.rollback()
+        else:
+            session.commit()
+    expected = [str(number) for number in range(10) if number % 3 != 2]
+    assert left(here, f"{kjms_destination_name}-a") == expected
+    assert left(here, f"{kjms_destination_name}-b") == expected
+
+
+# ------------------------------------------------------------------------------------------------ what goes wrong
+
+
+@pytest.mark.requirement("AMQP-6.2-4")
+def test_a_message_that_cannot_be_relayed_is_refused(there: JavaObject) -> None:
+    """A message to a destination that cannot be is rejected, and the client's send raises."""
+    producer = there.createProducer(None)
+    with pytest.raises(JavaError) as raised:
+        producer.send(there.createQueue("kjms.registry"), there.createTextMessage("x"))
+    assert raised.value.name == "InvalidDestinationException"
+
+
+def test_a_destination_that_cannot_be_is_refused(there: JavaObject) -> None:
+    """A producer or consumer on what is no destination of users raises InvalidDestinationException."""
+    for create in (there.createProducer, there.createConsumer):
+        with pytest.raises(JavaError) as raised:
+            create(there.createQueue("kjms.registry"))
+        assert raised.value.name == "InvalidDestinationException"

@@ -1,0 +1,171 @@
+"""What Apache Qpid JMS attaches for each thing that JMS has, and what the gateway makes of it (capture.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kjms import Queue, Topic
+
+ATTACHES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "attaches.json").read_text("utf-8"))
+IDS = ["billing", None]
+NEVER, LINK_DETACH = 3, 0  # of the engine: what happens to a terminus whose link is gone
+DELETE_ON_CLOSE = 0x2B
+
+
+def source(name: str) -> dict[str, Any]:
+    return ATTACHES[name]["source"]  # type: ignore[no-any-return]
+
+
+def asked(name: str) -> Any:
+    """What the gateway reads in the attach."""
+    from proton import Connection, Described, symbol, ulong
+
+    from kjms.gateway._terminus import wanted
+
+    entry = ATTACHES[name]
+    its = entry["source"]
+    connection = Connection()  # kept until the end: the engine's parts do not keep each other
+    session = connection.session()
+    link = session.receiver(entry["name"])
+    terminus = link.source
+    terminus.address = its["address"]
+    terminus.durability = its["durability"]
+    terminus.expiry_policy = its["expiry"]
+    terminus.distribution_mode = terminus.DIST_MODE_COPY if its["copies"] else terminus.DIST_MODE_UNSPECIFIED
+    terminus.capabilities.put_object([symbol(each) for each in its["capabilities"]])
+    terminus.filter.put_object(
+        {symbol(key): Described(ulong(of), value) for key, (of, value) in its["filters"].items()}
+    )
+    return wanted(entry["name"], terminus)
+
+
+@pytest.mark.requirement("AMQP-2.1-2", "AMQP-2.1-7", "AMQP-9-4", "AMQP-2.1-6", "AMQP-2.1-5")
+def test_the_clients_open() -> None:
+    """The container id is the client id, or one made up; sole use of it and delayed delivery are asked for."""
+    assert ATTACHES["open billing"]["container"] == "billing"
+    assert ATTACHES["open None"]["container"].startswith("ID:")
+    for client_id in IDS:
+        assert {"sole-connection-for-container", "DELAYED_DELIVERY"} <= set(ATTACHES[f"open {client_id}"]["desired"])
+
+
+@pytest.mark.requirement(
+    "AMQP-5.2-1", "AMQP-5.2-4", "AMQP-5.2-5", "AMQP-5.2-6", "AMQP-6.2-5", "AMQP-6.2-7"
+)  # fmt: skip
+def test_producers(proton: None) -> None:
+    """A producer's target has the address and says the kind; that of the anonymous relay has no address."""
+    for client_id in IDS:
+        queue, topic, relay = (ATTACHES[f"{name} {client_id}"] for name in ("producer", "topic producer", "relay"))
+        assert (queue["target"]["address"], queue["target"]["capabilities"]) == ("orders", ["queue"])
+        assert (topic["target"]["address"], topic["target"]["capabilities"]) == ("news", ["topic"])
+        assert relay["target"]["address"] is None
+        assert not relay["target"]["dynamic"]
+
+
+@pytest.mark.requirement("AMQP-5.2-1", "AMQP-8.3-4")
+def test_consumers_and_browsers(proton: None) -> None:
+    """A consumer's source has address, kind and selector; that of a browser copies."""
+    from kjms.gateway._terminus import Wanted
+
+    for client_id in IDS:
+        assert asked(f"consumer {client_id}") == Wanted(Queue("orders"), "a = 1")
+        assert asked(f"browser {client_id}") == Wanted(Queue("orders"), is_browser=True)
+
+
+@pytest.mark.requirement("AMQP-8.3-11", "AMQP-8.3-12", "AMQP-8.3-13", "AMQP-8.3-14", "AMQP-8.3-15")
+def test_volatile_subscriptions(proton: None) -> None:
+    """A plain subscriber's link has a name made up, and its terminus neither lasts nor outlives the link."""
+    from kjms.gateway._terminus import Wanted
+
+    for client_id in IDS:
+        name = f"volatile {client_id}"
+        assert ATTACHES[name]["name"].startswith("qpid-jms:receiver:")
+        assert (source(name)["durability"], source(name)["expiry"]) == (0, LINK_DETACH)
+        assert asked(name) == Wanted(Topic("news"), no_local=True)
+
+
+@pytest.mark.requirement(
+    "AMQP-8.3-1", "AMQP-8.3-2", "AMQP-8.3-3", "AMQP-8.3-10", "AMQP-7.1-6", "AMQP-7.2-2", "AMQP-8.4-2", "AMQP-8.4-3",
+    "AMQP-8.4-4", "AMQP-8.4-6",
+)  # fmt: skip
+def test_durable_subscriptions(proton: None) -> None:
+    """An unshared durable subscription is the link's name and a terminus that lasts; closing detaches it."""
+    from kjms.gateway._terminus import Wanted
+
+    assert ATTACHES["durable billing"]["name"] == "sub"
+    assert (source("durable billing")["durability"], source("durable billing")["expiry"]) == (2, NEVER)
+    assert ATTACHES["close of durable billing"] == {"name": "sub", "closed": False}
+    assert asked("durable billing") == Wanted(Topic("news"), subscription="sub", is_durable=True)
+    assert asked("durable, not local billing") == Wanted(
+        Topic("news"), "a = 1", no_local=True, subscription="other", is_durable=True
+    )
+
+
+@pytest.mark.requirement(
+    "AMQP-8.6-1", "AMQP-8.6-2", "AMQP-8.6-3", "AMQP-8.6-6", "AMQP-8.6-7", "AMQP-8.6-10", "AMQP-8.6-11", "AMQP-8.1-11",
+    "AMQP-8.4-1", "AMQP-8.4-5",
+)  # fmt: skip
+def test_shared_volatile_subscriptions(proton: None) -> None:
+    """Shared subscribers say so, and whether their name is global; a suffix tells their links apart."""
+    from kjms.gateway._terminus import Wanted
+
+    for client_id, suffix in (("billing", "volatile"), (None, "global-volatile")):
+        for name, number in (("shared", 1), ("shared again", 2)):
+            attach = f"{name} {client_id}"
+            assert ATTACHES[attach]["name"] == f"share|{suffix}{number}"
+            assert source(attach)["expiry"] == LINK_DETACH
+            assert asked(attach) == Wanted(
+                Topic("news"), "a = 1", subscription="share", is_shared=True, is_global=client_id is None
+            )
+
+
+@pytest.mark.requirement(
+    "AMQP-8.7-1", "AMQP-8.7-2", "AMQP-8.7-3", "AMQP-8.7-4", "AMQP-8.7-5", "AMQP-8.7-6", "AMQP-8.7-7", "AMQP-8.7-12",
+    "AMQP-8.7-13",
+)  # fmt: skip
+def test_shared_durable_subscriptions(proton: None) -> None:
+    """The first link of a shared durable subscription is named as an unshared one's would be, but for being global."""
+    from kjms.gateway._terminus import Wanted
+
+    names = {"billing": ["kept", "kept|2"], None: ["kept|global", "kept|global2"]}
+    for client_id in IDS:
+        attaches = [f"{name} {client_id}" for name in ("shared durable", "shared durable again")]
+        assert [ATTACHES[attach]["name"] for attach in attaches] == names[client_id]
+        for attach in attaches:
+            assert (source(attach)["durability"], source(attach)["expiry"]) == (2, NEVER)
+            assert asked(attach) == Wanted(
+                Topic("news"), subscription="kept", is_durable=True, is_shared=True, is_global=client_id is None
+            )
+
+
+@pytest.mark.requirement(
+    "AMQP-7.3-3", "AMQP-7.3-5", "AMQP-8.3-9", "AMQP-8.4-7", "AMQP-8.8-3", "AMQP-8.8-4"
+)  # fmt: skip
+def test_unsubscribing() -> None:
+    """A link of the subscription's name without a source, closed at once."""
+    for client_id, name in (("billing", "sub"), (None, "sub|global")):
+        assert ATTACHES[f"unsubscribe {client_id}"]["name"] == name
+        assert source(f"unsubscribe {client_id}")["type"] == 0
+        assert ATTACHES[f"close of unsubscribe {client_id}"] == {"name": name, "closed": True}
+
+
+@pytest.mark.requirement(
+    "AMQP-5.3-4", "AMQP-5.3-5", "AMQP-5.3-6", "AMQP-5.3-7", "AMQP-5.3-10", "AMQP-5.2-7", "AMQP-5.2-8"
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_temporary_destinations(kind: str) -> None:
+    """A dynamic target that goes with its link and says its kind, on a session of its own."""
+    for client_id in IDS:
+        entry = ATTACHES[f"temporary {kind} {client_id}"]
+        target = entry["target"]
+        assert entry["role"] == "sender"
+        assert target["dynamic"]
+        assert target["capabilities"] == [f"temporary-{kind}"]
+        assert target["expiry"] == LINK_DETACH
+        assert target["properties"] == {"lifetime-policy": DELETE_ON_CLOSE}
+        assert entry["session"] != ATTACHES[f"producer {client_id}"]["session"]
+    names = [entry["name"] for name, entry in ATTACHES.items() if name.startswith("temporary")]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,447 @@
+"""Who may come in, under which name, and what happens to clients that leave, break the rules or are too many."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from java_remote import Java, JavaError, JavaObject, Typed
+
+from kjms import ConnectionFactory, InvalidDestinationException, Queue, Session, TextMessage, Topic
+
+if TYPE_CHECKING:
+    from kjms.broker import Broker
+
+WAIT = Typed("long", 10_000)
+SASL = b"AMQP\x03\x01\x00\x00"
+AMQP = b"AMQP\x00\x01\x00\x00"
+
+
+# ---------------------------------------------------------------------------------------------------------- names
+
+
+@pytest.mark.requirement(
+    "AMQP-2.1-1", "AMQP-2.1-3", "AMQP-2.1-8", "AMQP-2.1-9", "AMQP-2.1-10", "AMQP-8.2-2"
+)  # fmt: skip
+def test_a_client_id_in_use_is_refused(
+    connect: Callable[..., JavaObject], kjms_factory: ConnectionFactory, kjms_destination_name: str
+) -> None:
+    """A client id is that of one connection, among Java and Python programs alike, and free when that has closed."""
+    first = connect(client_id=kjms_destination_name)
+    with pytest.raises(JavaError) as raised:
+        connect(client_id=kjms_destination_name)
+    assert raised.value.name == "InvalidClientIDException"
+    with kjms_factory.create_connection() as ours, pytest.raises(ValueError, match="in use"):
+        ours.client_id = kjms_destination_name
+    first.close()
+    connect(client_id=kjms_destination_name).close()
+    with kjms_factory.create_connection() as ours:
+        ours.client_id = kjms_destination_name
+        with pytest.raises(JavaError) as raised:
+            connect(client_id=kjms_destination_name)
+    assert raised.value.name == "InvalidClientIDException"
+
+
+@pytest.mark.requirement("AMQP-6.2-6", "AMQP-9-5", "AMQP-2.1-8", "AMQP-5.2-2", "AMQP-8.1-1")
+def test_what_the_gateway_offers(gateway: Any) -> None:
+    """Its open frame names every capability that JMS clients ask for, and its product."""
+    from proton.utils import BlockingConnection
+
+    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS")
+    offered = {str(name) for name in connection.conn.remote_offered_capabilities}
+    assert offered == {"sole-connection-for-container", "DELAYED_DELIVERY", "ANONYMOUS-RELAY", "SHARED-SUBS"}
+    assert connection.conn.remote_properties["product"] == "kjms"
+    assert connection.conn.remote_container.startswith("kjms-gateway-")
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(start_gateway: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A gateway with a file of users, and nobody else."""
+    from kjms.gateway import hashed
+
+    users = tmp_path_factory.mktemp("gateway") / "users.txt"
+    users.write_text(f"# people\n\n{hashed('ann', 'secret: ü')}\n", "utf-8")
+    return start_gateway(users=users, anonymous=False)
+
+
+def test_users_come_in_with_their_passwords(java: Java, guarded: Any) -> None:
+    """A name with its password comes in, another password, another name and no name do not."""
+    factory = java.new("org.apache.qpid.jms.JmsConnectionFactory", guarded.url)
+    connection = factory.createConnection("ann", "secret: ü")
+    connection.start()
+    connection.close()
+    for user, password in (("ann", "wrong"), ("bob", "secret: ü"), (None, None)):
+        with pytest.raises(JavaError) as raised:
+            factory.createConnection(user, password).start()
+        assert raised.value.name == "JMSSecuritySaslException"
+
+
+def test_without_sasl_only_where_anybody_may_come(guarded: Any) -> None:
+    """A client that begins without SASL is told what is spoken here, and cut off."""
+    with socket.create_connection(("localhost", guarded.port)) as client:
+        client.sendall(AMQP)
+        assert _all(client) == SASL
+
+
+def _all(client: socket.socket) -> bytes:
+    client.settimeout(10)
+    data = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(65_536):
+            data += part
+    return data
+
+
+# ------------------------------------------------------------------------------------------------ bad neighbours
+
+
+class Peer:
+    """A client with an engine and a socket, and no manners of its own."""
+
+    def __init__(self, port: int, name: str) -> None:
+        from proton import Connection, Transport
+
+        self.transport, self.connection = Transport(), Connection()
+        self.connection.container = name
+        self.transport.bind(self.connection)
+        self.connection.open()
+        self.session = self.connection.session()
+        self.session.open()
+        self.socket = socket.create_connection(("localhost", port))
+        self.socket.settimeout(10)
+
+    def receiver(self, address: str, credit: int) -> Any:
+        receiver = self.session.receiver("receiver")
+        receiver.source.address = address
+        receiver.open()
+        receiver.flow(credit)
+        return receiver
+
+    def write(self) -> None:
+        while (pending := self.transport.pending()) > 0:
+            self.socket.sendall(self.transport.peek(pending))
+            self.transport.pop(pending)
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        self.write()
+        while not condition():
+            data = self.socket.recv(65_536)
+            assert data, "the gateway has closed the connection"
+            self.transport.push(data)
+            self.write()
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"AMQP\x00\x00\x09\x01",
+        SASL + b"\x00\x00\x00\x07\x02\x01\x00\x00",
+        SASL + b"\xff\xff\xff\xff\x02\x01\x00\x00",
+        SASL + b"\x00\x00\x00\x10\x02\x01\x00\x00\x00\x53\x41\xc0\x01\x00\x00\x00",
+        SASL + b"\x00\x00\x00\x18\x02\x01\x00\x00\x00\x53\x41\xc0\x0b\x01\xa3\x08KERBEROS",
+        AMQP + b"\x00\x00\x00\x07\x02\x00\x00\x00",
+        AMQP + b"\x7f\xff\xff\xff\x02\x00\x00\x00",
+        AMQP + b"\x00\x00\x00\x10\x02\x00\x00\x00\x00\x53\x14\xc0\x03\x01\x41\x41",
+        AMQP + b"\x00\x00\x00\x02" * 1000,
+    ],
+)
+def test_nonsense_ends_that_connection_alone(gateway: Any, there: JavaObject, data: bytes) -> None:
+    """A client that does not keep to the protocol is cut off; the others go on."""
+    with socket.create_connection(("localhost", gateway.port)) as client:
+        with contextlib.suppress(ConnectionError):
+            client.sendall(data)
+        _all(client)
+    assert there.createTemporaryQueue() is not None
+
+
+def test_a_client_that_does_not_open_its_connection_is_cut_off(start_gateway: Callable[..., Any]) -> None:
+    """Who connects and says nothing has a time limit."""
+    gateway = start_gateway(handshake_timeout=100)
+    for beginning in (b"", SASL, b"AM"):
+        with socket.create_connection(("localhost", gateway.port)) as client:
+            client.sendall(beginning)
+            assert not _all(client).endswith(AMQP)
+
+
+def test_a_silent_client_counts_as_gone(start_gateway: Callable[..., Any]) -> None:
+    """A client that sends no frame for longer than the idle time-out is cut off; one that sends empty ones is not."""
+    gateway = start_gateway(idle_timeout=400)
+    with Peer(gateway.port, "silent") as silent:
+        silent.write()
+        assert b"resource-limit-exceeded" in _all(silent.socket)
+    with Peer(gateway.port, "talking") as talking:
+        talking.wait(lambda: talking.session.state & talking.session.REMOTE_ACTIVE)
+        talking.socket.settimeout(0.05)
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            talking.transport.tick(time.monotonic())
+            talking.write()
+            with contextlib.suppress(TimeoutError):
+                assert talking.socket.recv(65_536), "the gateway has closed the connection"
+
+
+def test_limits(start_gateway: Callable[..., Any], java: Java, kjms_destination_name: str) -> None:
+    """More links than allowed are refused, and messages that are too large; the connection goes on."""
+    gateway = start_gateway(max_links=3, max_message_size=10_000)
+    connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", gateway.url).createConnection()
+    connection.start()
+    session = connection.createSession(False, 1)
+    queue = session.createQueue(kjms_destination_name)
+    producers = [session.createProducer(queue) for _ in range(3)]
+    with pytest.raises(JavaError) as raised:
+        session.createProducer(queue)
+    assert "3 links" in raised.value.text
+    with pytest.raises(JavaError):
+        producers[0].send(session.createTextMessage("x" * 20_000))
+    producers[1].send(session.createTextMessage("x" * 5_000))
+    connection.close()
+
+
+def test_a_client_that_does_not_read_harms_nobody(
+    gateway: Any, there: JavaObject, here: Session, kjms_destination_name: str
+) -> None:
+    """Messages for a client that does not read stay in Kafka, but for some; others are served meanwhile."""
+    producer = here.create_producer(Queue(kjms_destination_name))
+    for _ in range(60):
+        producer.send(TextMessage("x" * 100_000), delivery_mode=1)
+    with Peer(gateway.port, "deaf") as deaf:
+        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.receiver(kjms_destination_name, 1000)
+        deaf.write()
+        own = there.createTemporaryQueue()
+        consumer = there.createConsumer(own)
+        answers = there.createProducer(own)
+        for number in range(20):
+            answers.send(there.createTextMessage(str(number)))
+            assert consumer.receive(WAIT).getText() == str(number)
+    left = there.createConsumer(there.createQueue(kjms_destination_name))
+    assert all(left.receive(WAIT) is not None for _ in range(60))
+
+
+def test_messages_of_a_client_that_died_go_to_others(
+    gateway: Any, there: JavaObject, here: Session, kjms_destination_name: str
+) -> None:
+    """What a client had and did not answer for comes again; the first counts as delivered, for it may have killed."""
+    producer = here.create_producer(Queue(kjms_destination_name))
+    for number in range(5):
+        producer.send(TextMessage(str(number)))
+    with Peer(gateway.port, "dying") as dying:
+        receiver = dying.receiver(kjms_destination_name, 3)
+        dying.wait(lambda: receiver.queued == 3)
+    consumer = there.createConsumer(there.createQueue(kjms_destination_name))
+    received = [consumer.receive(WAIT) for _ in range(5)]
+    assert [message.getText() for message in received] == [str(number) for number in range(5)]
+    assert received[0].getJMSRedelivered()
+    assert not received[4].getJMSRedelivered()
+
+
+# ------------------------------------------------------------------------------------------- other AMQP programs
+
+
+def test_programs_without_jms(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """A plain AMQP program sends and receives by address alone, and asks with a dynamic source."""
+    from proton import Message
+    from proton.utils import BlockingConnection
+
+    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=10)
+    sender = connection.create_sender(kjms_destination_name)
+    sender.send(Message(body={"a": [1, 2]}, properties={"my-key": 5}, content_type=None))
+    received = here.create_consumer(Queue(kjms_destination_name)).receive(10_000)
+    assert received is not None
+    assert received.get_object_property("my-key") == 5
+    echo = here.create_consumer(Queue(kjms_destination_name + "-echo"))
+    own = connection.create_receiver(None, dynamic=True)
+    sender = connection.create_sender(kjms_destination_name + "-echo")
+    sender.send(Message(body="hello", reply_to=own.link.remote_source.address, correlation_id="1"))
+    asked = echo.receive(10_000)
+    assert isinstance(asked, TextMessage)
+    assert asked.jms_reply_to is not None
+    reply = TextMessage("HELLO")
+    reply.jms_correlation_id = asked.jms_correlation_id
+    here.create_producer(asked.jms_reply_to).send(reply)
+    assert own.receive(10).body == "HELLO"
+    connection.close()
+
+
+def test_a_selector_that_is_none_is_refused(gateway: Any, kjms_destination_name: str) -> None:
+    """A selector that cannot be read is refused with an error of the link."""
+    from proton import Described, symbol, ulong
+    from proton.reactor import Filter
+    from proton.utils import BlockingConnection, LinkDetached
+
+    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=10)
+    wrong = Filter({symbol("jms-selector"): Described(ulong(0x0000468C00000004), "word = = 'x'")})
+    with pytest.raises(LinkDetached, match="amqp:invalid-field"):
+        connection.create_receiver(kjms_destination_name, options=wrong)
+    connection.close()
+
+
+def attach(
+    connection: Any, name: str, topic: str, *, capabilities: list[str] | None = None, is_durable: bool = True
+) -> Any:
+    """A receiver of a subscription, as programs without JMS make it."""
+    from proton import Terminus, symbol
+    from proton.reactor import LinkOption
+
+    class Subscription(LinkOption):
+        def apply(self, link: Any) -> None:
+            link.source.capabilities.put_object([symbol(each) for each in ["topic", *(capabilities or [])]])
+            if is_durable:
+                link.source.durability = Terminus.DELIVERIES
+                link.source.expiry_policy = Terminus.EXPIRE_NEVER
+
+    return connection.create_receiver(topic, name=name, options=Subscription(), credit=10)
+
+
+@pytest.mark.requirement(
+    "AMQP-8.7-9", "AMQP-8.7-10", "AMQP-8.7-11", "AMQP-8.8-1", "AMQP-8.8-2", "AMQP-7.3-2", "AMQP-8.3-6"
+)  # fmt: skip
+def test_closing_a_link_ends_its_subscription(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """Closing a durable link, unlike detaching it, ends the subscription, unless others are on it: an error then."""
+    from proton.utils import BlockingConnection
+
+    producer = here.create_producer(Topic(kjms_destination_name))
+    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=10)
+    links = [
+        attach(connection, f"{kjms_destination_name}|{each}", kjms_destination_name, capabilities=["shared", "global"])
+        for each in (1, 2)
+    ]
+    links[0].close()
+    assert links[0].link.remote_condition.name == "amqp:resource-locked"
+    links[1].detach()
+    producer.send(TextMessage("kept"))
+    link = attach(connection, f"{kjms_destination_name}|3", kjms_destination_name, capabilities=["shared", "global"])
+    assert link.receive(10).body == "kept"
+    link.accept()
+    link.close()
+    with pytest.raises(InvalidDestinationException):
+        here.unsubscribe(kjms_destination_name)
+    connection.close()
+
+
+@pytest.mark.requirement("AMQP-8.9-5", "AMQP-8.9-6", "AMQP-8.1-8", "AMQP-8.6-8")
+def test_a_link_name_is_one_links(gateway: Any, kjms_destination_name: str) -> None:
+    """A link of a name that another link has is refused, be it global and the other not; a volatile one ends anyhow."""
+    from proton import Endpoint, symbol
+
+    with Peer(gateway.port, "naming") as peer:
+
+        def attach(number: int, *kinds: str) -> Any:
+            session = peer.connection.session()
+            session.open()
+            link = session.receiver(f"{kjms_destination_name}|{number}")
+            link.source.address = kjms_destination_name
+            link.source.capabilities.put_object([symbol(each) for each in ("topic", *kinds)])
+            link.open()
+            peer.wait(lambda: link.state & (Endpoint.REMOTE_ACTIVE | Endpoint.REMOTE_CLOSED))
+            peer.wait(lambda: link.remote_source.address or link.state & Endpoint.REMOTE_CLOSED)
+            return link
+
+        attach(1, "shared")
+        attach(2, "shared", "global")
+        for number, kinds in ((1, ["shared", "global"]), (2, ["shared"]), (1, ["shared"])):
+            refused = attach(number, *kinds)
+            assert refused.remote_condition.name == "amqp:resource-locked"
+        third = attach(3, "shared")
+        for end in ("close", "detach"):
+            getattr(third, end)()
+            third = attach(3, "shared")
+            while third.remote_condition is not None:  # the first one has not gone yet
+                third = attach(3, "shared")
+
+
+# ------------------------------------------------------------------------------------------------------- the end
+
+
+@pytest.fixture
+def command(kjms_broker: Broker, tmp_path: Path, proton: None) -> Iterator[Callable[..., tuple[Any, int]]]:
+    """Starts ``kjms gateway`` as a process, and returns it with its port."""
+    started: list[subprocess.Popen[str]] = []
+    own = {name: value for name, value in os.environ.items() if not name.startswith("KJMS_")}
+
+    def start(*arguments: str) -> tuple[Any, int]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kjms.cli", "gateway", "--listen", "localhost:0", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**own, "KJMS_BOOTSTRAP": kjms_broker.bootstrap_servers},
+            cwd=tmp_path,
+        )
+        started.append(process)
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "listening at localhost:" in line, line
+        return process, int(line.rpartition(":")[2])
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_two_gateways_and_a_client_that_fails_over(
+    command: Callable[..., tuple[Any, int]], java: Java, kjms_destination_name: str
+) -> None:
+    """SIGTERM ends a gateway with code 0, one line for each event; its client goes on with another gateway."""
+    process, port = command("--anonymous")
+    _, other = command("--anonymous")
+    url = f"failover:(amqp://localhost:{port},amqp://localhost:{other})?failover.reconnectDelay=20"
+    connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", url).createConnection()
+    connection.setClientID(kjms_destination_name)
+    connection.start()
+    session = connection.createSession(False, 1)
+    queue = session.createQueue(kjms_destination_name)
+    producer, consumer = session.createProducer(queue), session.createConsumer(queue)
+    producer.send(session.createTextMessage("before"))
+    assert consumer.receive(WAIT).getText() == "before"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    producer.send(session.createTextMessage("after"))
+    assert consumer.receive(WAIT).getText() == "after"
+    connection.close()
+    lines = process.stderr.read().splitlines()
+    assert len([line for line in lines if "opened by" in line]) == 1
+    assert len([line for line in lines if "closed" in line]) == 1
+    assert all("kjms gateway: " in line for line in lines)
+
+
+def test_the_command_says_what_is_wrong(kjms_broker: Broker, tmp_path: Path, proton: None) -> None:
+    """Nobody could come in: that is wrong use; a port that is in use is one clear line."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("KJMS_")}
+    environment = {**own, "KJMS_BOOTSTRAP": kjms_broker.bootstrap_servers}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "kjms.cli", "gateway", *arguments],
+            capture_output=True, text=True, env=environment, cwd=tmp_path, check=False, timeout=60,
+        )  # fmt: skip
+
+    assert run().returncode == 2
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        taken.listen()
+        done = run("--anonymous", "--listen", f"localhost:{taken.getsockname()[1]}")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    environment["KJMS_PASSWORD"] = "secret"
+    done = run("--add-user", "ann")
+    assert done.returncode == 0
+    assert done.stdout.startswith("ann:")
+    assert "secret" not in done.stdout

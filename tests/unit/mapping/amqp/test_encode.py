@@ -1,0 +1,283 @@
+"""JMS messages as AMQP carries them (AMQP JMS mapping §3.2, §4, §5.1, §6.1, §9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kjms import BytesMessage, MapMessage, Message, ObjectMessage, Queue, StreamMessage, TextMessage, Topic
+from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
+from kjms.errors import MessageFormatException
+from kjms.mapping.amqp import AmqpMessage, AmqpObject, decode, encode
+from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, Header, Properties
+from kjms.mapping.amqp.types import Byte, Char, Float, Int, Short, Symbol, UInt
+from kjms.message import register_codec, unregister_codec
+from kjms.message._values import float32
+
+MSG_TYPE = Symbol("x-opt-jms-msg-type")
+
+
+def sent(message: Message | None = None, **fields: Any) -> Message:
+    """A message as a send leaves it."""
+    message = message or Message()
+    for name, value in fields.items():
+        setattr(message, f"jms_{name}", value)
+    return message
+
+
+def wire(message: Message, now_ms: int = 0) -> AmqpMessage:
+    """The AMQP message after a journey as bytes."""
+    return AmqpMessage.decode(encode(message, now_ms=now_ms).encode())
+
+
+@pytest.mark.requirement("AMQP-3.2.4.7-1", "AMQP-3.2.4.7-2", "AMQP-3.2.4.7-3", "AMQP-3.2.3-2")
+def test_a_message_without_body() -> None:
+    """A plain message is a null amqp-value, its type the byte 0, without content type and application properties."""
+    amqp = wire(sent())
+    assert (amqp.body.kind, amqp.body.values) == (VALUE, [None])
+    assert amqp.message_annotations == {MSG_TYPE: 0}
+    assert type(amqp.message_annotations[MSG_TYPE]) is Byte
+    assert amqp.properties == Properties()
+    assert b"\x00\x53\x74" not in encode(sent()).encode()
+
+
+@pytest.mark.requirement("AMQP-3.2.1-18", "AMQP-3.2.1-19", "AMQP-3.2.1-29", "AMQP-3.2.1-31")
+def test_header_section() -> None:
+    """PERSISTENT is durable; the default priority is left out, and so is a header that says nothing."""
+    assert wire(sent(delivery_mode=2)).header == Header(durable=True)
+    assert wire(sent(delivery_mode=1, priority=4)).header == Header()
+    assert wire(sent(delivery_mode=1, priority=0)).header == Header(priority=0)
+    assert not encode(sent(delivery_mode=1)).encode().startswith(b"\x00\x53\x70")
+
+
+@pytest.mark.requirement("AMQP-3.2.1-15", "AMQP-5.1-7", "AMQP-5.1-8", "AMQP-5.1-12", "AMQP-10-1")
+@pytest.mark.parametrize(("number", "kind"), list(enumerate([Queue, Topic, TemporaryQueue, TemporaryTopic])))
+def test_destinations(number: int, kind: type[Destination]) -> None:
+    """To and reply-to are the names, and annotations of type byte say the kinds."""
+    amqp = wire(sent(destination=kind("a"), reply_to=kind("b")))
+    assert (amqp.properties.to, amqp.properties.reply_to) == ("a", "b")
+    for name in ("x-opt-jms-dest", "x-opt-jms-reply-to"):
+        assert amqp.message_annotations[Symbol(name)] == number
+        assert type(amqp.message_annotations[Symbol(name)]) is Byte
+    assert Symbol("x-opt-jms-reply-to") not in wire(sent(destination=kind("a"))).message_annotations
+
+
+@pytest.mark.requirement(
+    "AMQP-3.2.1-27", "AMQP-3.2.1-28", "AMQP-6.1-2", "AMQP-6.1-4", "AMQP-6.1-5", "AMQP-6.1-6"
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("expiration", "ttl"),
+    [(0, None), (1_001, 1), (61_000, 60_000), (1_000 + 2**32 - 1, 2**32 - 1), (1_000 + 2**32, None)],
+)
+def test_expiration(expiration: int, ttl: int | None) -> None:
+    """absolute-expiry-time and ttl are left out without expiration, and the ttl where it does not fit."""
+    amqp = wire(sent(expiration=expiration), now_ms=1_000)
+    assert amqp.properties.absolute_expiry_time == (expiration or None)
+    assert amqp.header.ttl == ttl
+
+
+def test_what_has_expired_lives_a_millisecond() -> None:
+    """A ttl of 0 would mean something else to some: what has expired goes out with 1."""
+    assert wire(sent(expiration=500), now_ms=1_000).header.ttl == 1
+
+
+@pytest.mark.requirement("AMQP-4-1", "AMQP-4-2", "AMQP-4-3", "AMQP-4-4", "AMQP-6.1-3")
+@pytest.mark.parametrize(("value", "ttl"), [(5_000, 5_000), (0, None), (2**32 - 1, 2**32 - 1), (2**32, 60_000)])
+def test_the_ttl_property(value: int, ttl: int | None) -> None:
+    """JMS_AMQP_TTL sets the ttl, 0 leaves it out, and it is no application property."""
+    message = sent(expiration=61_000)
+    message.set_long_property("JMS_AMQP_TTL", value)
+    amqp = wire(message, now_ms=1_000)
+    assert amqp.header.ttl == ttl
+    assert amqp.application_properties == {}
+
+
+@pytest.mark.requirement("AMQP-3.2.2-7", "AMQP-4-7")
+@pytest.mark.parametrize(("number", "expected"), [(0, 0), (2**31 - 1, 2**31 - 1), (-(2**31), 2**31), (-1, 2**32 - 1)])
+def test_properties_with_places_of_their_own(number: int, expected: int) -> None:
+    """Group, sequence, user and reply-to group are fields, and no application properties."""
+    message = sent()
+    message.set_string_property("JMSXGroupID", "cars")
+    message.set_int_property("JMSXGroupSeq", number)
+    message.set_string_property("JMS_AMQP_REPLY_TO_GROUP_ID", "answers")
+    message._set_provider_property("JMSXUserID", "string", "jürgen")
+    amqp = wire(message)
+    assert amqp.properties == Properties(
+        group_id="cars", group_sequence=UInt(expected), reply_to_group_id="answers", user_id="jürgen".encode()
+    )
+    assert amqp.application_properties == {}
+
+
+@pytest.mark.requirement("AMQP-9-12", "AMQP-9-13")
+def test_delivery_time() -> None:
+    """A delayed message has its delivery time in an annotation of type long; another has none."""
+    amqp = wire(sent(timestamp=1_000, delivery_time=6_000))
+    assert amqp.message_annotations[Symbol("x-opt-delivery-time")] == 6_000
+    assert type(amqp.message_annotations[Symbol("x-opt-delivery-time")]) is int
+    assert Symbol("x-opt-delivery-time") not in wire(sent(timestamp=1_000, delivery_time=1_000)).message_annotations
+
+
+@pytest.mark.requirement("AMQP-3.3.1-9")
+def test_delivery_count() -> None:
+    """delivery-count is the number of failed deliveries before: none at the first."""
+    for delivery, expected in ((1, None), (2, 1), (7, 6)):
+        message = sent()
+        message._delivery_count = delivery
+        assert wire(message).header.delivery_count == expected
+
+
+@pytest.mark.requirement("AMQP-3.2.1.1-2")
+def test_correlation_ids_that_were_set_as_bytes_are_binary() -> None:
+    """A correlation id of bytes is sent as binary."""
+    message = sent(correlation_id_as_bytes=b"\xab\xcd")
+    assert wire(message).properties.correlation_id == b"\xab\xcd"
+
+
+def test_an_id_that_is_not_what_it_says_stops_nobody() -> None:
+    """Kjms programs may set any correlation id: one that says a type and is not of it is sent as the string it is."""
+    assert wire(sent(correlation_id="ID:AMQP_ULONG:foo")).properties.correlation_id == "ID:AMQP_ULONG:foo"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("boolean", True, True), ("byte", -1, Byte(-1)), ("short", 300, Short(300)), ("int", 7, Int(7)),
+        ("long", 7, 7), ("float", 0.1, Float(float32(0.1))), ("double", 0.1, 0.1), ("string", "x", "x"),
+        ("string", None, None),
+    ],
+)  # fmt: skip
+@pytest.mark.requirement("AMQP-3.2-2", "AMQP-3.2.3-1")
+def test_properties_keep_their_types(kind: str, value: object, expected: object) -> None:
+    """A property is an application property of the AMQP type that is its JMS type."""
+    message = sent()
+    getattr(message, f"set_{kind}_property")("p", value)
+    amqp = wire(message)
+    assert amqp.application_properties == {"p": expected}
+    assert type(amqp.application_properties["p"]) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("message", "number", "kind", "values", "content_type"),
+    [
+        (TextMessage("grüße"), 5, VALUE, ["grüße"], None),
+        (TextMessage(), 5, VALUE, [None], None),
+        (BytesMessage(b"ab"), 3, DATA, [b"ab"], "application/octet-stream"),
+        (BytesMessage(), 3, DATA, [b""], "application/octet-stream"),
+        (MapMessage(), 2, VALUE, [{}], None),
+        (StreamMessage(), 4, SEQUENCE, [[]], None),
+        (ObjectMessage(), 1, VALUE, [None], None),
+        (
+            ObjectMessage({"a": [1, 2.5, "x", b"y", None, True]}),
+            1,
+            VALUE,
+            [{"a": [1, 2.5, "x", b"y", None, True]}],
+            None,
+        ),
+        (ObjectMessage(2**70), 1, VALUE, [str(2**70)], None),
+        (ObjectMessage(AmqpObject(UInt(7))), 1, VALUE, [UInt(7)], None),
+    ],
+)
+@pytest.mark.requirement(
+    "AMQP-3.2.4-1", "AMQP-3.2.4-3", "AMQP-3.2.4.6-8", "AMQP-3.2.4.6-9", "AMQP-3.2.4.6-11", "AMQP-3.2.4.6-12"
+)  # fmt: skip
+def test_bodies(message: Message, number: int, kind: int, values: list[Any], content_type: str | None) -> None:
+    """Each type of message has its annotation, of type byte, its kind of section and its content type."""
+    amqp = wire(message)
+    assert (amqp.message_annotations[MSG_TYPE], type(amqp.message_annotations[MSG_TYPE])) == (number, Byte)
+    assert (amqp.body.kind, amqp.body.values) == (kind, values)
+    assert [type(value) for value in amqp.body.values] == [type(value) for value in values]
+    assert amqp.properties.content_type == content_type
+
+
+def test_map_and_stream_values_keep_their_types() -> None:
+    """Each value of a map or stream has the AMQP type that is its JMS type."""
+    map_, stream = MapMessage(), StreamMessage()
+    expected = [True, Byte(1), Short(1), Char("c"), Int(1), 1, Float(1.5), 1.5, "s", b"b", None]
+    kinds = ["boolean", "byte", "short", "char", "int", "long", "float", "double", "string", "bytes", "string"]
+    for kind, value in zip(kinds, expected, strict=True):
+        plain = str(value) if kind == "char" else int(value) if type(value) in {Byte, Short, Int} else value  # type: ignore
+        getattr(map_, f"set_{kind}")(f"{kind}{value}", plain)
+        getattr(stream, f"write_{kind}")(plain)
+    for values in (list(wire(map_).body.values[0].values()), wire(stream).body.values[0]):
+        assert values == expected
+        assert [type(value) for value in values] == [type(value) for value in expected]
+
+
+def test_objects_of_codecs_travel_with_their_codecs_name() -> None:
+    """What a registered codec wrote comes back as what that codec wrote."""
+    register_codec("point", complex, lambda value: str(value).encode(), lambda data: complex(data.decode()))
+    try:
+        back = decode(encode(ObjectMessage(1 + 2j)).encode())
+        assert isinstance(back, ObjectMessage)
+        assert back.object == 1 + 2j
+    finally:
+        unregister_codec("point")
+
+
+def test_a_lone_surrogate_is_refused() -> None:
+    """A text that UTF-8 cannot carry raises MessageFormatException."""
+    with pytest.raises(MessageFormatException):
+        encode(TextMessage("\ud800")).encode()
+
+
+def test_what_others_wrote_into_the_rest_does_no_harm() -> None:
+    """A damaged JMS_kjms_Amqp is left out."""
+    for text in ("?", "AAAA", "AFN0"):
+        message = sent()
+        message._set_provider_property("JMS_kjms_Amqp", "string", text)
+        assert wire(message).application_properties == {}
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+TYPED = st.one_of(
+    st.tuples(st.just("boolean"), st.booleans()),
+    *(
+        st.tuples(st.just(kind), st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
+        for kind, bits in (("byte", 8), ("short", 16), ("int", 32), ("long", 64))
+    ),
+    st.tuples(st.just("float"), st.floats(width=32, allow_nan=False)),
+    st.tuples(st.just("double"), st.floats(allow_nan=False)),
+    st.tuples(st.just("string"), st.none() | TEXTS),
+)
+IN_BODY = st.one_of(
+    TYPED,
+    st.tuples(st.just("bytes"), st.binary(max_size=8)),
+    st.tuples(st.just("char"), st.characters(codec="utf-8", max_codepoint=0xFFFF)),
+)
+
+
+@given(
+    properties=st.dictionaries(st.from_regex("[a-z]{3}_", fullmatch=True), TYPED, max_size=5),
+    body=st.one_of(
+        st.none() | TEXTS, st.binary(max_size=20), st.dictionaries(TEXTS.filter(bool), IN_BODY), st.lists(IN_BODY)
+    ),
+    correlation_id=st.none() | TEXTS | st.sampled_from(["ID:AMQP_ULONG:7", "ID:AMQP_BINARY:FF", "ID:x"]),
+    priority=st.integers(0, 9),
+)
+def test_every_message_comes_back_as_it_was(
+    properties: dict[str, Any], body: Any, correlation_id: str | None, priority: int
+) -> None:
+    """The law of the mapping: to AMQP and back, a message has the same fields, properties, types and body."""
+    message: Message
+    if isinstance(body, dict):
+        message = MapMessage()
+        message._content = body
+    elif isinstance(body, list):
+        message = StreamMessage()
+        message._content = body
+    else:
+        message = BytesMessage(body) if isinstance(body, bytes) else TextMessage(body)
+    for name, (kind, value) in properties.items():
+        getattr(message, f"set_{kind}_property")(name, value)
+    sent(message, correlation_id=correlation_id, priority=priority, destination=Queue("orders"), message_id="ID:1")
+    back = decode(encode(message).encode())
+    assert type(back) is type(message)
+    assert back._body == message._body
+    assert {name: (back.property_type(name), back.get_object_property(name)) for name in properties} == {
+        name: (message.property_type(name), message.get_object_property(name)) for name in properties
+    }
+    assert (back.jms_correlation_id, back.jms_priority) == (correlation_id, priority)
+    assert back.jms_destination == Queue("orders")

@@ -1,0 +1,183 @@
+"""AMQP's type system: every value is read as it was written, in its shortest form, and damaged bytes are refused."""
+
+from __future__ import annotations
+
+import math
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kjms.errors import MessageFormatException
+from kjms.mapping.amqp.types import (
+    AmqpDecodeError,
+    Array,
+    Byte,
+    Char,
+    Decimal,
+    Described,
+    Float,
+    Int,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    decode_value,
+    encode_value,
+)
+from kjms.message._values import float32
+
+
+def whole(low: int, high: int, kind: type[int]) -> st.SearchStrategy[int]:
+    return st.integers(low, high).map(kind)
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    whole(0, 2**8 - 1, UByte),
+    whole(0, 2**16 - 1, UShort),
+    whole(0, 2**32 - 1, UInt),
+    whole(0, 2**64 - 1, ULong),
+    whole(-(2**7), 2**7 - 1, Byte),
+    whole(-(2**15), 2**15 - 1, Short),
+    whole(-(2**31), 2**31 - 1, Int),
+    whole(-(2**63), 2**63 - 1, int),
+    whole(-(2**63), 2**63 - 1, Timestamp),
+    st.floats(allow_nan=False),
+    st.floats(width=32, allow_nan=False).map(Float),
+    st.characters(codec="utf-8").map(Char),
+    st.uuids(),
+    st.binary(max_size=300),
+    st.text(st.characters(codec="utf-8"), max_size=300),
+    st.text(st.characters(codec="ascii"), max_size=20).map(Symbol),
+    st.binary(min_size=8, max_size=8).map(Decimal),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=300),
+        st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=9), inner, max_size=5),
+        st.builds(Described, st.integers(0, 2**64 - 1).map(ULong), inner),
+    ),
+    max_leaves=20,
+)
+
+
+def same(one: object, other: object) -> bool:
+    """Equal, and of the same types throughout."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))  # type: ignore[arg-type]
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(map(same, one.values(), other.values()))  # type: ignore
+    return one == other
+
+
+@given(VALUES)
+def test_a_value_is_read_as_it_was_written(value: object) -> None:
+    """What is written reads as the same value of the same type, and nothing is left over."""
+    data = encode_value(value)
+    read, position = decode_value(data)
+    assert same(read, value)
+    assert position == len(data)
+
+
+SHORTEST = [
+    (None, "40"), (True, "41"), (False, "42"), (UInt(0), "43"), (ULong(0), "44"), ([], "45"),
+    (UByte(7), "5007"), (Byte(-1), "51ff"), (UInt(255), "52ff"), (UInt(256), "7000000100"), (ULong(1), "5301"),
+    (ULong(256), "800000000000000100"), (Int(-1), "54ff"), (Int(128), "7100000080"), (-1, "55ff"),
+    (128, "810000000000000080"), (UShort(1), "600001"), (Short(-2), "61fffe"), (Float(1.5), "723fc00000"),
+    (Char("é"), "73000000e9"), (1.5, "823ff8000000000000"), (Timestamp(1), "830000000000000001"),
+    (b"\1", "a00101"), ("é", "a102c3a9"), (Symbol("q"), "a30171"), ([True], "c0020141"), ({}, "c10100"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "expected"), SHORTEST, ids=[text for _, text in SHORTEST])
+def test_a_value_is_written_in_its_shortest_form(value: object, expected: str) -> None:
+    """The bytes are those of AMQP 1.0 part 1, §1.6, in the narrowest encoding."""
+    assert encode_value(value).hex() == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        ("5601", True), ("5600", False), ("7000000005", UInt(5)), ("800000000000000005", ULong(5)),
+        ("b0000000020102", b"\1\2"), ("b10000000178", "x"), ("b30000000178", Symbol("x")),
+        ("d000000006000000024142", [True, False]), ("d10000000800000002a1016140", {"a": None}),
+        ("e00803a3016101620163", [Symbol("a"), Symbol("b"), Symbol("c")]),
+        ("f00000000d000000027100000001ffffffff", [Int(1), Int(-1)]), ("e0020341", [True, True, True]),
+    ],
+)  # fmt: skip
+def test_every_encoding_of_a_value_is_read(data: str, value: object) -> None:
+    """The wide encodings, and arrays, read as the narrow ones do."""
+    read, position = decode_value(bytes.fromhex(data))
+    assert read == value
+    assert position == len(data) // 2
+
+
+def test_an_array_is_written_again() -> None:
+    """An array that was read is written as an array of the same values."""
+    array, _ = decode_value(bytes.fromhex("e00803a3016101620163"))
+    assert isinstance(array, Array)
+    assert decode_value(encode_value(array))[0] == array
+
+
+def test_nan_and_floats_keep_their_bits() -> None:
+    """NaN stays NaN, and a float of 32 bits is the nearest to what it was set to."""
+    assert math.isnan(decode_value(encode_value(math.nan))[0])
+    assert decode_value(encode_value(Float(0.1)))[0] == float32(0.1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "", "01", "a1", "a105", "a1ff61", "b1ffffffff61", "7300110000", "730000d800", "5602", "c00503",
+        "c10803a10161542a40", "c0ff", "d0ffffffff00000001", "e0050141", "00", "0053", "005370", "c1040245c041",
+        "a101ff", "a301ff", "f000000009000000ffff41", "81", "98ff", "c0020240", "e0020401", "c103024540",
+    ],
+)  # fmt: skip
+def test_damaged_bytes_are_refused(data: str) -> None:
+    """Bytes that are no value raise AmqpDecodeError and nothing else."""
+    with pytest.raises(AmqpDecodeError):
+        decode_value(bytes.fromhex(data))
+
+
+def test_deep_nesting_is_refused() -> None:
+    """Lists in lists beyond a limit are refused before they exhaust the stack."""
+    data = b"\x40"
+    for _ in range(70):
+        data = encode_value([0])[:1] + bytes((len(data) + 1, 1)) + data
+    with pytest.raises(AmqpDecodeError, match="nested"):
+        decode_value(data)
+    with pytest.raises(AmqpDecodeError, match="nested"):
+        decode_value(b"\0" * 5000)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_do_harm(data: bytes) -> None:
+    """Whatever the bytes are, they read as a value or raise AmqpDecodeError."""
+    try:
+        value, position = decode_value(data)
+    except AmqpDecodeError:
+        return
+    assert 0 < position <= len(data)
+    encode_value(value) if not isinstance(value, Array) else None
+
+
+@pytest.mark.parametrize("value", [object(), UByte(256), Int(2**31), 2**63, "\ud800", Symbol("é"), {1: object()}, (1,)])
+def test_what_amqp_does_not_have_is_refused(value: object) -> None:
+    """A value without a form in AMQP raises MessageFormatException."""
+    with pytest.raises(MessageFormatException):
+        encode_value(value)
+
+
+def test_uuid_is_written_as_its_bytes() -> None:
+    """A uuid is 16 bytes behind its constructor."""
+    value = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+    assert encode_value(value) == b"\x98" + value.bytes
