@@ -99,6 +99,8 @@ class ClientLink:
             return
         self.connection.log("link %r refused: %s", self.link.name, failure)
         refuse(self.link, *condition_of(failure))
+        self.is_gone = True
+        self.connection.forget(self)
 
     def fail(self, name: str, text: str) -> None:
         """End the link with an error."""

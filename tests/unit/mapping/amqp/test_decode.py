@@ -208,6 +208,17 @@ def test_application_properties_become_properties(wire: object, kind: str, expec
     assert type(encode(message).application_properties["p"]) is type(wire)
 
 
+@pytest.mark.requirement("AMQP-4-9", "AMQP-4-10")
+def test_our_own_properties_are_not_called_as_the_mappings() -> None:
+    """The vendor properties that the mapping adds begin with JMS_kjms, and so not with JMS_AMQP."""
+    its = Properties(content_type="image/png", content_encoding="gzip")
+    message = read(AmqpMessage(properties=its, footer={Symbol("f"): 1}, body=Body(DATA, [b""])))
+    added = [name for name in message.property_names() if name != "JMSXDeliveryCount"]
+    assert len(added) == 3
+    assert all(name.startswith("JMS_kjms_") for name in added)
+    assert encode(message).properties == its
+
+
 def test_what_jms_does_not_have_passes_through() -> None:
     """Binary and decimal property values, other annotations, a footer and any name are passed on as they came."""
     message = AmqpMessage(
