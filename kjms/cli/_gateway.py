@@ -19,7 +19,7 @@ DESCRIPTION: Final = """\
 Serve AMQP 1.0 clients until Ctrl-C or SIGTERM. A Java program with Apache Qpid JMS and the URL amqp://localhost:5672
 meets the queues and topics of kjms, beside Python and Kafka programs.
 
-Who may come in has to be said: --anonymous, --users FILE, or --pass-credentials.
+Who may come in has to be said: --anonymous, --users FILE, --tls-clients FILE, or --pass-credentials.
 """
 EXAMPLES: Final = """\
 examples:
@@ -57,6 +57,17 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME",
         help="print a line for a file of users, with a password that is asked for; no more",
     )
+    parser.add_argument(
+        "--tls-certificate", metavar="FILE", type=Path, help="the gateway's certificate, with its chain: TLS alone then"
+    )
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, if that is in another file")
+    parser.add_argument(
+        "--tls-clients",
+        metavar="FILE",
+        type=Path,
+        help="let those in whose certificate one of these vouches for, under its common name",
+    )
+    parser.add_argument("--metrics", metavar="PORT", type=int, help="answer Prometheus there, at the same host")
     parser.add_argument(
         "--max-message-size", metavar="BYTES", type=int, default=16 << 20, help="of one message (16777216)"
     )
@@ -97,6 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
             anonymous=arguments.anonymous,
             users=arguments.users,
             pass_credentials=arguments.pass_credentials,
+            tls_certificate=arguments.tls_certificate,
+            tls_key=arguments.tls_key,
+            tls_clients=arguments.tls_clients,
+            metrics_port=arguments.metrics,
             max_message_size=arguments.max_message_size,
             max_links=arguments.max_links,
         )

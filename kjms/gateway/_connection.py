@@ -42,6 +42,7 @@ INVALID_FIELD: Final = "amqp:invalid-field"
 FORCED: Final = "amqp:connection:forced"
 SESSION_BYTES: Final = 4 << 20  # that a client may send ahead on a session
 LOWEST_TICK: Final = 0.01
+DRAIN_LOOK_SECONDS: Final = 0.01
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -54,6 +55,7 @@ class AmqpConnection(asyncio.Protocol):
     def __init__(self, gateway: Gateway) -> None:
         self.number = next(_numbers)
         self.options = gateway.options
+        self.metrics = gateway.metrics
         self.container = ""
         self.is_congested = False
         self.congested: set[Sending] = set()
@@ -108,6 +110,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client."""
+        self.metrics.bytes_received_total += len(data)
         try:
             if self._transport is not None:
                 self._push(data)
@@ -145,7 +148,7 @@ class AmqpConnection(asyncio.Protocol):
             if not SASL_HEADER.startswith(data[:5]) and not AMQP_HEADER.startswith(data[:5]):
                 raise SaslError("the client does not speak AMQP 1.0")
         elif data.startswith(SASL_HEADER):
-            self._sasl = SaslServer(self._gateway.mechanisms)
+            self._sasl = SaslServer(self._gateway.mechanisms(has_certificate=self._certificate_name() is not None))
             self._authenticate(data)
         elif data.startswith(AMQP_HEADER) and self.options.anonymous:
             self._speak(data)
@@ -165,11 +168,19 @@ class AmqpConnection(asyncio.Protocol):
             self._is_authenticating = True
             self._gateway.run(self._check(credentials))
 
+    def _certificate_name(self) -> str | None:
+        """Return the common name in the certificate that the client has shown, and that somebody vouches for."""
+        certificate = None if self._tcp is None else self._tcp.get_extra_info("peercert")
+        parts = (certificate or {}).get("subject", ())
+        return next((str(value) for part in parts for key, value in part if key == "commonName"), None)
+
     async def _check(self, credentials: Credentials) -> None:
+        if credentials.mechanism == "EXTERNAL":
+            credentials = credentials._replace(user=self._certificate_name())
         self._user = credentials.user
         try:
             is_accepted = await self._gateway.accepts(credentials)
-            if is_accepted and self.options.pass_credentials and credentials.user is not None:
+            if is_accepted and self.options.pass_credentials and credentials.mechanism == "PLAIN":
                 await self._connect(credentials)
         except JMSSecurityException:
             is_accepted = False
@@ -183,6 +194,7 @@ class AmqpConnection(asyncio.Protocol):
         if is_accepted:
             self._speak(self._sasl.rest)
         else:
+            self.metrics.refused_total += 1
             self._abort(f"refused: user {self._user!r} with {credentials.mechanism}")
 
     def _speak(self, data: bytes) -> None:
@@ -228,6 +240,7 @@ class AmqpConnection(asyncio.Protocol):
             if pending == 0:
                 break
             tcp.write(transport.peek(pending))
+            self.metrics.bytes_sent_total += pending
             transport.pop(pending)
             self._dispatch()
             self._push_links()
@@ -348,6 +361,7 @@ class AmqpConnection(asyncio.Protocol):
             if not self._is_ended:
                 self._is_open = True
                 engine.open()
+                self.metrics.opened_total += 1
                 who = "without a name" if self._user is None else f"user {self._user!r}"
                 self.log("opened by %s, container %r, %s", self._peer, self.container, who)
                 early, self._early = self._early, []
@@ -383,6 +397,7 @@ class AmqpConnection(asyncio.Protocol):
         self._is_open = True
         engine.open()
         engine.close()
+        self.metrics.refused_total += 1
         self.log("refused, of %s, container %r: %s", self._peer, self.container, failure)
 
     def _on_close(self, event: Event) -> None:
@@ -485,7 +500,10 @@ class AmqpConnection(asyncio.Protocol):
             worker.is_paused = True
         if self._transport is None or not self._is_open:
             self._abort("the gateway ends")
-        elif not self._is_ended:
+        else:
+            while any(served.is_busy for served in self._links.values()):
+                await asyncio.sleep(DRAIN_LOOK_SECONDS)
+        if not self._is_ended and self._is_open:
             self._engine.condition = Condition(FORCED, "the gateway ends; connect to another one")
             self._engine.close()
             self._end("the gateway ends")

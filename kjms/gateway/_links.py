@@ -75,6 +75,11 @@ class ClientLink:
         self.is_gone = False  # whether there is nobody any more who wants an answer
         self.is_open = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the client has sent what is not answered yet."""
+        return False
+
     def attach(self) -> None:
         """Answer the client's attach, at once or later."""
         raise NotImplementedError
@@ -99,6 +104,8 @@ class ClientLink:
             return
         self.connection.log("link %r refused: %s", self.link.name, failure)
         refuse(self.link, *condition_of(failure))
+        self.is_gone = True
+        self.connection.forget(self)
 
     def fail(self, name: str, text: str) -> None:
         """End the link with an error."""
@@ -137,6 +144,10 @@ class Receiving(ClientLink):
         self._size = 0
         self._pending = 0  # messages that the worker has
         self._bytes = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._pending > 0
 
     def attach(self) -> None:
         try:
@@ -205,7 +216,10 @@ class Receiving(ClientLink):
     def _sent(self, delivery: Delivery | None, size: int, transaction: bytes | None, failure: Exception | None) -> None:
         self._pending -= 1
         self._bytes -= size
-        if failure is not None:
+        if failure is None:
+            self.connection.metrics.messages_received_total += 1
+        else:
+            self.connection.metrics.messages_rejected_total += 1
             self.connection.log("a message was not taken: %s", failure)
         if self.is_gone or not self.is_open:
             return
@@ -224,6 +238,8 @@ class Receiving(ClientLink):
         """Let the client go on when half of its credit is used up, and what it sent has not piled up here."""
         options = self.connection.options
         there = self.link.credit + self._pending
+        if self.worker.is_paused:
+            return
         if there <= options.credit // 2 and self._bytes <= options.max_message_size:
             self.link.flow(options.credit - there)
 
@@ -354,6 +370,7 @@ class Sending(ClientLink):
             if self.feeding.is_settled or handed is None:
                 delivery.settle()
             self._sent += 1
+            self.connection.metrics.messages_sent_total += 1
             self.worker.consumed += len(data)
         if queue:
             self.connection.congested.add(self)

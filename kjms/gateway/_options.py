@@ -21,6 +21,14 @@ class GatewayOptions:
     """A file with names and hashed passwords (`kjms.gateway.hashed`)."""
     pass_credentials: bool = False
     """Whether names and passwords go on to Kafka, so that its ACLs decide."""
+    tls_certificate: Path | None = None
+    """A file with the gateway's certificate, and those between it and its root; with it, clients have to use TLS."""
+    tls_key: Path | None = None
+    """The file with its key, where that is not in the same one."""
+    tls_clients: Path | None = None
+    """A file with the certificates that vouch for clients' own: who has one comes in under its common name."""
+    metrics_port: int | None = None
+    """Where Prometheus may ask, at the same host; 0 takes any free one."""
     max_links: int = 1000
     """Of a connection."""
     max_sessions: int = 255
@@ -41,9 +49,12 @@ class GatewayOptions:
     """Milliseconds that ending may take until clients are cut off."""
 
     def __post_init__(self) -> None:
-        if not (self.anonymous or self.users or self.pass_credentials):
+        if not (self.anonymous or self.users or self.pass_credentials or self.tls_clients):
             raise ValueError(
-                "nobody could come in: allow anonymous clients, name a file of users, or pass credentials on to Kafka"
+                "nobody could come in: allow anonymous clients, name a file of users or of certificates, or pass"
+                " credentials on to Kafka"
             )
+        if self.tls_certificate is None and (self.tls_key or self.tls_clients):
+            raise ValueError("TLS needs the gateway's own certificate")
         if self.users and self.pass_credentials:
             raise ValueError("names and passwords are checked here, by a file of users, or by Kafka, not by both")

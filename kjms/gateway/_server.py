@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import uuid
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from kjms.gateway._connection import AmqpConnection
+from kjms.gateway._metrics import Metrics, serve_metrics
 from kjms.gateway._options import GatewayOptions
 from kjms.gateway._sasl import Credentials
 from kjms.gateway._users import Users
@@ -45,7 +47,9 @@ class Gateway:
         self.options = options
         self.name = f"kjms-gateway-{uuid.uuid4().hex[:8]}"
         self._users = None if options.users is None else Users(options.users)
+        self.metrics = Metrics()
         self._server: asyncio.Server | None = None
+        self._metrics_server: asyncio.Server | None = None
         self._connections: set[AmqpConnection] = set()
         self._ending: dict[str, AmqpConnection] = {}  # by container: whose name is about to be free
         self._tasks: set[asyncio.Task[None]] = set()
@@ -53,11 +57,19 @@ class Gateway:
     def __repr__(self) -> str:
         return f"<Gateway {self.name}: {len(self._connections)} connections>"
 
-    @property
-    def mechanisms(self) -> list[str]:
-        """The SASL mechanisms that are offered."""
-        plain = ["PLAIN"] if self.options.users is not None or self.options.pass_credentials else []
-        return plain + (["ANONYMOUS"] if self.options.anonymous else [])
+    def mechanisms(self, *, has_certificate: bool) -> list[str]:
+        """Return the SASL mechanisms that are offered to a client.
+
+        Args:
+            has_certificate: Whether it has shown one that counts.
+        """
+        options = self.options
+        allowed = {
+            "EXTERNAL": has_certificate,
+            "PLAIN": options.users is not None or options.pass_credentials,
+            "ANONYMOUS": options.anonymous,
+        }
+        return [name for name, is_allowed in allowed.items() if is_allowed]
 
     @property
     def port(self) -> int:
@@ -65,23 +77,33 @@ class Gateway:
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
+    @property
+    def metrics_port(self) -> int:
+        """Where Prometheus may ask."""
+        assert self._metrics_server is not None
+        return int(self._metrics_server.sockets[0].getsockname()[1])
+
     async def start(self) -> None:
         """Begin to listen.
 
         Raises:
-            OSError: The port is in use, or may not be used.
+            OSError: The port is in use, or may not be used; or a certificate cannot be read.
         """
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connected, self.options.host, self.options.port)
+        loop, options = asyncio.get_running_loop(), self.options
+        self._server = await loop.create_server(self._connected, options.host, options.port, ssl=_tls(options))
+        if options.metrics_port is not None:
+            self._metrics_server = await serve_metrics(self.metrics, options.host, options.metrics_port)
 
     def _connected(self) -> AmqpConnection:
         connection = AmqpConnection(self)
         self._connections.add(connection)
+        self.metrics.connections = len(self._connections)
         connection.closed.add_done_callback(lambda _: self._forget(connection))
         return connection
 
     def _forget(self, connection: AmqpConnection) -> None:
         self._connections.discard(connection)
+        self.metrics.connections = len(self._connections)
         if self._ending.get(connection.container) is connection:
             del self._ending[connection.container]
 
@@ -100,6 +122,8 @@ class Gateway:
         """Tell whether a client may come in; where Kafka decides about names, it may as far as this is concerned."""
         if credentials.mechanism == "ANONYMOUS":
             return self.options.anonymous
+        if credentials.mechanism == "EXTERNAL":
+            return credentials.user is not None
         if self._users is None:
             return self.options.pass_credentials and credentials.user is not None
         check = self._users.accept
@@ -119,8 +143,9 @@ class Gateway:
 
     async def stop(self) -> None:
         """Listen no more, let what is under way come to its end, and close every connection."""
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._metrics_server):
+            if server is not None:
+                server.close()
         connections = list(self._connections)
         if connections:
             drains = [asyncio.ensure_future(connection.drain()) for connection in connections]
@@ -131,3 +156,15 @@ class Gateway:
                 drain.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.options.drain_timeout / 1000)
+
+
+def _tls(options: GatewayOptions) -> ssl.SSLContext | None:
+    if options.tls_certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(options.tls_certificate, options.tls_key)
+    if options.tls_clients is not None:
+        context.load_verify_locations(options.tls_clients)
+        others_may_come = options.anonymous or options.users is not None or options.pass_credentials
+        context.verify_mode = ssl.CERT_OPTIONAL if others_may_come else ssl.CERT_REQUIRED
+    return context

@@ -315,6 +315,27 @@ def said(message: JavaObject) -> dict[str, Any]:
     }
 
 
+def steps(session: JavaObject) -> dict[str, Callable[[], Any]]:
+    """Return what attaches a link, by its name."""
+    queue, topic = session.createQueue("orders"), session.createTopic("news")
+    return {
+        "producer": lambda: session.createProducer(queue),
+        "topic producer": lambda: session.createProducer(topic),
+        "relay": lambda: session.createProducer(None),
+        "consumer": lambda: session.createConsumer(queue, "a = 1"),
+        "browser": lambda: session.createBrowser(queue).getEnumeration(),
+        "volatile": lambda: session.createConsumer(topic, None, True),
+        "durable": lambda: session.createDurableConsumer(topic, "sub"),
+        "durable, not local": lambda: session.createDurableConsumer(topic, "other", "a = 1", True),
+        "shared": lambda: session.createSharedConsumer(topic, "share", "a = 1"),
+        "shared again": lambda: session.createSharedConsumer(topic, "share", "a = 1"),
+        "shared durable": lambda: session.createSharedDurableConsumer(topic, "kept"),
+        "shared durable again": lambda: session.createSharedDurableConsumer(topic, "kept"),
+        "temporary queue": session.createTemporaryQueue,
+        "temporary topic": session.createTemporaryTopic,
+    }
+
+
 def attach(recorder: Recorder, java: Java, url: str) -> None:
     """Write `ATTACHES`: what the client attaches for each thing that JMS has, with a client id and without."""
     found: dict[str, Any] = {}
@@ -325,24 +346,7 @@ def attach(recorder: Recorder, java: Java, url: str) -> None:
         connection.start()
         found[f"open {client_id}"] = recorder.opens[-1]
         session = connection.createSession(False, 1)
-        queue, topic = session.createQueue("orders"), session.createTopic("news")
-        steps: dict[str, Callable[[], Any]] = {
-            "producer": lambda: session.createProducer(queue),
-            "topic producer": lambda: session.createProducer(topic),
-            "relay": lambda: session.createProducer(None),
-            "consumer": lambda: session.createConsumer(queue, "a = 1"),
-            "browser": lambda: session.createBrowser(queue).getEnumeration(),
-            "volatile": lambda: session.createConsumer(topic, None, True),
-            "durable": lambda: session.createDurableConsumer(topic, "sub"),
-            "durable, not local": lambda: session.createDurableConsumer(topic, "other", "a = 1", True),
-            "shared": lambda: session.createSharedConsumer(topic, "share", "a = 1"),
-            "shared again": lambda: session.createSharedConsumer(topic, "share", "a = 1"),
-            "shared durable": lambda: session.createSharedDurableConsumer(topic, "kept"),
-            "shared durable again": lambda: session.createSharedDurableConsumer(topic, "kept"),
-            "temporary queue": session.createTemporaryQueue,
-            "temporary topic": session.createTemporaryTopic,
-        }
-        for name, step in steps.items():
+        for name, step in steps(session).items():
             if client_id is None and "durable" in name and "shared" not in name:
                 continue
             recorder.attaches.clear()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,7 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 
 
 @pytest.mark.requirement(
-    "AMQP-2.1-1", "AMQP-2.1-3", "AMQP-2.1-8", "AMQP-2.1-9", "AMQP-2.1-10", "AMQP-8.2-2"
+    "AMQP-2.1-1", "AMQP-2.1-3", "AMQP-2.1-8", "AMQP-2.1-9", "AMQP-2.1-10", "AMQP-8.2-2", "AMQP-8.2-6"
 )  # fmt: skip
 def test_a_client_id_in_use_is_refused(
     connect: Callable[..., JavaObject], kjms_factory: ConnectionFactory, kjms_destination_name: str
@@ -445,3 +447,76 @@ def test_the_command_says_what_is_wrong(kjms_broker: Broker, tmp_path: Path, pro
     assert done.returncode == 0
     assert done.stdout.startswith("ann:")
     assert "secret" not in done.stdout
+
+
+# ------------------------------------------------------------------------------------------------ TLS and metrics
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a root, and certificates of the gateway and of a client that it vouches for."""
+    if shutil.which("keytool") is None or shutil.which("openssl") is None:
+        pytest.skip("there is no keytool or openssl")
+    place = tmp_path_factory.mktemp("tls")
+
+    def openssl(line: str) -> None:
+        subprocess.run(["openssl", *line.split()], cwd=place, check=True, capture_output=True)
+
+    openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -keyout root.key -out root.pem -subj /CN=root")
+    for name in ("localhost", "billing"):
+        openssl(f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        (place / "names").write_text("subjectAltName=DNS:localhost\n")
+        openssl(f"x509 -req -in {name}.csr -CA root.pem -CAkey root.key -days 2 -out {name}.pem -extfile names")
+    openssl("pkcs12 -export -in billing.pem -inkey billing.key -out billing.p12 -passout pass:secret")
+    subprocess.run(
+        ["keytool", "-importcert", "-noprompt", "-file", "root.pem", "-keystore", "root.p12", "-storepass", "secret"],
+        cwd=place, check=True, capture_output=True,
+    )  # fmt: skip
+    return place
+
+
+def test_tls_and_client_certificates(
+    start_gateway: Callable[..., Any], java: Java, certificates: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Over TLS a client comes in under its certificate's name; one without certificate, or without TLS, does not."""
+    gateway = start_gateway(
+        anonymous=False,
+        tls_certificate=certificates / "localhost.pem",
+        tls_key=certificates / "localhost.key",
+        tls_clients=certificates / "root.pem",
+    )
+    trusted = (
+        f"amqps://localhost:{gateway.port}?transport.trustStoreLocation={certificates}/root.p12"
+        "&transport.trustStorePassword=secret"
+    )
+    own = f"&transport.keyStoreLocation={certificates}/billing.p12&transport.keyStorePassword=secret"
+    with caplog.at_level("INFO", "kjms.gateway"):
+        connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", trusted + own).createConnection()
+        connection.start()
+    assert "user 'billing'" in caplog.text
+    connection.close()
+    for url in (trusted, f"amqp://localhost:{gateway.port}"):
+        with pytest.raises(JavaError):
+            java.new("org.apache.qpid.jms.JmsConnectionFactory", url).createConnection().start()
+
+
+def test_metrics(start_gateway: Callable[..., Any], java: Java, kjms_destination_name: str) -> None:
+    """Prometheus reads how many connections and messages there were."""
+    gateway = start_gateway(metrics_port=0)
+    connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", gateway.url).createConnection()
+    connection.start()
+    session = connection.createSession(False, 1)
+    queue = session.createQueue(kjms_destination_name)
+    producer = session.createProducer(queue)
+    for _ in range(3):
+        producer.send(session.createTextMessage("x"))
+    assert session.createConsumer(queue).receive(WAIT) is not None
+    with urllib.request.urlopen(f"http://localhost:{gateway.gateway.metrics_port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    assert "# TYPE kjms_gateway_opened_total counter" in lines
+    assert {
+        "kjms_gateway_connections 1",
+        "kjms_gateway_opened_total 1",
+        "kjms_gateway_messages_received_total 3",
+    } <= set(lines)
+    connection.close()

@@ -121,7 +121,8 @@ def test_a_durable_subscription_keeps_messages(connect: Connect, here: Session, 
 
 
 @pytest.mark.requirement(
-    "AMQP-7.1-3", "AMQP-7.3-1", "AMQP-7.3-2", "AMQP-7.3-4", "AMQP-7.3-6", "AMQP-8.3-6", "AMQP-8.3-7", "AMQP-8.3-8"
+    "AMQP-7.1-3", "AMQP-7.3-1", "AMQP-7.3-7", "AMQP-7.3-2", "AMQP-7.3-4", "AMQP-7.3-6", "AMQP-8.3-6", "AMQP-8.3-7",
+    "AMQP-8.3-8",
 )  # fmt: skip
 def test_unsubscribe(connect: Connect, here: Session, kjms_destination_name: str) -> None:
     """A subscription in use can neither be had by another consumer nor ended; ended, it is as if it never was."""
@@ -145,7 +146,7 @@ def test_unsubscribe(connect: Connect, here: Session, kjms_destination_name: str
     session.unsubscribe("news")
 
 
-@pytest.mark.requirement("AMQP-8.9-7", "AMQP-8.9-8", "AMQP-8.2-1")
+@pytest.mark.requirement("AMQP-8.9-7", "AMQP-8.9-8", "AMQP-8.2-1", "AMQP-8.4-8")
 def test_a_changed_selector_makes_a_new_subscription(
     connect: Connect, here: Session, kjms_destination_name: str
 ) -> None:

@@ -100,7 +100,7 @@ def _set_properties(message: Message, source: AmqpMessage) -> None:
     rest = AmqpMessage()
     for name, value in source.application_properties.items():
         found = jms_value(value)
-        if not isinstance(name, str) or name in PROVIDERS or found is None or not name:
+        if found is None or not _is_name(name):
             rest.application_properties[name] = value
             continue
         kind, kept, is_exact = found
@@ -131,6 +131,17 @@ def _set_properties(message: Message, source: AmqpMessage) -> None:
     rest.footer = source.footer
     if rest.message_annotations or rest.application_properties or rest.footer:
         _set(message, REST, "string", base64.b64encode(rest.encode()).decode())
+
+
+def _is_name(name: Any) -> bool:
+    """Tell whether a Kafka header may be called so that holds a property."""
+    return (
+        isinstance(name, str)
+        and bool(name)
+        and name.isprintable()
+        and name not in PROVIDERS
+        and not name.startswith("kjms-")  # those are kjms's own
+    )
 
 
 def _set(message: Message, name: str, kind: str, value: Any) -> None:

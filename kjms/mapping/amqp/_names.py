@@ -60,6 +60,7 @@ TYPED: Final = "amqp"
 """Objects in AMQP's own types, where JMS's plain values would lose something: the body's sections as they came."""
 
 _KINDS: Final[tuple[type[Destination], ...]] = (Queue, Topic, TemporaryQueue, TemporaryTopic)
+_SCHEMES: Final = frozenset(kind.scheme for kind in _KINDS)
 
 
 def kind_number(destination: Destination) -> int:
@@ -85,7 +86,7 @@ def parse_address(address: str | None, number: Any, default: Destination | None)
         return None
     if isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(_KINDS):
         return _KINDS[number](address)
-    if "://" in address:
+    if "://" in address and address.partition("://")[0] in _SCHEMES:
         return parse_destination(address)
     if default is not None and default._name == address:
         return default

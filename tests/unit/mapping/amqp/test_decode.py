@@ -182,6 +182,7 @@ def test_the_link_tells_the_destination_where_the_message_does_not(kind: type[De
 
 def test_addresses_that_say_their_kind() -> None:
     """Other AMQP programs may write queue:// or topic://, and answer to a temporary destination by its name."""
+    assert read(value(None, properties=Properties(reply_to="amqp://x/y"))).jms_reply_to == Queue("amqp://x/y")
     message = read(value(None, properties=Properties(to="topic://a", reply_to="kjms.inbox.x.y/7")), Queue("link"))
     assert message.jms_destination == Topic("a")
     assert message.jms_reply_to == TemporaryQueue("kjms.inbox.x.y/7")
@@ -208,10 +209,30 @@ def test_application_properties_become_properties(wire: object, kind: str, expec
     assert type(encode(message).application_properties["p"]) is type(wire)
 
 
+@pytest.mark.requirement("AMQP-4-9", "AMQP-4-10")
+def test_our_own_properties_are_not_called_as_the_mappings() -> None:
+    """The vendor properties that the mapping adds begin with JMS_kjms, and so not with JMS_AMQP."""
+    its = Properties(content_type="image/png", content_encoding="gzip")
+    message = read(AmqpMessage(properties=its, footer={Symbol("f"): 1}, body=Body(DATA, [b""])))
+    added = [name for name in message.property_names() if name != "JMSXDeliveryCount"]
+    assert len(added) == 3
+    assert all(name.startswith("JMS_kjms_") for name in added)
+    assert encode(message).properties == its
+
+
 def test_what_jms_does_not_have_passes_through() -> None:
     """Binary and decimal property values, other annotations, a footer and any name are passed on as they came."""
     message = AmqpMessage(
-        application_properties={"b": b"\1", "d": Decimal(b"1234"), "a,b;c": Int(5), "my-name": Int(5), "JMSType": "x"},
+        application_properties={
+            "b": b"\1",
+            "d": Decimal(b"1234"),
+            "a,b;c": Int(5),
+            "my-name": Int(5),
+            "kjms-to": "1",
+            "a\0b": "x",
+            "": 1,
+            "JMSType": "x",
+        },
         message_annotations={Symbol("x-opt-other"): Described(Symbol("d"), [UInt(1)]), MSG_TYPE: Byte(5)},
         footer={Symbol("f"): 1},
         body=Body(VALUE, ["text"]),
@@ -219,7 +240,8 @@ def test_what_jms_does_not_have_passes_through() -> None:
     received = read(message)
     assert received.get_string_property("a,b;c") == "5"
     assert received.get_int_property("my-name") == 5
-    assert not received.property_exists("b")
+    for name in ("b", "kjms-to", "a\0b", ""):
+        assert not received.property_exists(name)
     again = encode(received)
     del message.application_properties["JMSType"]
     assert again.application_properties == message.application_properties
