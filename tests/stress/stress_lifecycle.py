@@ -68,8 +68,9 @@ class Worker(threading.Thread):
         self.calls: list[Callable[[], object]] = [
             self.connect, self.context, self.session, self.session, self.consumer, self.consumer, self.durable,
             self.start_delivery, self.start_delivery, self.stop_delivery, self.send, self.send, self.send_async,
-            self.receive, self.receive, self.receive_long, self.listen, self.settle, self.settle, self.browse, self.temporary, self.read,
-            self.close_consumer, self.close_session, self.close_context, self.close_connection,
+            self.receive, self.receive, self.receive_long, self.listen, self.settle, self.settle, self.browse,
+            self.temporary, self.read, self.close_consumer, self.close_session, self.close_context,
+            self.close_connection,
         ]  # fmt: skip
 
     def run(self) -> None:
