@@ -126,8 +126,13 @@ def crash(arguments: Sequence[str]) -> int:
     return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each not in programs))
 
 
+def stress(arguments: Sequence[str]) -> int:
+    """Lifecycle calls from many threads, 10,000 connections, and a minute without a broker (six minutes)."""
+    return run("test", "tests/stress/stress.py", *arguments)
+
+
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
-    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, reference, fuzz, crash)
+    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, reference, fuzz, crash, stress)
 }
 
 

@@ -333,6 +333,7 @@ class Session(AutoCloseable):
             self._engine.topic_of(queue, self._options)
         browser = QueueBrowser(self, queue, chosen)
         with self._lock:
+            self._check_open("create_browser")  # nobody closes it meanwhile
             self._browsers.append(browser)
         return browser
 
@@ -513,7 +514,12 @@ class Session(AutoCloseable):
 
     def _added(self, consumer: C) -> C:
         with self._lock:
-            self._consumers.append(consumer)
+            is_too_late = self._is_closed and not self._is_delivering()  # by a thread that did not know of it
+            if not is_too_late:
+                self._consumers.append(consumer)
+        if is_too_late:
+            self._engine.close_feeds([consumer._feed])
+            self._check_open("create_consumer")
         self._connection._consumer_added(consumer._feed)
         if self._listener is not None:
             self._listeners_changed()

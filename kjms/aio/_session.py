@@ -160,8 +160,9 @@ class LoopSession(Session):
         self._look: Look | None = None
 
     def _finish(self) -> None:
-        if self._look is not None:
-            self._look.abandon()  # what was found, and is not the program's yet, goes back like the rest
+        look = self._look
+        if look is not None:
+            look.abandon()  # what was found, and is not the program's yet, goes back like the rest
         super()._finish()
 
     # Calls that may take long.
