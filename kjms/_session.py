@@ -238,9 +238,9 @@ class Session(AutoCloseable):
         _check_destination(destination)
 
     def _route(self, destination: Destination) -> Route:
+        self._check_destination(destination)
         route = self._routes.get(destination)
         if route is None:
-            self._check_destination(destination)
             senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
             if isinstance(destination, TEMPORARY):  # not kept: that would keep the destination
                 to = self._engine.temporaries.address(destination)

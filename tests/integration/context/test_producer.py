@@ -163,7 +163,7 @@ def test_a_producer_is_light(context: JMSContext, queue: Queue) -> None:
 # What is set for every message.
 
 
-@pytest.mark.requirement("JMS-11.2.4-13", "JMS-11.2.4-10", "JMS-11.2.4-12")
+@pytest.mark.requirement("JMS-11.2.4-13", "JMS-11.2.4-10", "JMS-11.2.4-12", "JMS-11.2.4-8")
 def test_every_setter_returns_the_producer(context: JMSContext, completions: Any, queue: Queue) -> None:
     """Each setter can be followed by the next call; what was set can be read back."""
     producer = context.create_producer()
