@@ -229,4 +229,3 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         assert thread != threading.current_thread().name
         assert told_elsewhere == []
         assert text(elsewhere.create_consumer(queue).receive(SECONDS)) == "lost a connection"
-        own_broker.start()  # so that closing need not wait
