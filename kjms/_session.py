@@ -141,9 +141,9 @@ class Session(AutoCloseable):
         self._listener = chosen
         self._listeners_changed()
 
-    def _check_no_listener(self, doing: str) -> None:
+    def _check_no_listener(self) -> None:
         if self._listener is not None:
-            raise IllegalStateException(f"{doing}: session {self.number} has a message listener, which gets everything")
+            raise IllegalStateException(f"message_listener: session {self.number} has one for all its consumers")
 
     # Making messages (JMS 2.0 §4.4.5).
 

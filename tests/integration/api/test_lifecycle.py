@@ -204,6 +204,7 @@ def test_the_client_id_is_set_first_or_by_the_factory(kjms_broker: object, kjms_
             connection.client_id = "late"
 
 
+@pytest.mark.requirement("JMS-4.4.6-1")
 def test_a_session_is_used_by_one_thread_at_a_time(connection: Connection, queue: Queue) -> None:
     """Using a session while another thread waits in it is refused at once, by name."""
     session = connection.create_session()

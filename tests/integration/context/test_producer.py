@@ -292,7 +292,7 @@ def test_a_received_messages_properties_are_not_overridden(
     assert received(consumer).get_int_property("n") == 1
 
 
-@pytest.mark.requirement("JMS-3.4.3-5", "JMS-3.4.4-4")
+@pytest.mark.requirement("JMS-3.4.3-5", "JMS-3.4.4-4", "NEV-40")
 def test_ids_and_timestamps_can_be_left_out(context: JMSContext, consumer: JMSConsumer, queue: Queue) -> None:
     """A message goes without its id, or its timestamp, where the producer says so."""
     producer = context.create_producer()
