@@ -81,7 +81,7 @@ class MessageConsumer(AutoCloseable):
         self._check_open("message_listener")
         chosen = called_as_listener(listener)
         if chosen is not None:
-            self._session._check_no_listener("message_listener")
+            self._session._check_no_listener()
         self._listener = chosen
         self._session._listeners_changed()
 
@@ -95,7 +95,7 @@ class MessageConsumer(AutoCloseable):
             The message; None when the time was over, or the consumer was closed meanwhile.
 
         Raises:
-            IllegalStateException: The consumer is closed, or another thread is using the session.
+            IllegalStateException: The consumer is closed, or its session has a listener, or another thread is using it.
             JMSException: The consumer has a listener, or the last message's acknowledgement failed.
             ValueError: *timeout* is negative.
 
@@ -111,7 +111,10 @@ class MessageConsumer(AutoCloseable):
         self._check_open("receive")
         if self._listener is not None:
             raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
-        self._session._check_no_listener("receive")
+        if self._session._listening:
+            raise IllegalStateException(
+                f"receive: session {self._session.number} has message listeners, and is their thread's (JMS 2.0 §4.4.6)"
+            )
         return self._session._receive(self, seconds, read)
 
     def __iter__(self) -> Iterator[Message]:

@@ -144,9 +144,9 @@ class Session(AutoCloseable):
         self._listener = chosen
         self._listeners_changed()
 
-    def _check_no_listener(self, doing: str) -> None:
+    def _check_no_listener(self) -> None:
         if self._listener is not None:
-            raise IllegalStateException(f"{doing}: session {self.number} has a message listener, which gets everything")
+            raise IllegalStateException(f"message_listener: session {self.number} has one for all its consumers")
 
     # Making messages (JMS 2.0 §4.4.5).
 
@@ -241,9 +241,9 @@ class Session(AutoCloseable):
         _check_destination(destination)
 
     def _route(self, destination: Destination) -> Route:
+        self._check_destination(destination)
         route = self._routes.get(destination)
         if route is None:
-            self._check_destination(destination)
             senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
             if isinstance(destination, TEMPORARY):  # not kept: that would keep the destination
                 to = self._engine.temporaries.address(destination)

@@ -97,7 +97,7 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
     eventually(lambda: len(calls) == 4)
 
 
-@pytest.mark.requirement("JMS-4.3.4-10", "JMS-4.3.5-5", "JMS-4.4.1-4", "JMS-4.5.3-2")
+@pytest.mark.requirement("JMS-4.3.4-10", "JMS-4.3.5-5", "JMS-4.4.1-4", "JMS-4.5.3-2", "JAK-close-7")
 @pytest.mark.parametrize("what", ["stop", "connection", "session", "consumer"])
 def test_a_listener_may_not_close_or_stop_its_own(
     connection: Connection, queue: Queue, what: str, eventually: Eventually
@@ -204,6 +204,7 @@ def test_the_client_id_is_set_first_or_by_the_factory(kjms_broker: object, kjms_
             connection.client_id = "late"
 
 
+@pytest.mark.requirement("JMS-4.4.6-1")
 def test_a_session_is_used_by_one_thread_at_a_time(connection: Connection, queue: Queue) -> None:
     """Using a session while another thread waits in it is refused at once, by name."""
     session = connection.create_session()
@@ -304,6 +305,7 @@ def test_asynchronous_sends_complete_in_order_and_before_close(connection: Conne
     assert [consumer.receive(SECONDS).text for _ in range(500)] == [str(number) for number in range(500)]  # type: ignore[union-attr]
 
 
+@pytest.mark.requirement("NEV-175")
 def test_closing_leaves_no_thread_behind(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """When the last connection is closed, every thread has ended."""
     before = kjms_threads()
@@ -316,6 +318,7 @@ def test_closing_leaves_no_thread_behind(kjms_factory: ConnectionFactory, queue:
     assert kjms_threads() <= before
 
 
+@pytest.mark.requirement("NEV-175")
 def test_closing_closes_every_socket(kjms_broker: Any) -> None:
     """When the last connection is closed, the process has no socket and no native thread any more."""
     code = """

@@ -330,7 +330,7 @@ except IllegalStateException:
 # Callbacks.
 
 
-@pytest.mark.requirement("JMS-4.6.2.4-4")
+@pytest.mark.requirement("JMS-4.6.2.4-4", "JAK-close-17")
 @pytest.mark.parametrize("owner", ["producer", "session", "connection"])
 def test_a_completion_listener_may_not_close_what_it_belongs_to(kjms_broker: Any, owner: str) -> None:
     """Close from a completion listener of the same producer, session or connection is an IllegalStateException."""

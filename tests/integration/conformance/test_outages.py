@@ -14,7 +14,17 @@ from typing import Any
 import psutil
 import pytest
 
-from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, Session, TextMessage, Topic
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    DeliveryMode,
+    JMSException,
+    Message,
+    Queue,
+    Session,
+    TextMessage,
+    Topic,
+)
 from kjms.broker import LocalBroker
 
 SECONDS = 20_000
@@ -62,10 +72,10 @@ class Completions:
 
 @pytest.mark.requirement(
     "JMS-3.4.11-13", "JMS-4.6.1-2", "JMS-4.6.2.1-1", "JMS-4.6.2.4-3", "JAK-close-11", "JAK-close-12", "JAK-close-13",
-    "NET-9",
+    "NET-9", "NET-11",
 )  # fmt: skip
 def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(own_broker: LocalBroker, queue: Queue) -> None:
-    """Until then no listener is told, and neither a synchronous send nor the close returns; nothing is lost."""
+    """Until then no listener is told, and no close or send returns, but for those of NON_PERSISTENT messages."""
     completions = Completions()
     with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
         connection.start()
@@ -83,6 +93,8 @@ def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(own_broker: LocalB
                 sending = pool.submit(waits.send, patient.create_text_message("c"))
                 with pytest.raises(TimeoutError):
                     sending.result(NONE)
+                hasty = connection.create_session()  # closed with the connection: that waits for what it sends
+                hasty.create_producer(queue).send(hasty.create_text_message("d"), delivery_mode=1)
                 assert not closing.done()
                 assert not completions.called.is_set()
             finally:
@@ -94,10 +106,10 @@ def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(own_broker: LocalB
             completions.may_return.set()
             closing.result(WAIT)
         consumer = patient.create_consumer(queue)
-        received = [consumer.receive(SECONDS) for _ in range(4)]
+        received = [consumer.receive(SECONDS) for _ in range(5)]
         ids = {text(message): message.jms_message_id for message in received if message is not None}
         assert completions.sent == [f"{name} {ids[name]}" for name in "ab"]
-        assert set(ids) == {"before", "a", "b", "c"}
+        assert set(ids) == {"before", "a", "b", "c", "d"}
 
 
 def cut_connections(broker: LocalBroker) -> int:
@@ -137,9 +149,33 @@ def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
         assert told == []
 
 
+@pytest.mark.requirement("JMS-4.4.13-1", "JMS-4.7-3", "NEV-246")
+def test_what_is_sent_through_cut_connections_arrives_once(
+    own_broker: LocalBroker, queue: Queue, eventually: Eventually
+) -> None:
+    """What is under way when its connection is cut is sent again, and is not there twice; in either delivery mode."""
+    count, cuts = 2_000, 5
+    with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        with connection.create_session() as session, session.create_producer(queue) as producer:
+            completions = Completions()
+            completions.may_return.set()
+            for number in range(count):
+                message = session.create_text_message(str(number))
+                mode = DeliveryMode.PERSISTENT if number % 2 else DeliveryMode.NON_PERSISTENT
+                producer.send(message, delivery_mode=mode, completion_listener=completions)
+                if number % (count // cuts) == count // cuts // 2:
+                    eventually(lambda: cut_connections(own_broker))
+        assert [line.split(" ")[0] for line in completions.sent] == [str(number) for number in range(count)]
+        consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
+        received = [text(consumer.receive(SECONDS)) for _ in range(count)]
+        assert received == [str(number) for number in range(count)]
+        assert consumer.receive(100) is None
+
+
 @pytest.mark.requirement(
-    "JAK-createBrowser-3", "JAK-createConsumer-4", "JAK-createProducer-5", "JMS-4.3.8-2", "JMS-4.3.8-6",
-    "NET-16", "NET-417", "NET-418", "NET-419", "NET-420", "NEV-152", "NEV-184", "NEV-185",
+    "JAK-createBrowser-3", "JAK-createConsumer-4", "JAK-createProducer-5", "JMS-4.3.8-2", "JMS-4.3.8-6", "NET-16",
+    "NET-417", "NET-418", "NET-419", "NET-420", "NEV-152", "NEV-184", "NEV-185", "NET-70",
 )  # fmt: skip
 def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
     own_broker: LocalBroker, connection: Connection, queue: Queue, eventually: Eventually
@@ -193,4 +229,3 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         assert thread != threading.current_thread().name
         assert told_elsewhere == []
         assert text(elsewhere.create_consumer(queue).receive(SECONDS)) == "lost a connection"
-        own_broker.start()  # so that closing need not wait

@@ -46,10 +46,10 @@ def marked(*texts: str, count: int = 2) -> list[tuple[str, bool, int]]:
 
 
 @pytest.mark.requirement(
-    *["JAK-Session-21", "NET-359", "NEV-215", "JMS-4.4.7-1", "JAK-SESSION_TRANSACTED-1", "JAK-SESSION_TRANSACTED-2"],
-    *["JAK-SESSION_TRANSACTED-3", "JAK-getTransacted-1", "JAK-getAcknowledgeMode-2", "JAK-getAcknowledgeMode-3"],
-    *["JMS-B.5.5-1", "JAK-recover-8"],
-)
+    "JAK-Session-21", "NET-359", "NEV-215", "JMS-4.4.7-1", "JAK-SESSION_TRANSACTED-1", "JAK-SESSION_TRANSACTED-2",
+    "JAK-SESSION_TRANSACTED-3", "JAK-getTransacted-1", "JAK-getAcknowledgeMode-2", "JAK-getAcknowledgeMode-3",
+    "JMS-B.5.5-1", "JAK-recover-8", "JMS-B.2.21-5",
+)  # fmt: skip
 @pytest.mark.parametrize(
     "arguments",
     [(0,), (Session.SESSION_TRANSACTED,), (True,), (True, Session.CLIENT_ACKNOWLEDGE), (True, 1), (True, 99)],
