@@ -162,7 +162,7 @@ class Bookkeeping:
         try:
             consumer = Consumer(dict(self._settings))
         except KafkaException as error:
-            raise jms_error(error, f"read {BOOKKEEPING}") from error
+            raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         try:
             left = {}
             for number in range(self._topics.look_up(BOOKKEEPING)):
@@ -181,7 +181,7 @@ class Bookkeeping:
                     if reached.offset >= left[reached.partition]:
                         del left[reached.partition]
         except KafkaException as error:
-            raise jms_error(error, f"read {BOOKKEEPING}") from error
+            raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         finally:
             consumer.close()
 

@@ -106,7 +106,8 @@ class Browsing:
                         self._is_closed = True
         except KafkaException as error:
             self._is_closed = True
-            raise jms_error(error, f"browse {self._queue}") from error
+            doing = f"browse {self._queue}"
+            raise jms_error(error, doing, to="Read", topic=self._topic, group=self._aside.group) from error
         finally:
             if self._is_closed:
                 self.close()

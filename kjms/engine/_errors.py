@@ -49,9 +49,15 @@ _RESOURCES: Final = frozenset(
 
 _ALERT: Final = "SSL alert number"  # how the TLS library says that the broker refused, after the handshake in TLS 1.3
 
+_BROKEN_OFF: Final = (
+    "Local: Broker transport failure"  # librdkafka calls it an authentication error where one was tried
+)
+
 
 def is_refusal(error: KafkaError) -> bool:
     """Tell whether *error* says that one side does not trust the other: another attempt would not change that."""
+    if _BROKEN_OFF in error.str():
+        return False
     return error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL} or _ALERT in error.str()
 
 

@@ -307,7 +307,7 @@ class Registry:
             consumer = Consumer(self._config)
             consumer.assign([TopicPartition(REGISTRY, 0, 0)])  # OFFSET_BEGINNING costs half a second
         except KafkaException as error:
-            raise jms_error(error, f"read the Kafka topic {REGISTRY!r}") from error
+            raise jms_error(error, f"read the Kafka topic {REGISTRY!r}", to="Read", topic=REGISTRY) from error
         with self._news:
             self._claims = Claims()
             self._name = uuid.uuid4().hex
@@ -349,7 +349,7 @@ class Registry:
         return False
 
     def _report(self, error: KafkaError) -> None:
-        failure = jms_error(error, f"read the Kafka topic {REGISTRY!r}")
+        failure = jms_error(error, f"read the Kafka topic {REGISTRY!r}", to="Read", topic=REGISTRY)
         _log.warning("%s", failure)
         if not error.retriable():
             self._on_error(failure)

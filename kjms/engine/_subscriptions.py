@@ -321,7 +321,7 @@ class Subscriptions:
                 return
             self._commit_offsets(group, missing)
         except KafkaException as error:
-            raise jms_error(error, f"commit where group {group!r} starts") from error
+            raise jms_error(error, f"commit where group {group!r} starts", group=group) from error
 
     def _commit_offsets(self, group: str, places: list[TopicPartition]) -> None:
         deadline = time.monotonic() + self._patience

@@ -9,9 +9,9 @@ from kjms import ConnectionFactory, JMSException, Queue, TextMessage
 from kjms.broker import LocalBroker
 
 QUEUE = Queue("stress-outage")
-LOAD_SECONDS = 2.0  # before, and after it went on again
+LOAD_SECONDS = 1.0  # before, and after it went on again
 AGAIN_SECONDS = 60.0  # within which everything goes on
-DRY_MS = 5_000  # nothing more comes after that
+DRY_MS = 3_000  # nothing more comes after that
 REPORTS_SECONDS = 60.0  # an outage is told of once, and reminded of once in so many seconds at the most
 
 

@@ -23,7 +23,7 @@ def test_lifecycle_calls_from_many_threads(kjms_broker: Any) -> None:
 @pytest.mark.requirement("JMS-4.3.8-4", "NEV-187", "NET-421", "NET-417", "NET-418")
 def test_an_outage_under_load(kjms_broker: Any) -> None:
     """Sends and receives go on after an outage, nothing confirmed is lost, and the exception listener hears it once."""
-    run("--seconds 0 --connections 0 --engines 0 --outage 4", kjms_broker.bootstrap_servers)
+    run("--seconds 0 --connections 0 --engines 0 --outage 2", kjms_broker.bootstrap_servers)
 
 
 def run(options: str, servers: str) -> None:

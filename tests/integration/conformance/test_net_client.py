@@ -18,6 +18,7 @@ from kjms import (
     DeliveryMode,
     IllegalStateException,
     InvalidDestinationException,
+    InvalidSelectorException,
     JMSException,
     Message,
     MessageFormatException,
@@ -51,7 +52,7 @@ def send(session: Session, queue: Queue, *bodies: str) -> None:
 # Exceptions.
 
 
-@pytest.mark.requirement("NET-28", "NET-29", "NET-30", "NET-31")
+@pytest.mark.requirement("NET-28", "NET-29", "NET-30", "NET-31", "NEV-313")
 def test_the_root_of_all_exceptions() -> None:
     """Every exception is a JMSException, which has a description, a code and a link; the description is its text."""
     classes = [value for name, value in vars(kjms).items() if name.endswith("Exception")]
@@ -65,7 +66,7 @@ def test_the_root_of_all_exceptions() -> None:
         assert error.linked_exception is below
 
 
-@pytest.mark.requirement("NET-43", "NET-32", "JMS-7.3-1")
+@pytest.mark.requirement("NET-43", "NET-32", "JMS-7.3-1", "NEV-329")
 def test_a_lack_of_resources(session: Session, queue: Queue) -> None:
     """A message that Kafka has no room for is a ResourceAllocationException, linked to Kafka's own error."""
     message = session.create_bytes_message()
@@ -76,8 +77,11 @@ def test_a_lack_of_resources(session: Session, queue: Queue) -> None:
     assert isinstance(caught.value.linked_exception, KafkaException)
 
 
-@pytest.mark.requirement("NET-18", "NET-19", "NET-23", "NET-33", "NET-34")
-def test_each_mistake_has_its_exception(session: Session, queue: Queue) -> None:
+@pytest.mark.requirement(
+    "NET-18", "NET-19", "NET-23", "NET-33", "NET-34", "NEV-314", "NEV-318", "NEV-319", "NEV-202", "NEV-178",
+    "JMS-B.2.21-5",
+)  # fmt: skip
+def test_each_mistake_has_its_exception(connection: Connection, session: Session, queue: Queue) -> None:
     """A call at a wrong time, a thing that is no destination, and a type that does not fit, each raise their own."""
     with pytest.raises(IllegalStateException, match="not transacted"):
         session.commit()
@@ -89,12 +93,33 @@ def test_each_mistake_has_its_exception(session: Session, queue: Queue) -> None:
     message.set_string_property("weight", "heavy")
     with pytest.raises(MessageFormatException, match="'heavy'"):
         message.get_int_property("weight")
-    session.close()
+    with pytest.raises(InvalidSelectorException, match="column"):
+        session.create_consumer(queue, "amount >")
+    with pytest.raises(IllegalStateException, match="transacted"):
+        connection.create_session(Session.SESSION_TRANSACTED).recover()
+    producer, consumer = session.create_producer(queue), session.create_consumer(queue)
+    for closing in (session, connection):
+        closing.close()
+        for use in (session.create_message, lambda: producer.send(message), consumer.receive_no_wait):
+            with pytest.raises(IllegalStateException, match="closed"):
+                use()
     with pytest.raises(IllegalStateException, match="closed"):
-        session.create_producer(queue)
+        connection.create_session()
 
 
 # The connection.
+
+
+@pytest.mark.requirement("NEV-155", "NEV-157")
+def test_a_client_identifier_is_set_once_and_first(kjms_factory: ConnectionFactory, kjms_destination_name: str) -> None:
+    """A second one, and one after the connection was used, are IllegalStateExceptions."""
+    with kjms_factory.create_connection() as named, kjms_factory.create_connection() as used:
+        named.client_id = kjms_destination_name
+        with pytest.raises(IllegalStateException, match=kjms_destination_name):
+            named.client_id = "another"
+        used.start()
+        with pytest.raises(IllegalStateException, match="before anything else"):
+            used.client_id = "late"
 
 
 @pytest.mark.requirement(
@@ -121,7 +146,10 @@ def test_a_connection_says_what_it_is(connection: Connection, session: Session, 
     }  # fmt: skip
 
 
-@pytest.mark.requirement("NET-16", "NET-70", "NET-419", "NET-420", "NEV-186")
+@pytest.mark.requirement(
+    "NET-16", "NET-70", "NET-419", "NET-420", "NEV-186", "NEV-152", "NEV-184", "NEV-185", "NEV-188", "JMS-4.3.8-2",
+    "JMS-4.3.8-5",
+)  # fmt: skip
 def test_an_exception_listener_hears_of_its_own_connection(kjms_broker: Any, kjms_factory: ConnectionFactory) -> None:
     """It is called with the exception, in a thread of its own, one call after the other, for its connection alone."""
     other_factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": "another"})
@@ -144,7 +172,11 @@ def test_an_exception_listener_hears_of_its_own_connection(kjms_broker: Any, kjm
         kjms_factory.create_connection() as silent,
     ):
         assert silent.exception_listener is None  # having one is optional
-        mine.exception_listener = partial(listen, "mine")
+        listener = partial(listen, "mine")
+        mine.exception_listener = listener
+        assert mine.exception_listener is listener
+        with pytest.raises(JMSException):  # what a call raises, the listener does not hear
+            mine.create_session().commit()
         other.exception_listener = partial(listen, "other")
         for trouble in ("first", "second", "third"):
             mine._engine.tell(JMSException(trouble))
@@ -157,7 +189,10 @@ def test_an_exception_listener_hears_of_its_own_connection(kjms_broker: Any, kjm
 # Producers.
 
 
-@pytest.mark.requirement("NET-344", "NET-315", "NET-316", "NET-317", "NET-318", "JAK-Session-6")
+@pytest.mark.requirement(
+    "NET-344", "NET-315", "NET-316", "NET-317", "NET-318", "JAK-Session-6", "JMS-4.6-1", "JAK-createProducer-1",
+    "JAK-createProducer-2", "JAK-createProducer-3", "JAK-createProducer-4",
+)  # fmt: skip
 def test_producers_and_their_destinations(session: Session, kjms_destination_name: str) -> None:
     """Names given at run time become destinations; a producer has one, or each of its sends names one."""
     queue, topic = session.create_queue(kjms_destination_name), session.create_topic(f"{kjms_destination_name}-topic")
@@ -170,11 +205,15 @@ def test_producers_and_their_destinations(session: Session, kjms_destination_nam
     assert [text(each.receive(SECONDS)) for each in consumers] == ["to the queue", "to the topic"]
     with pytest.raises(InvalidDestinationException):
         anonymous.send(session.create_text_message("nowhere"))
+    with pytest.raises(InvalidDestinationException):
+        session.create_producer("no destination")  # type: ignore[arg-type]
     assert issubclass(QueueSender, MessageProducer)
     assert issubclass(TopicPublisher, MessageProducer)
 
 
-@pytest.mark.requirement("NET-8", "NET-9", "NET-11", "NET-320", "NET-323")
+@pytest.mark.requirement(
+    "NET-8", "NET-9", "NET-11", "NET-320", "NET-323", "NEV-257", "JMS-4.10-1", "JMS-4.6.1-2"
+)  # fmt: skip
 def test_delivery_modes(session: Session, queue: Queue) -> None:
     """There are two: PERSISTENT returns when Kafka has the message; a producer has one, and each send may name one."""
     assert {mode.name: mode.value for mode in DeliveryMode} == {"PERSISTENT": 2, "NON_PERSISTENT": 1}
@@ -192,7 +231,7 @@ def test_delivery_modes(session: Session, queue: Queue) -> None:
     assert [message and message.jms_delivery_mode for message in received] == [2, 1, 2]
 
 
-@pytest.mark.requirement("NET-80", "NET-79")
+@pytest.mark.requirement("NET-80", "NET-79", "NEV-158", "NEV-163")
 def test_a_stopped_connection_sends(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """A producer sends before its connection is started; once it is, a listener may be called during set-up."""
     heard = threading.Event()
@@ -202,14 +241,20 @@ def test_a_stopped_connection_sends(kjms_factory: ConnectionFactory, queue: Queu
         connection.start()
         session.create_consumer(queue).message_listener = lambda message: heard.set()
         assert heard.wait(PATIENCE)
+        connection.stop()
+        other = Queue(f"{queue.queue_name}-other")
+        send(connection.create_session(), other, "late")
+        assert [text(each) for each in connection.create_session().create_browser(other)] == ["late"]
 
 
 # Listeners, and whose thread a session is.
 
 
-@pytest.mark.requirement("NET-17", "NET-312", "NET-313", "NET-422", "NET-424", "NET-314")
+@pytest.mark.requirement(
+    "NET-17", "NET-312", "NET-313", "NET-422", "NET-424", "NET-314", "NEV-255", "NEV-248", "JMS-4.5.2-7"
+)  # fmt: skip
 def test_a_listener_is_called_for_each_message_of_its_consumer(
-    connection: Connection, kjms_destination_name: str, eventually: Eventually
+    connection: Connection, kjms_destination_name: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It gets the message; whose it is, its function knows; one that raises ends nothing, and gets it again, marked."""
     session = connection.create_session()
@@ -232,11 +277,13 @@ def test_a_listener_is_called_for_each_message_of_its_consumer(
     for number in range(2):
         own = [(body, again) for whose, body, again in heard if whose == number]
         assert own == [(f"to {number}", False), ("bad", False), ("bad", True), ("last", False)]
+    flagged = [record for record in caplog.records if "a message listener raised" in record.getMessage()]
+    assert [record.levelname for record in flagged] == 2 * ["ERROR"]
 
 
 @pytest.mark.requirement(
     "NET-349", "NET-423", "NET-339", "NET-354", "NET-355", "JMS-4.4.14-1", "JMS-4.4.6-2", "JAK-Session-1",
-    "JAK-Session-16", "JAK-Session-17", "NEV-204", "NEV-211",
+    "JAK-Session-16", "JAK-Session-17", "NEV-204", "NEV-211", "NEV-196", "JAK-Session-11",
 )  # fmt: skip
 def test_a_session_with_listeners_is_its_own_threads(
     connection: Connection, kjms_destination_name: str, eventually: Eventually

@@ -280,3 +280,30 @@ def test_a_commit_without_the_right(secured: Any, name: str) -> None:
         secured.allow(user, f"Write topic {name}")
         context.create_producer().send(Queue(name), "y")
         context.commit()
+
+
+def test_a_browse_without_the_right(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """Browsing a topic that the user may see, and not read, tells what is missing."""
+    send(all_rights, "a", to=Queue(name))
+    role = without(acls("browses a queue", name), f"Read topic {name}")
+    with (
+        secured.factory(secured.user(f"Describe topic {name}", *role)).create_context() as context,
+        pytest.raises(JMSSecurityException, match=f"the ACL Read on the topic '{name}' is missing"),
+    ):
+        list(context.create_browser(Queue(name)))
+
+
+def test_a_subscription_without_the_right(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """A named subscription cannot be made without its group, and a plain one tells when it is received from."""
+    role = without(acls("has durable or shared subscriptions", name), f"Read, Delete group kjms.sub.{name}:*")
+    with (
+        secured.factory(secured.user(*role)).create_context() as context,
+        pytest.raises(JMSSecurityException, match=rf"the ACL Read on the group 'kjms\.sub\.{name}:\S+' is missing"),
+    ):
+        context.create_shared_durable_consumer(Topic(name), "kept")
+    role = without(acls("subscribes to a topic", name), f"Read topic {name}")
+    with secured.factory(secured.user(f"Describe topic {name}", *role)).create_context() as context:
+        consumer = context.create_consumer(Topic(name))
+        send(all_rights, "a", to=Topic(name))
+        with pytest.raises(JMSSecurityException, match=f"the ACL Read on the topic '{name}' is missing"):
+            consumer.receive()

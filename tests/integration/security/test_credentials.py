@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kjms import ConnectionFactory, JMSSecurityException, Queue, aio
+from kjms import ConnectionFactory, JMSSecurityException, Queue, Topic, aio
 from kjms.naming import ContextFactory
 
 pytestmark = pytest.mark.xdist_group("secured")
@@ -37,6 +40,25 @@ def test_scram_plain_oauthbearer_and_certificates_get_in(secured: Any) -> None:
     ConnectionFactory(sasl, kafka=token).create_connection().close()
     mutual = {**tls(secured), **certificate(secured, "client")}
     ConnectionFactory(secured.addresses["MUTUAL"], kafka=mutual).create_connection().close()
+
+
+def test_a_function_gives_the_token(secured: Any, kjms_destination_name: str) -> None:
+    """With OAUTHBEARER, ``oauth_cb`` says who the program is, for every one of its Kafka clients."""
+    name = kjms_destination_name
+    secured.make(name)
+    secured.allow("otto", f"Read, Write topic {name}", f"Describe topic {name}.kjms.*", "Describe group kjms.*")
+
+    def token(_: str) -> tuple[str, float]:
+        now = time.time()
+        parts = ({"alg": "none"}, {"sub": "otto", "iat": now, "exp": now + 600})
+        coded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+        return f"{'.'.join(coded)}.", now + 600
+
+    kafka = {**secured.settings(sasl_mechanism="OAUTHBEARER"), "oauth_cb": token}
+    with ConnectionFactory(secured.addresses["SASL"], kafka=kafka).create_context() as context:
+        consumer = context.create_consumer(Topic(name))
+        context.create_producer().send(Topic(name), "x")
+        assert consumer.receive_body(str, 20_000) == "x"
 
 
 @pytest.mark.requirement("NET-41", "JMS-7.3-5", "NET-99")
