@@ -143,6 +143,9 @@ async def _serve(gateway: Any) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, is_over.set)
     await gateway.start()
-    logging.getLogger("kjms.gateway").info("listening at %s:%d", gateway.options.host, gateway.port)
+    log = logging.getLogger("kjms.gateway")
+    if gateway.options.metrics_port is not None:
+        log.info("metrics at %s:%d", gateway.options.host, gateway.metrics_port)
+    log.info("listening at %s:%d", gateway.options.host, gateway.port)
     await is_over.wait()
     await gateway.stop()

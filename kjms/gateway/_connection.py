@@ -7,12 +7,13 @@ blocks runs elsewhere: connecting and closing in the loop's executor, everything
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from proton import Collector, Condition, Endpoint, Event, Session, Transport, TransportException, symbol
@@ -323,19 +324,31 @@ class AmqpConnection(asyncio.Protocol):
             event = self._collector.peek()
             if event is None:
                 break
-            if event.type is Event.DELIVERY:
-                served = self._links.get(event.link)
-                if not isinstance(served, Sending):
-                    self._tell_workers()
-                if served is not None and not served.is_gone:
-                    served.delivery(event.delivery)
-            else:
-                handle = _HANDLERS.get(event.type)
-                if handle is not None:
-                    self._tell_workers()
-                    handle(self, event)
+            with self._reading():
+                self._handle(event)
             self._collector.pop()
         self._tell_workers()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Cut the client off if a name or address of its is no text: the engine passes them on unread."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            self._abort(f"the client broke the protocol: a text is not encoded as it should be ({error.reason})")
+
+    def _handle(self, event: Event) -> None:
+        if event.type is Event.DELIVERY:
+            served = self._links.get(event.link)
+            if not isinstance(served, Sending):
+                self._tell_workers()
+            if served is not None and not served.is_gone:
+                served.delivery(event.delivery)
+        else:
+            handle = _HANDLERS.get(event.type)
+            if handle is not None:
+                self._tell_workers()
+                handle(self, event)
 
     def _on_open(self, event: Event) -> None:
         self.container = self._engine.remote_container or ""
@@ -366,10 +379,11 @@ class AmqpConnection(asyncio.Protocol):
                 self.log("opened by %s, container %r, %s", self._peer, self.container, who)
                 early, self._early = self._early, []
                 for each in early:  # the engine would not tell the client of what is opened before the connection is
-                    if isinstance(each, Session):
-                        each.open()
-                    else:
-                        self._attach(each)
+                    with self._reading():
+                        if isinstance(each, Session):
+                            each.open()
+                        else:
+                            self._attach(each)
         self._flush()
 
     async def _connect(self, credentials: Credentials | None) -> None:

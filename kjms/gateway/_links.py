@@ -177,6 +177,11 @@ class Receiving(ClientLink):
 
     def delivery(self, delivery: Delivery) -> None:
         link = self.link
+        if not self.is_open:
+            return  # it was refused or ended: what comes on it still is for nobody
+        if link.credit < 0:  # the engine counts, and leaves it to us
+            self.fail("amqp:link:transfer-limit-exceeded", "the client sent more messages than it was allowed")
+            return
         if delivery.aborted:
             self._parts.clear()
             self._size = 0
