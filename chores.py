@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+REFERENCE = ("kjms", "kjms.aio", "kjms.naming", "kjms.errors", "kjms.message", "kjms.selector", "kjms.broker")
 
 
 def environment() -> Path:
@@ -35,8 +36,8 @@ def interpreter(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def ready(extras: str) -> Path:
-    """Return a Python that has kjms with *extras*; they are installed unless they are there already."""
+def ready(extras: str, *, is_needed: bool = True) -> Path:
+    """Return a Python that has kjms with *extras*, if they can be had or are needed; what is there is not installed."""
     folder = environment()
     wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes() + str(HERE).encode() + extras.encode()).hexdigest()
     stamp = folder / f".kjms-{extras}"
@@ -44,9 +45,12 @@ def ready(extras: str) -> Path:
         print(f"installing kjms[{extras}] into {folder} (once)", file=sys.stderr)
         install = [interpreter(folder), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         done = subprocess.run([*install, "--editable", f"{HERE}[{extras}]"], check=False)
-        if done.returncode:
+        if done.returncode == 0:
+            stamp.write_text(wanted)
+        elif is_needed:
             raise SystemExit(f"chores.py: kjms[{extras}] could not be installed; what pip says is above")
-        stamp.write_text(wanted)
+        else:
+            print(f"chores.py: it goes on without kjms[{extras}]; what pip says is above", file=sys.stderr)
     return interpreter(folder)
 
 
@@ -63,6 +67,7 @@ def setup(_: Sequence[str]) -> int:
     """Install everything that the other chores need."""
     ready("broker")
     ready("test")
+    ready("amqp", is_needed=False)
     return 0
 
 
@@ -72,7 +77,8 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run all tests, on a real Kafka for each processor, which they start."""
+    """Run all tests, on a real Kafka for each processor, which they start; those of the gateway need a C compiler."""
+    ready("amqp", is_needed=False)
     return run(
         "test", "-m", "pytest", "--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "worksteal", *arguments
     )
@@ -99,6 +105,15 @@ def conformance(arguments: Sequence[str]) -> int:
     return run("test", "tests/conformance/report.py", *arguments)
 
 
+def reference(arguments: Sequence[str]) -> int:
+    """Write the API reference, as web pages, into build/reference, from the docstrings."""
+    folder = HERE / "build" / "reference"
+    done = run("docs", "-m", "pdoc", "--docformat", "google", "--output-directory", folder, *REFERENCE, *arguments)
+    if not done:
+        print(f"written: {folder / 'index.html'}", file=sys.stderr)
+    return done
+
+
 def fuzz(arguments: Sequence[str]) -> int:
     """Throw a million random records, selectors and AMQP frames at kjms (many minutes)."""
     programs = ("fuzz_selectors", "fuzz_records", "fuzz_gateway")
@@ -112,8 +127,13 @@ def crash(arguments: Sequence[str]) -> int:
     return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each not in programs))
 
 
+def stress(arguments: Sequence[str]) -> int:
+    """Lifecycle calls from many threads, 10,000 connections, and a minute without a broker (six minutes)."""
+    return run("test", "tests/stress/stress.py", *arguments)
+
+
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
-    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, fuzz, crash)
+    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, reference, fuzz, crash, stress)
 }
 
 

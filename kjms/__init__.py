@@ -22,7 +22,7 @@ from kjms._runtime_exceptions import (
     TransactionRolledBackRuntimeException,
 )
 from kjms._version import __version__
-from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.destinations import Destination, DestinationType, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
@@ -111,6 +111,7 @@ __all__ = [
     "DeliveryMode",
     "Destination",
     "DestinationOptions",
+    "DestinationType",
     "IllegalStateException",
     "IllegalStateRuntimeException",
     "InvalidClientIDException",

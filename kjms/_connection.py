@@ -38,6 +38,8 @@ from kjms.options import (
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from kjms.engine._buffer import Feed
 
 __all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener"]
@@ -50,36 +52,8 @@ _numbers = itertools.count(1)
 ExceptionListener = Callable[[JMSException], object]
 
 
-class ConnectionFactory:
-    """Makes connections to a Kafka cluster; can be used by any number of threads.
-
-    Args:
-        bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
-        client_id: The client identifier of its connections, of which there can be one at a time then (JMS 2.0 §4.3.2).
-        kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
-        redelivery: How often and when unsettled messages come again.
-        destinations: Settings of single destinations, by their names.
-        create_destinations: Whether a destination that does not exist is made when it is first used.
-        partitions: Partitions of what is made. One gives total order, as a JMS broker does.
-        replication_factor: Replicas of what is made; None is the cluster's default.
-        ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.
-        queue_prefix: What Kafka topic names of queues begin with.
-        topic_prefix: What Kafka topic names of topics begin with.
-        prefetch: How many messages of a destination a process holds ahead of its consumers.
-        pipelined_acknowledge: AUTO_ACKNOWLEDGE does not wait for its commits: faster, and a crash may repeat what
-            was acknowledged in the last tenth of a second.
-        drop_duplicates: Not available yet.
-        send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
-        expiry_queue: The queue that expired messages go to; None: they vanish.
-        hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
-        keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
-            Kafka topics that kjms made, for ever in those that others made.
-
-    Raises:
-        ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
-
-    Spec: JMS 2.0 §4.2.
-    """
+class FactorySettings:
+    """What every kind of connection factory is told, and keeps."""
 
     def __init__(
         self,
@@ -130,8 +104,10 @@ class ConnectionFactory:
         )
 
     @classmethod
-    def from_config(cls, path: str | Path = "kjms.toml") -> ConnectionFactory:
+    def from_config(cls, path: str | Path = "kjms.toml") -> Self:
         """Return the factory that the file at *path* describes; ``KJMS_*`` environment variables win.
+
+        The file's named connection factories and destinations are `kjms.naming`'s.
 
         Raises:
             OSError: The file cannot be read.
@@ -142,7 +118,39 @@ class ConnectionFactory:
         return cls(**factory_settings(Path(path)))
 
     def __repr__(self) -> str:
-        return f"<ConnectionFactory {self._options.bootstrap_servers!r}, client id {self._options.client_id!r}>"
+        return f"<{type(self).__name__} {self._options.bootstrap_servers!r}, client id {self._options.client_id!r}>"
+
+
+class ConnectionFactory(FactorySettings):
+    """Makes connections to a Kafka cluster; can be used by any number of threads.
+
+    Args:
+        bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
+        client_id: The client identifier of its connections, of which there can be one at a time then (JMS 2.0 §4.3.2).
+        kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
+        redelivery: How often and when unsettled messages come again.
+        destinations: Settings of single destinations, by their names.
+        create_destinations: Whether a destination that does not exist is made when it is first used.
+        partitions: Partitions of what is made. One gives total order, as a JMS broker does.
+        replication_factor: Replicas of what is made; None is the cluster's default.
+        ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.
+        queue_prefix: What Kafka topic names of queues begin with.
+        topic_prefix: What Kafka topic names of topics begin with.
+        prefetch: How many messages of a destination a process holds ahead of its consumers.
+        pipelined_acknowledge: AUTO_ACKNOWLEDGE does not wait for its commits: faster, and a crash may repeat what
+            was acknowledged in the last tenth of a second.
+        drop_duplicates: Not available yet.
+        send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
+        expiry_queue: The queue that expired messages go to; None: they vanish.
+        hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
+        keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
+            Kafka topics that kjms made, for ever in those that others made.
+
+    Raises:
+        ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
+
+    Spec: JMS 2.0 §4.2.
+    """
 
     def create_connection(self, user: str | None = None, password: str | None = None) -> Connection:
         """Return a new connection, stopped, after a broker has answered.
@@ -205,6 +213,7 @@ class Connection(AutoCloseable):
         self._lock = threading.RLock()
         self._telling = threading.Lock()
         self._is_started = False
+        self._is_closing = False
         self._is_closed = False
         self._is_used = False
         self._engine = Engine.acquire(options, user, password, self._tell)
@@ -326,7 +335,10 @@ class Connection(AutoCloseable):
         """Let messages be delivered; on a started connection it changes nothing (JMS 2.0 §4.3.3)."""
         self._check_open("start")
         with self._lock:
-            self._is_used = self._is_started = True
+            self._is_used = True
+            if self._is_closing:  # a listener that the close waits for may call this, too
+                return
+            self._is_started = True
             for session in list(self._sessions):
                 session._start()
 
@@ -339,8 +351,7 @@ class Connection(AutoCloseable):
         self._check_open("stop")
         with self._lock:
             sessions = list(self._sessions)
-            for session in sessions:
-                session._check_not_in_callback("stop")
+            self._check_not_in_callback("stop")
             self._is_used = True
             self._is_started = False
         for session in sessions:
@@ -378,17 +389,24 @@ class Connection(AutoCloseable):
     def close(self) -> None:
         """Close the connection with all that it made; what was not acknowledged goes to others (JMS 2.0 §4.3.5).
 
+        Waits for running listeners, which can use everything until they return, and for sends under way.
+
         Raises:
             IllegalStateException: A message listener or a completion listener of this connection called it.
             JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
         """
         with self._lock:
             sessions = list(self._sessions)
-            for session in sessions:
-                session._check_not_in_callback("close")
-            if self._is_closed:
+            self._check_not_in_callback("close")
+            if self._is_closing:
                 return
+            self._is_closing = True
+            self._is_started = False
+        for session in sessions:
+            session._end_delivery()
+        with self._lock:
             self._is_closed = True
+            sessions = list(self._sessions)
         failures = []
         try:
             for session in sessions:
@@ -403,6 +421,10 @@ class Connection(AutoCloseable):
             self._engine.release(self._tell)
         if failures:
             raise failures[0]
+
+    def _check_not_in_callback(self, doing: str) -> None:
+        for session in list(self._sessions):
+            session._check_not_in_callback(doing)
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:

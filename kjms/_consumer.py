@@ -16,9 +16,23 @@ if TYPE_CHECKING:
     from kjms.engine._buffer import Feed
     from kjms.message import Message
 
-__all__ = ["MessageConsumer", "MessageListener", "TopicSubscriber", "seconds_of"]
+__all__ = ["MessageConsumer", "MessageListener", "TopicSubscriber", "called_as_listener", "seconds_of"]
 
 MessageListener = Callable[["Message"], object]
+
+
+def called_as_listener(listener: MessageListener | None) -> MessageListener | None:
+    """Return what is to be called for each message: *listener*, or its ``on_message``.
+
+    Raises:
+        ValueError: It is not a function and has no ``on_message``.
+    """
+    if listener is None or callable(listener):
+        return listener
+    on_message = getattr(listener, "on_message", None)
+    if not callable(on_message):
+        raise ValueError(f"a message listener is a function or has on_message, and is not {shown(listener)}")
+    return on_message
 
 
 def seconds_of(timeout: int | timedelta | None) -> float | None:
@@ -65,12 +79,10 @@ class MessageConsumer(AutoCloseable):
     @message_listener.setter
     def message_listener(self, listener: MessageListener | None) -> None:
         self._check_open("message_listener")
-        if listener is not None and not callable(listener):
-            on_message = getattr(listener, "on_message", None)
-            if not callable(on_message):
-                raise ValueError(f"a message listener is a function or has on_message, and is not {shown(listener)}")
-            listener = on_message
-        self._listener = listener
+        chosen = called_as_listener(listener)
+        if chosen is not None:
+            self._session._check_no_listener()
+        self._listener = chosen
         self._session._listeners_changed()
 
     def receive(self, timeout: int | timedelta | None = None) -> Message | None:
@@ -83,7 +95,7 @@ class MessageConsumer(AutoCloseable):
             The message; None when the time was over, or the consumer was closed meanwhile.
 
         Raises:
-            IllegalStateException: The consumer is closed, or another thread is using the session.
+            IllegalStateException: The consumer is closed, or its session has a listener, or another thread is using it.
             JMSException: The consumer has a listener, or the last message's acknowledgement failed.
             ValueError: *timeout* is negative.
 
@@ -99,6 +111,10 @@ class MessageConsumer(AutoCloseable):
         self._check_open("receive")
         if self._listener is not None:
             raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
+        if self._session._listening:
+            raise IllegalStateException(
+                f"receive: session {self._session.number} has message listeners, and is their thread's (JMS 2.0 §4.4.6)"
+            )
         return self._session._receive(self, seconds, read)
 
     def __iter__(self) -> Iterator[Message]:

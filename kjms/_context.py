@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms._closing import AutoCloseable
@@ -34,9 +35,16 @@ class JMSContext(AutoCloseable):
     DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
     INDIVIDUAL_ACKNOWLEDGE: Final = SessionMode.INDIVIDUAL_ACKNOWLEDGE
 
-    def __init__(self, connection: Connection, session_mode: int, contexts: set[JMSContext]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        session_mode: int,
+        contexts: set[JMSContext],
+        session_class: Callable[[Connection, int], Session] = Session,
+    ) -> None:
         self._connection = connection
-        self._session = connection._open_session(Session, checked_mode(session_mode))
+        self._session_class = session_class
+        self._session = connection._open_session(session_class, checked_mode(session_mode))
         self._session_mode = self._session.acknowledge_mode
         self._contexts = contexts  # those of the connection that are open; under its lock
         self._auto_start = True
@@ -58,7 +66,7 @@ class JMSContext(AutoCloseable):
         """
         with self._connection._lock:  # the connection does not end meanwhile
             self._using("create_context")
-            return JMSContext(self._connection, session_mode, self._contexts)
+            return JMSContext(self._connection, session_mode, self._contexts, self._session_class)
 
     @property
     def session_mode(self) -> SessionMode:

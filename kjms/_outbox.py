@@ -68,10 +68,11 @@ class Outbox:
     count of its own and no lock is needed until somebody waits.
 
     Args:
-        thread_name: The name of the thread for completion listeners, which is started when there is one.
+        thread_name: The name of the thread for completion listeners, which is started when there is one. None: they are
+            called in the publisher's thread, and must do no more than pass it on.
     """
 
-    def __init__(self, thread_name: str) -> None:
+    def __init__(self, thread_name: str | None) -> None:
         self._thread_name = thread_name
         self._begun = 0
         self._arrived_count = 0
@@ -90,7 +91,7 @@ class Outbox:
     def begin(self, publisher: Publisher, topic: str, message: Message, listener: CompletionListener | None) -> Pending:
         """Count a send; the publisher reports to what is returned."""
         pending = Pending(self, publisher, topic, message, listener)
-        if listener is not None and self._thread is None:
+        if listener is not None and self._thread is None and self._thread_name is not None:
             self._thread = threading.Thread(target=self._tell, name=self._thread_name, daemon=True)
             self._thread.start()
         self._begun += 1
@@ -107,7 +108,8 @@ class Outbox:
         self._arrived_count += 1
         if self._thread is None:
             with self._reporting:
-                while self._order and self._order[0].is_done and self._order[0].listener is None:
+                is_for_all = self._thread_name is None
+                while self._order and self._order[0].is_done and (is_for_all or self._order[0].listener is None):
                     self._order.popleft().report()
         if self._waiting:
             with self._changed:

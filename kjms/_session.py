@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual, Transacted
 from kjms._browser import QueueBrowser
 from kjms._closing import AutoCloseable
-from kjms._consumer import MessageConsumer, TopicSubscriber
+from kjms._consumer import MessageConsumer, MessageListener, TopicSubscriber, called_as_listener
 from kjms._dead_letters import dead_letter, expired_letter
 from kjms._local import NotLocal
 from kjms._outbox import Outbox
@@ -26,7 +26,9 @@ from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
+    JMSSecurityException,
     TransactionInProgressException,
+    TransactionRefusedException,
     TransactionRolledBackException,
     shown,
 )
@@ -84,6 +86,7 @@ class Session(AutoCloseable):
         self._sent = itertools.count(1)
         self._turn = Turn(f"session {self.number}")
         self._wakeup = threading.Event()
+        self._bulk = self._engine.bulk  # for sends that nobody waits for
         self._outbox = Outbox(f"kjms-session-{self.number}-completions")
         self._running = threading.RLock()  # held while a message is delivered, so that stopping can wait for it
         self._current: MessageConsumer | None = None  # whose listener runs
@@ -94,6 +97,7 @@ class Session(AutoCloseable):
         self._producers: list[MessageProducer] = []
         self._browsers: list[QueueBrowser] = []
         self._listening: list[MessageConsumer] = []
+        self._listener: MessageListener | None = None  # of all consumers
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._is_closed = False
@@ -113,6 +117,36 @@ class Session(AutoCloseable):
         """How messages are acknowledged, one of this class's constants (JMS 2.0 §4.4.11)."""
         self._check_open("acknowledge_mode")
         return self._acknowledge_mode
+
+    @property
+    def message_listener(self) -> MessageListener | None:
+        """What is called for each message of each consumer of the session, by its own thread; None takes it away.
+
+        While there is one it alone receives: consumers refuse `receive`, and listeners of their own.
+
+        Raises:
+            IllegalStateException: When setting: a consumer has a listener of its own.
+            ValueError: When setting: it is not a function and has no ``on_message``.
+
+        Spec: Jakarta Messaging, Session.setMessageListener.
+        """
+        self._check_open("message_listener")
+        return self._listener
+
+    @message_listener.setter
+    def message_listener(self, listener: MessageListener | None) -> None:
+        self._check_open("message_listener")
+        chosen = called_as_listener(listener)
+        with self._lock:
+            owner = next((consumer for consumer in self._consumers if consumer._listener is not None), None)
+        if chosen is not None and owner is not None:
+            raise IllegalStateException(f"message_listener: {owner!r} of session {self.number} has one of its own")
+        self._listener = chosen
+        self._listeners_changed()
+
+    def _check_no_listener(self) -> None:
+        if self._listener is not None:
+            raise IllegalStateException(f"message_listener: session {self.number} has one for all its consumers")
 
     # Making messages (JMS 2.0 §4.4.5).
 
@@ -207,9 +241,9 @@ class Session(AutoCloseable):
         _check_destination(destination)
 
     def _route(self, destination: Destination) -> Route:
+        self._check_destination(destination)
         route = self._routes.get(destination)
         if route is None:
-            self._check_destination(destination)
             senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
             if isinstance(destination, TEMPORARY):  # not kept: that would keep the destination
                 to = self._engine.temporaries.address(destination)
@@ -251,13 +285,13 @@ class Session(AutoCloseable):
             if self._transaction is not None:
                 self._transaction.sent(Copy(route.topic, partition, record))
                 if listener is not None:  # the message is safe with the session; the rest is the commit's
-                    outbox.begin(self._engine.bulk, route.topic, original, listener)(None, None)
+                    outbox.begin(self._bulk, route.topic, original, listener)(None, None)
                 return
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
                 outbox.wait_for_arrivals()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
-            bulk = self._engine.bulk
+            bulk = self._bulk
             pending = outbox.begin(bulk, route.topic, original, listener)
             try:
                 bulk.send(route.topic, partition, record, pending)
@@ -299,6 +333,7 @@ class Session(AutoCloseable):
             self._engine.topic_of(queue, self._options)
         browser = QueueBrowser(self, queue, chosen)
         with self._lock:
+            self._check_open("create_browser")  # nobody closes it meanwhile
             self._browsers.append(browser)
         return browser
 
@@ -479,8 +514,15 @@ class Session(AutoCloseable):
 
     def _added(self, consumer: C) -> C:
         with self._lock:
-            self._consumers.append(consumer)
+            is_too_late = self._is_closed and not self._is_delivering()  # by a thread that did not know of it
+            if not is_too_late:
+                self._consumers.append(consumer)
+        if is_too_late:
+            self._engine.close_feeds([consumer._feed])
+            self._check_open("create_consumer")
         self._connection._consumer_added(consumer._feed)
+        if self._listener is not None:
+            self._listeners_changed()
         return consumer
 
     def _subscription_lost(self, feed: Feed, failure: JMSException) -> None:
@@ -537,9 +579,14 @@ class Session(AutoCloseable):
                             self._read(read, delivery, message)
                         acknowledgement.received(delivery, message)
                         return message
+                if is_waiting and (consumer._is_closed or not feed.is_open or self._connection._is_closing):
+                    return None
+                try:
+                    feed.reader.refusal.check()
+                except JMSException:
+                    feed.rest()
+                    raise
                 if is_waiting:
-                    if consumer._is_closed or not feed.is_open:
-                        return None
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         feed.rest()
@@ -613,7 +660,7 @@ class Session(AutoCloseable):
     def _listeners_changed(self) -> None:
         with self._lock:
             before = self._listening
-            self._listening = [consumer for consumer in self._consumers if consumer._listener is not None]
+            self._listening = [consumer for consumer in self._consumers if self._listener_of(consumer) is not None]
             if self._listening and self._thread is None and not self._is_closed:
                 self._thread = threading.Thread(
                     target=self._deliver, name=f"kjms-session-{self.number}-delivery", daemon=True
@@ -625,6 +672,9 @@ class Session(AutoCloseable):
         for consumer in before:
             if consumer not in self._listening:
                 consumer._feed.rest()
+
+    def _listener_of(self, consumer: MessageConsumer) -> MessageListener | None:
+        return self._listener if consumer._listener is None else consumer._listener
 
     def _deliver(self) -> None:
         """Run the listeners, one message at a time (JMS 2.0 §4.4.14): the delivery thread."""
@@ -656,7 +706,7 @@ class Session(AutoCloseable):
 
     def _deliver_one(self, consumer: MessageConsumer, delivery: Delivery) -> None:
         with self._turn.waited_for(), self._running:
-            listener = consumer._listener
+            listener = self._listener_of(consumer)
             if listener is None or self._is_closed or not consumer._feed.is_started:
                 consumer._feed.reader.give_back([delivery], is_counted=False)  # too late: nobody saw it
                 return
@@ -719,7 +769,8 @@ class Session(AutoCloseable):
 
         Raises:
             TransactionRolledBackException: None of it was committed; the linked exception says why. What was received
-                is delivered again. A new transaction has begun.
+                is delivered again. A new transaction has begun. If Kafka does not allow it, it is a
+                JMSSecurityException, too.
             JMSException: Whether it was committed cannot be found out: the connection is being closed while Kafka does
                 not answer, or all that was done was to receive, and others have the partitions now.
             IllegalStateException: The session is not transacted or closed, or a completion listener called it.
@@ -734,7 +785,9 @@ class Session(AutoCloseable):
                 self._first = transaction.rollback()
                 if isinstance(failure, UnknownError):
                     raise JMSException(f"commit: {failure}", failure.error_code, failure) from failure
-                raise TransactionRolledBackException(
+                is_refused = isinstance(failure, JMSSecurityException)
+                kind = TransactionRefusedException if is_refused else TransactionRolledBackException
+                raise kind(
                     f"commit: the transaction was rolled back: {failure}", failure.error_code, failure
                 ) from failure
 
@@ -769,6 +822,15 @@ class Session(AutoCloseable):
             consumer._feed.stop()
         with self._running:
             pass  # a listener that was running has returned, and so has a receive that had a message
+
+    def _end_delivery(self) -> None:
+        """End receives that wait, call no listener any more, and return when the one that was running has returned."""
+        for consumer in list(self._consumers):
+            consumer._feed.stop()
+        self._wakeup.set()
+        if self._thread is not None:
+            with self._running:
+                pass
 
     def _close_consumer(self, consumer: MessageConsumer) -> None:
         if self._is_delivering() and self._current is consumer:

@@ -26,47 +26,20 @@ __all__ = ["JMSConsumer", "JMSProducer"]
 T = TypeVar("T")
 
 
-class JMSProducer:
-    """Sends messages, or bodies, to the destination that each send names; made by `kjms.JMSContext.create_producer`.
-
-    What is set on it goes with every message that it sends, and overrides what the message has. Each setter returns the
-    producer, so that calls can be chained. It costs next to nothing, and is not closed.
-
-    Spec: JMS 2.0 §11.2.4.
-    """
+class ProducerSettings:
+    """What goes with every message that a producer sends, and overrides what the message has."""
 
     def __init__(self, session: Session) -> None:
         self._producer = MessageProducer(session, None)  # unknown to the session, which need not close it
-        self._async: CompletionListener | None = None
         self._header = Message()  # holds what is set on each message
 
     def __repr__(self) -> str:
         names = ", ".join(self.property_names()) or "none"
-        return f"<JMSProducer: {self.delivery_mode.name}, priority {self.priority}, properties {names}>"
+        return f"<{type(self).__name__}: {self.delivery_mode.name}, priority {self.priority}, properties {names}>"
 
-    def send(self, destination: Destination, value: Any) -> Self:
-        """Send *value* to *destination*, and return when a producer's send would; with `set_async`, at once.
-
-        Args:
-            destination: Where to.
-            value: A message; or the body of one: a str is sent in a TextMessage, bytes in a BytesMessage, a dict in a
-                MapMessage, None in a message without a body, anything else in an ObjectMessage.
-
-        Raises:
-            InvalidDestinationException: *destination* is none, or Kafka has no such topic.
-            MessageFormatException: No message can carry *value*.
-            MessageNotWriteableException: Properties are set here, and those of the message are read-only.
-            IllegalStateException: The context is closed, or another thread is using it.
-            ResourceAllocationException: The message is too large, or the buffer stayed full.
-            JMSException: Kafka did not confirm it within the send timeout.
-            ValueError: A name in the dict is no name of a map entry.
-        """
-        message = value if _is_message(value) else _message(value)
-        self._set_header(message)
-        self._producer.send(message, destination, completion_listener=self._async)
-        return self
-
-    def _set_header(self, message: Message) -> None:
+    def _message(self, value: Any) -> Message:
+        """Return *value*, or a message with that body, with what is set here."""
+        message: Message = value if _is_message(value) else _made(value)
         header = self._header
         for name in header.property_names():
             getattr(message, f"set_{header.property_type(name)}_property")(name, header.get_object_property(name))
@@ -78,6 +51,7 @@ class JMSProducer:
             message.jms_type = header.jms_type
         if header.jms_reply_to is not None:
             message.jms_reply_to = header.jms_reply_to
+        return message
 
     # Send options.
 
@@ -111,17 +85,6 @@ class JMSProducer:
         self._producer.disable_message_timestamp = value
         return self
 
-    def set_async(self, listener: CompletionListener | None) -> Self:
-        """Send asynchronously and have *listener* told of each send; None: synchronously (JMS 2.0 §4.6.2).
-
-        Raises:
-            ValueError: *listener* has no ``on_completion``.
-        """
-        if listener is not None and not callable(getattr(listener, "on_completion", None)):
-            raise ValueError(f"a completion listener has on_completion, and is not {shown(listener)}")
-        self._async = listener
-        return self
-
     @property
     def delivery_mode(self) -> DeliveryMode:
         """What `set_delivery_mode` set; PERSISTENT unless it did."""
@@ -151,11 +114,6 @@ class JMSProducer:
     def disable_message_timestamp(self) -> bool:
         """What `set_disable_message_timestamp` set; False unless it did."""
         return self._producer.disable_message_timestamp
-
-    @property
-    def async_(self) -> CompletionListener | None:
-        """What `set_async` set; None unless it did: the sends are synchronous."""
-        return self._async
 
     # Header fields; None is to leave those of the message as they are.
 
@@ -311,12 +269,63 @@ class JMSProducer:
         return self
 
 
+class JMSProducer(ProducerSettings):
+    """Sends messages, or bodies, to the destination that each send names; made by `kjms.JMSContext.create_producer`.
+
+    What is set on it goes with every message that it sends, and overrides what the message has. Each setter returns the
+    producer, so that calls can be chained. It costs next to nothing, and is not closed.
+
+    Spec: JMS 2.0 §11.2.4.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._async: CompletionListener | None = None
+
+    def send(self, destination: Destination, value: Any) -> Self:
+        """Send *value* to *destination*, and return when a producer's send would; with `set_async`, at once.
+
+        Args:
+            destination: Where to.
+            value: A message; or the body of one: a str is sent in a TextMessage, bytes in a BytesMessage, a dict in a
+                MapMessage, None in a message without a body, anything else in an ObjectMessage.
+
+        Raises:
+            InvalidDestinationException: *destination* is none, or Kafka has no such topic.
+            MessageFormatException: No message can carry *value*.
+            MessageNotWriteableException: Properties are set here, and those of the message are read-only.
+            IllegalStateException: The context is closed, or another thread is using it.
+            ResourceAllocationException: The message is too large, or the buffer stayed full.
+            JMSException: Kafka did not confirm it within the send timeout.
+            ValueError: A name in the dict is no name of a map entry.
+        """
+        message = self._message(value)
+        self._producer.send(message, destination, completion_listener=self._async)
+        return self
+
+    def set_async(self, listener: CompletionListener | None) -> Self:
+        """Send asynchronously and have *listener* told of each send; None: synchronously (JMS 2.0 §4.6.2).
+
+        Raises:
+            ValueError: *listener* has no ``on_completion``.
+        """
+        if listener is not None and not callable(getattr(listener, "on_completion", None)):
+            raise ValueError(f"a completion listener has on_completion, and is not {shown(listener)}")
+        self._async = listener
+        return self
+
+    @property
+    def async_(self) -> CompletionListener | None:
+        """What `set_async` set; None unless it did: the sends are synchronous."""
+        return self._async
+
+
 def _is_message(value: object) -> bool:
     """Tell whether *value* is a message, be it of another implementation (JMS 2.0 §3.12)."""
     return isinstance(value, Message) or (hasattr(value, "property_names") and hasattr(value, "get_object_property"))
 
 
-def _message(body: object) -> Message:
+def _made(body: object) -> Message:
     if body is None:
         return Message()
     if isinstance(body, str):
@@ -408,7 +417,7 @@ class JMSConsumer(AutoCloseable):
         if not isinstance(type_, type):
             raise ValueError(f"receive_body: a class is needed, such as str or bytes, and not {shown(type_)}")
         bodies: list[T] = []
-        self._consumer._receive(seconds, lambda message: bodies.append(_body(message, type_)))
+        self._consumer._receive(seconds, lambda message: bodies.append(body_of(message, type_)))
         return bodies[0] if bodies else None
 
     def __iter__(self) -> Iterator[Message]:
@@ -426,7 +435,7 @@ class JMSConsumer(AutoCloseable):
         self._consumer.close()
 
 
-def _body(message: Message, type_: type[T]) -> T:
+def body_of(message: Message, type_: type[T]) -> T:
     kind = type(message)
     if kind is Message or kind is StreamMessage:
         raise MessageFormatException(f"receive_body: a {kind.__name__} gives no body at once (JMS 2.0 §11.2.5)")

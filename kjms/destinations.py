@@ -6,11 +6,21 @@ factory allows that, when a session first uses it.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 
 from kjms.errors import InvalidDestinationException, JMSException, shown
 
-__all__ = ["Destination", "Queue", "TemporaryQueue", "TemporaryTopic", "Topic", "parse_destination"]
+__all__ = ["Destination", "DestinationType", "Queue", "TemporaryQueue", "TemporaryTopic", "Topic", "parse_destination"]
+
+
+class DestinationType(enum.Enum):
+    """The kinds of destinations, for programs that compare rather than ask ``isinstance``."""
+
+    QUEUE = "queue"
+    TOPIC = "topic"
+    TEMPORARY_QUEUE = "temp-queue"
+    TEMPORARY_TOPIC = "temp-topic"
 
 
 class Destination:
@@ -30,6 +40,11 @@ class Destination:
         if not isinstance(name, str) or not name:
             raise InvalidDestinationException(f"a {self.scheme} needs a name, not {shown(name)}")
         self._name = name
+
+    @property
+    def destination_type(self) -> DestinationType:
+        """Which kind of destination it is."""
+        return DestinationType(self.scheme)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Destination) and (self.scheme, self._name) == (other.scheme, other._name)

@@ -37,6 +37,7 @@ __all__ = [
     "MessageNotWriteableException",
     "ResourceAllocationException",
     "TransactionInProgressException",
+    "TransactionRefusedException",
     "TransactionRolledBackException",
     "shown",
 ]
@@ -144,3 +145,7 @@ class TransactionInProgressException(JMSException, RuntimeError):
 
 class TransactionRolledBackException(JMSException, RuntimeError):
     """The transaction was rolled back instead of committed (JMS 2.0 §7.3)."""
+
+
+class TransactionRefusedException(TransactionRolledBackException, JMSSecurityException):
+    """The transaction was rolled back because Kafka does not allow what was to be committed: both at once."""

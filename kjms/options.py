@@ -159,7 +159,7 @@ class DestinationOptions:
         redelivery: The redelivery policy.
         expiry_queue: The queue that expired messages go to.
         prefetch: How many messages of the destination the process holds ahead of its consumers.
-        hand_over: Whether its messages go to other processes that want them, or have time for them; None: they do not.
+        hand_over: Whether its messages go to other processes that want them, or have time for them; None: they do.
         keep_settled: Milliseconds for which a queue's settled messages stay in Kafka, at the least, before their space
             is given back. None: an hour in Kafka topics that kjms made, for ever in those that others made.
         convention: How its records are laid out: None is kjms's own way (``docs/wire-format.md``); else one of

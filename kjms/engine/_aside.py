@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kjms.engine._bookkeeping import Bookkeeping
     from kjms.engine._journal import Journal
     from kjms.engine._mover import Mover
+    from kjms.engine._rescuer import Rescuer
     from kjms.engine._topics import Topics
 
 __all__ = ["Aside"]
@@ -42,6 +43,7 @@ class Aside:
 
     Args:
         mover: Makes the moves.
+        rescuer: Makes those that cannot wait.
         topics: Knows and makes Kafka topics.
         bookkeeping: Keeps copies of settlement.
         journal: Keeps, for people, what befell messages.
@@ -58,6 +60,7 @@ class Aside:
     def __init__(
         self,
         mover: Mover,
+        rescuer: Rescuer,
         topics: Topics,
         bookkeeping: Bookkeeping,
         journal: Journal,
@@ -66,6 +69,7 @@ class Aside:
         engine: str,
     ) -> None:
         self.mover = mover
+        self.rescuer = rescuer
         self.journal = journal
         self.topic = aside(source, group)
         self.handover = handover(source, group)

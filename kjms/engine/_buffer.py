@@ -23,6 +23,7 @@ __all__ = ["Buffer", "Feed"]
 
 BUSY_SECONDS: Final = 0.02  # messages that have been ready for so long are too many for who is here
 OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
+MOST_UNWANTED: Final = 50_000  # messages that nobody wants, before the older half of them is parked
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
 
@@ -148,15 +149,21 @@ class Buffer:
     Consumers with the same selector share a *lane*. A message is ready in every lane that wants it, and goes to the
     first consumer that takes it, so each consumer sees messages in their order, those of a higher priority first, and
     none waits behind a busy one. While a session has a message of a group, the others of the group go to no other
-    session. What no lane wants is kept aside until a lane comes that does, or settled where nothing is kept.
+    session. What no lane wants is kept aside until a lane comes that does, or settled where nothing is kept; of very
+    many, the older are parked: left where they are in Kafka, to be read again.
 
     Args:
         destination: What the messages say that they were sent to.
         keeps_unwanted: Whether what nobody wants is kept.
         limit: How many messages it should hold ready; whoever fills it looks at `held`.
+        parks: Whether messages can be read again.
+
+    Attributes:
+        parking: The partitions that have parked messages.
+        wants_recall: Whether somebody has come who may want them.
     """
 
-    def __init__(self, destination: Destination, *, keeps_unwanted: bool, limit: int) -> None:
+    def __init__(self, destination: Destination, *, keeps_unwanted: bool, limit: int, parks: bool = False) -> None:
         self.held = 0
         self.unwanted: list[Delivery] = []
         self.is_ranked = False  # whether a message came that is more, or less, urgent than others
@@ -167,6 +174,10 @@ class Buffer:
         self._destination = destination
         self._keeps_unwanted = keeps_unwanted
         self._limit = limit
+        self._parks = parks
+        self._park_at = MOST_UNWANTED
+        self.parking: set[Partition] = set()
+        self.wants_recall = False
         self.partners: Iterable[Partner] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Partner, Delivery]] = []  # what they are to get, until it is sent
         self._bound: dict[bytes, Partner] = {}  # who got the last message of a group
@@ -196,16 +207,22 @@ class Buffer:
         lane = self._lanes.get(feed.selector)
         if lane is None:
             lane = self._lanes[feed.selector] = Lane(feed.selector, 2 * self._limit)
-            everything = {delivery.order: delivery for other in self._lanes.values() for delivery in other}
-            everything.update((delivery.order, delivery) for delivery in self.unwanted)
+            self.wants_recall = bool(self.parking)
+            everything = self._everything()
             self.unwanted = []
-            for _, delivery in sorted(everything.items()):
-                if self._wants(lane, delivery):
+            for delivery in everything:
+                if delivery.partition not in self.parking and self._wants(lane, delivery):  # else older ones come first
                     self._add(lane, delivery)
                 elif not delivery.lanes:
                     self._keep(delivery)
         lane.feeds.append(feed)
         feed.lane = lane
+
+    def _everything(self) -> list[Delivery]:
+        """Return what is ready or unwanted, oldest first."""
+        found = {delivery.order: delivery for lane in self._lanes.values() for delivery in lane}
+        found.update((delivery.order, delivery) for delivery in self.unwanted)
+        return [delivery for _, delivery in sorted(found.items())]
 
     def leave(self, feed: Feed) -> None:
         """Take the consumer of *feed* out; what it was to get goes to others."""
@@ -401,6 +418,12 @@ class Buffer:
                 if not lane.wake_one():
                     break
 
+    def wake_all(self) -> None:
+        """Wake every consumer that waits: there is something to hear."""
+        for lane in self._lanes.values():
+            while lane.wake_one():
+                pass
+
     def _delay(self, delivery: Delivery) -> None:
         heapq.heappush(self._delayed, (delivery.due, delivery.order, delivery))
 
@@ -417,6 +440,7 @@ class Buffer:
         self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
         heapq.heapify(self._delayed)
         self._groups.drop(partition.lot)
+        self.parking.discard(partition)
 
     def _wants(self, lane: Lane, delivery: Delivery) -> bool:
         return lane.selector is None or lane.selector.matches(delivery.message(self._destination))
@@ -440,8 +464,46 @@ class Buffer:
         partner = self._partner_for(delivery) if self.partners else None
         if partner is None:
             self.unwanted.append(delivery)
+            if len(self.unwanted) >= self._park_at and self._parks:
+                self._park()
         else:
             self._leave(delivery, partner)
+
+    def _park(self) -> None:
+        half = len(self.unwanted) >> 1
+        kept = []
+        for delivery in self.unwanted[:half]:
+            # What makes a settlement large is moved aside before it is parked: then it is together.
+            if delivery.is_moving or delivery.partition.is_crowded or self._is_wanted_elsewhere(delivery):
+                kept.append(delivery)
+            else:
+                self.parking.add(delivery.partition)
+                _forget(delivery)
+        self.unwanted = kept + self.unwanted[half:]
+        self._park_at = max(MOST_UNWANTED, len(self.unwanted) + half)
+
+    def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
+        return any(
+            partner.wants and partner.does_want(delivery.message(self._destination)) for partner in self.partners
+        )
+
+    def recalled(self) -> list[Partition]:
+        """Return the partitions with parked messages, to be read again, and with them whatever is ready: in order."""
+        partitions = list(self.parking)
+        self.parking.clear()
+        self.wants_recall = False
+        left = []
+        for delivery in self._everything():
+            is_of_them = delivery.partition in partitions
+            if is_of_them or not delivery.lanes:
+                self.held -= bool(delivery.lanes)
+                if is_of_them and not delivery.is_moving:
+                    _forget(delivery)
+                else:
+                    left.append(delivery)
+        self.unwanted = []
+        self.put_back(left)  # some may have been in one of these partitions when somebody came who wants them
+        return partitions
 
     # Other processes.
 
@@ -459,8 +521,12 @@ class Buffer:
         orders = {d.order for lane in self._lanes.values() for d in lane if d.partition is partition}
         return len(orders) + sum(delivery.partition is partition for delivery in self.unwanted)
 
-    def offer(self, partner: Partner, among: Collection[str | None]) -> None:
-        """Let *partner* have those that nobody here wants, and its consumers with the selectors *among* do."""
+    def offer(self, partner: Partner, among: Collection[str | None], *, is_new: bool) -> None:
+        """Let *partner* have those that nobody here wants, and its consumers with the selectors *among* do.
+
+        If that *is_new*, they may want what is parked, too.
+        """
+        self.wants_recall = self.wants_recall or (is_new and bool(self.parking))
         kept: list[Delivery] = []
         for delivery in self.unwanted:
             if not partner.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, partner):
@@ -553,6 +619,12 @@ class Buffer:
         for other in self._lanes.values():
             if other.hungry and next(iter(other), None) is not None:
                 other.wake_one()
+
+
+def _forget(delivery: Delivery) -> None:
+    delivery.is_taken = True
+    delivery.lanes = 0
+    delivery.partition.settlement.park(delivery.offset)
 
 
 def _order(delivery: Delivery) -> int:

@@ -34,6 +34,9 @@ _log = logging.getLogger("kjms.transactions")
 MOST: Final = 10_000  # records from which on a Kafka transaction takes in no other session's
 PATIENCE_SECONDS: Final = 20.0  # for what passes: a producer at its end, a settlement that needs room
 ROOM_SECONDS: Final = 0.02  # between looks for that room
+GATHERING: Final = 0.5  # of a transaction's time, at the most, the next one waits for as many sessions as there were
+CALMING: Final = 0.8  # of the crowd is expected again, if fewer came
+LONGEST_GATHERING: Final = 0.05  # seconds
 
 
 class Work:
@@ -85,6 +88,8 @@ class Committer(Transactor[Work]):
         self._bookkeeping = bookkeeping
         self._marks = 0
         self._alone = 0  # so many go one by one, after they failed together
+        self._crowd = 1.0  # how many sessions commit at about the same time
+        self._gathering = 0.0  # for how many seconds it is worth while to wait for them
 
     def commit(self, work: Work) -> JMSException | None:
         """Return when all of *work* came through, or nothing did; then with the reason."""
@@ -101,10 +106,13 @@ class Committer(Transactor[Work]):
             self._bookkeeping.wipe_mark(self._id)
 
     def _take(self) -> list[Work]:
-        batch = [self._units.popleft()]
         if self._alone:
             self._alone -= 1
-            return batch
+            return [self._units.popleft()]
+        # Those whose last transaction has just ended will be here in a moment, and would wait for all of this one.
+        self._news.wait_for(lambda: len(self._units) >= self._crowd or self._closing, self._gathering)
+        self._crowd = max(float(len(self._units)), self._crowd * CALMING)
+        batch = [self._units.popleft()]
         count = len(batch[0].copies)
         while self._units and count < MOST:
             batch.append(self._units.popleft())
@@ -116,7 +124,9 @@ class Committer(Transactor[Work]):
         if not any(part.reader is not None and part.reader.is_kept for part in parts):
             self._marks += 1
             parts.append(Part([self._bookkeeping.mark(self._id, self._marks)]))
+        begin = time.monotonic()
         self._transact(parts, is_singly=batch[0].is_singly)
+        self._gathering = min(GATHERING * (time.monotonic() - begin), LONGEST_GATHERING)
         for work in batch:
             work.end()
 

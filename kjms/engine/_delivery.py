@@ -134,6 +134,7 @@ class Delivery:
         is_taken: Whether a lane that still lists it should pass over it.
         is_out: Whether a session has it.
         is_yielded: Whether the session that has it is through with it, but for saying so.
+        is_moving: Whether it is being moved aside.
         is_excused: Whether its present delivery is one of those that do not count.
         group: Its message group (JMSXGroupID, or what another program gave as the key); None: it is in none.
         busy: The same, while a session has a message of it.
@@ -150,6 +151,7 @@ class Delivery:
         "feed",
         "group",
         "is_excused",
+        "is_moving",
         "is_out",
         "is_taken",
         "is_yielded",
@@ -177,6 +179,7 @@ class Delivery:
         self.is_out = False
         self.is_yielded = False
         self.is_excused = False
+        self.is_moving = False
         self.too_large = 0  # how often its copy was too large for where it was to go
         self.told = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None

@@ -8,7 +8,6 @@ import itertools
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,13 +19,15 @@ from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
 from kjms.engine._committer import Committer
-from kjms.engine._errors import jms_error
+from kjms.engine._errors import is_refusal, jms_error
 from kjms.engine._exchange import Exchange
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
+from kjms.engine._outage import Outage
 from kjms.engine._publisher import Publisher
 from kjms.engine._reader import NOTHING, Reader
 from kjms.engine._registry import Registry
+from kjms.engine._rescuer import Rescuer
 from kjms.engine._schedule import Schedule
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._space import Space
@@ -51,7 +52,6 @@ _numbers = itertools.count(1)
 BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
 MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
 REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
-OUTAGE_SECONDS: Final = 60.0  # reports of an outage closer together than this are of the same one
 OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
 
 
@@ -66,22 +66,23 @@ class Engine:
         self.options = options
         self._listeners: list[Callable[[JMSException], None]] = []
         self._last_error: list[KafkaError] = []
-        self._last_outage = -OUTAGE_SECONDS
         self._users = 0
         self._lock = threading.Lock()
         self._readers: dict[str, Reader] = {}  # of queues, by Kafka topic
         self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self._settings), options.send_timeout)
+        self._outage = Outage(f"kjms-engine-{self.number}-outage", lambda s: self.topics.connect(s, []), self.tell)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self._settings, None))
         self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000)
         self.journal = Journal(self.topics, lambda: self.bulk)
-        mover, committer = transactional_ids(self.name)
+        mover, committer, rescuer = transactional_ids(self.name)
         self.mover = Mover(producer_settings(self._settings), mover, self.tell)
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
+        self.rescuer = Rescuer(producer_settings(self._settings), rescuer)
         self.exchange = Exchange(self.name, consumer_settings(self._settings, None), self.prompt)
         self.registry = self._registry()
         self.schedule = Schedule(
@@ -181,6 +182,7 @@ class Engine:
         self.journal.write()
         self.prompt.close()
         self.bulk.close()
+        self._outage.close()
         self.topics.close()
 
     # Sending.
@@ -311,13 +313,13 @@ class Engine:
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
             delayed_before=delayed_before,
-            exchange=self.exchange if is_shared and chosen.hand_over else None,
+            exchange=self.exchange if is_shared and chosen.hand_over is not False else None,
         )
         self.schedule.watch(reader)
         return reader
 
     def _aside(self, topic: str, group: str) -> Aside:
-        return Aside(self.mover, self.topics, self.bookkeeping, self.journal, group, topic, self.name)
+        return Aside(self.mover, self.rescuer, self.topics, self.bookkeeping, self.journal, group, topic, self.name)
 
     def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
         """Return a look at *queue*; what is settled in this process is settled for it.
@@ -345,19 +347,16 @@ class Engine:
     # Trouble.
 
     def _is_refused(self) -> bool:
-        return any(error.code() == KafkaError._AUTHENTICATION for error in self._last_error)
+        return any(is_refusal(error) for error in self._last_error)
 
     def _kafka_error(self, error: KafkaError) -> None:
         """Hear of errors that belong to no call (from any client's thread)."""
-        if error.code() == KafkaError._AUTHENTICATION or not self._is_refused():
+        if is_refusal(error) or not self._is_refused():
             self._last_error[:] = [error]
-        if error.fatal() or error.code() == KafkaError._AUTHENTICATION:
+        if error.fatal() or is_refusal(error):
             self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))
-        elif error.code() == OUTAGE:
-            now, before = time.monotonic(), self._last_outage
-            self._last_outage = now
-            if now - before > OUTAGE_SECONDS:  # every attempt to reconnect says so again
-                self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers} lost"))
+        elif error.code() == OUTAGE and self._listeners:  # every attempt to reconnect says so again
+            self._outage.suspect(jms_error(error, f"connection to {self.options.bootstrap_servers} lost"))
         else:
             _log.debug("%s", error)
 

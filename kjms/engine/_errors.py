@@ -13,7 +13,7 @@ from kjms.errors import (
     ResourceAllocationException,
 )
 
-__all__ = ["jms_error", "kafka_error"]
+__all__ = ["is_refusal", "jms_error", "kafka_error"]
 
 _SECURITY: Final = frozenset(
     {
@@ -26,6 +26,8 @@ _SECURITY: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+# An idempotent producer needs a right to write to some topic; brokers call it a right on the cluster.
+_OF_TOPICS: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _DESTINATION: Final = frozenset(
     {
         KafkaError._UNKNOWN_TOPIC,
@@ -45,27 +47,68 @@ _RESOURCES: Final = frozenset(
 )
 
 
+_ALERT: Final = "SSL alert number"  # how the TLS library says that the broker refused, after the handshake in TLS 1.3
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Tell whether *error* says that one side does not trust the other: another attempt would not change that."""
+    return error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL} or _ALERT in error.str()
+
+
+def _explained(error: KafkaError) -> str:
+    """Return what *error* says, and what it does not say about certificates."""
+    said: str = error.str()
+    if _ALERT in said:
+        return f"the broker refused the certificate of ssl.certificate.location, or that there is none: {said}"
+    if error.code() == KafkaError._SSL and "verify failed" in said:
+        return (
+            "the broker's certificate is not valid: it has expired, is for another name, or comes from an authority"
+            f" that ssl.ca.location does not hold: {said}"
+        )
+    return said
+
+
 def kafka_error(error: KafkaError | KafkaException) -> KafkaError:
     """Return the `KafkaError` inside *error*."""
     return error.args[0] if isinstance(error, KafkaException) else error
 
 
-def jms_error(error: KafkaError | KafkaException, doing: str) -> JMSException:
+def jms_error(
+    error: KafkaError | KafkaException,
+    doing: str,
+    *,
+    to: str = "",
+    topic: str = "",
+    group: str = "",
+    transactional_id: str = "",
+) -> JMSException:
     """Return the JMS exception for *error*, which came while *doing* (a sentence's beginning, with its names).
 
-    The error code is Kafka's name for it and the linked exception is Kafka's own (JMS 2.0 §7.2).
+    The error code is Kafka's name for it and the linked exception is Kafka's own (JMS 2.0 §7.2). If Kafka did not allow
+    it, the text says what is missing: an ACL *to* do something with *topic*, or one for the group or transactional id.
 
     >>> jms_error(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "send to 'orders'").error_code
     'UNKNOWN_TOPIC_OR_PART'
+    >>> error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    >>> str(jms_error(error, "send to 'orders'", to="Write", topic="orders")).partition("; ")[2]
+    "the ACL Write on the topic 'orders' is missing"
     """
     inner = kafka_error(error)
     code = inner.code()
     kind = JMSException
-    if code in _SECURITY:
+    if code in _SECURITY or is_refusal(inner):
         kind = JMSSecurityException
     elif code in _DESTINATION:
         kind = InvalidDestinationException
     elif code in _RESOURCES:
         kind = ResourceAllocationException
     linked = error if isinstance(error, KafkaException) else KafkaException(error)
-    return kind(f"{doing}: {inner.str()} ({inner.name()})", inner.name(), linked)
+    missing = ""
+    if code == KafkaError.GROUP_AUTHORIZATION_FAILED and group:
+        missing = f"Read on the group {group!r}"
+    elif code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and transactional_id:
+        missing = f"Write on the transactional id {transactional_id!r}"
+    elif code in _OF_TOPICS and topic:
+        missing = f"{to} on the topic {topic!r}"
+    words = f"; the ACL {missing} is missing" if missing else ""
+    return kind(f"{doing}: {_explained(inner)} ({inner.name()}){words}", inner.name(), linked)

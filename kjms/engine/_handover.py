@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -33,11 +34,12 @@ APPETITE_SECONDS: Final = 2.0  # who has not asked again for that long does not 
 RELUCTANCE_SECONDS: Final = 0.5  # and that long, where none of them ever was: the first member of a group gets all
 
 BEAT_SECONDS: Final = 1.5  # between the notices of a process whose box is in use
-LEASE_SECONDS: Final = 15  # after which such a box is another's: the margin, and as long as it may go on
 IDLE_BEAT_SECONDS: Final = 10.0  # the same where nothing moves
-IDLE_LEASE_SECONDS: Final = 40
-MARGIN_SECONDS: Final = 8.0  # Kafka puts out of the group, within 6 s, who may believe that a box is still its own
-REPLAY_MS: Final = (IDLE_LEASE_SECONDS + 5) * 1000  # whoever was silent for that long has nothing any more
+# A box is another's after the lease; who holds it stops before, by the margin, which is longer than the session
+# time-out: Kafka puts out of the group, meanwhile, who has slept and believes that it is still its own.
+GOES_ON_SECONDS: Final = 7.0  # without having been heard
+IDLE_GOES_ON_SECONDS: Final = 32.0
+MARGIN_SECONDS: Final = 2.0  # and the session time-out
 NONE: Final = -1  # no box
 
 NAP_SECONDS: Final = 4.0  # who was not heard for that long gets nothing before he is asked
@@ -66,6 +68,7 @@ class HandOver:
         self.topic = reader.aside.handover
         self.partners = Partners(exchange.engine)
         self._reader = reader
+        self._margin = reader.session_timeout + MARGIN_SECONDS
         self._exchange = exchange
         self._lock = reader.lock
         self._reset()
@@ -77,7 +80,6 @@ class HandOver:
         self.is_ready = False  # whether it was
         self._box = NONE
         self._adopted: set[int] = set()
-        self._granted: set[int] = set()  # what the log says is ours
         self._open: dict[int, Partition] = {}
         self._quiet_since: dict[int, float] = {}
         self._room = 2
@@ -87,7 +89,7 @@ class HandOver:
         self._is_asked = False  # whether somebody wants to hear all that we want
         self._has_spoken = False
         self._said_at = 0.0
-        self._lease = LEASE_SECONDS
+        self._is_idle = False
         self._proved_at = 0.0  # when the last notice was written that Kafka has
         self._moved_at = 0.0  # when the last message came to a box
         self._hungry_since = 0.0  # since when a consumer found nothing, again and again
@@ -126,7 +128,7 @@ class HandOver:
         if delivery is None:
             self._missed_at = time.monotonic()
             self._hungry_since = self._hungry_since or self._missed_at
-            if self._taken_in_all >= self._room and self._box in self._granted:  # what comes at once is too little
+            if self._taken_in_all >= self._room and self._box in self.partners.own:  # what comes at once is too little
                 self._room = min(self._room * 2, self._reader.prefetch)
                 self._taken_in_all = 0
                 self.speak()
@@ -141,16 +143,15 @@ class HandOver:
 
     def changed(self) -> None:
         """Hear that a consumer with another selector has come or gone."""
-        if self._box in self._granted and self._wants() != self._said:
+        if self._box in self.partners.own and self._wants() != self._said:
             self._moved_at = time.monotonic()  # something may come
             self.speak()
 
     def arrived(self) -> None:
         """Hear that messages came to a box."""
         now = time.monotonic()
-        was_idle = self._lease != LEASE_SECONDS
         self._moved_at = now
-        if was_idle:
+        if self._is_idle:
             self.speak()
 
     def lost(self) -> None:
@@ -160,13 +161,14 @@ class HandOver:
 
     def move(self, delivery: Delivery, partner: Partner) -> Move:
         """Return the move of *delivery* to *partner*."""
+        box = partner.box
 
         def copy(_too_large: int) -> Copy:
             with self._lock:
                 history = delivery.history
-                return Copy(self.topic, partner.box, moved_record(delivery.record, history), history)
+                return Copy(self.topic, box, moved_record(delivery.record, history), history)
 
-        return Move(delivery, copy, is_aside=False, partner=partner)
+        return Move(delivery, copy, is_aside=False, partner=partner, box=box)
 
     # Speaking; the caller holds the lock.
 
@@ -196,17 +198,23 @@ class HandOver:
         self._is_asked = False
         now = time.monotonic()
         is_active = now - self._moved_at < ACTIVE_SECONDS or any(p.settlement.unsettled for p in self._open.values())
-        self._lease = LEASE_SECONDS if is_active else IDLE_LEASE_SECONDS
+        self._is_idle = not is_active
         self._send({**self._state(), **notice, **more})
         for chunk in rest:
             self._send({**self._state(), "more": chunk})
         self._taken = 0
 
+    @property
+    def _goes_on(self) -> float:
+        """For how many seconds after the last notice that Kafka has the boxes are surely ours."""
+        return IDLE_GOES_ON_SECONDS if self._is_idle else GOES_ON_SECONDS
+
     def _state(self) -> dict[str, Any]:
         boxes = sorted({*self._adopted, *([self._box] if self._box != NONE else [])})
         own = self._open.get(self._box)
         return {
-            "lease": self._lease,
+            "lease": math.ceil(self._goes_on + self._margin),
+            "idle": self._is_idle,
             "box": self._box,
             "boxes": boxes,
             "read": 0 if own is None else max(own.settlement.position, 0),
@@ -247,14 +255,10 @@ class HandOver:
         if not self.is_ready:
             return
         with self._lock:
-            self.partners.expire(now, NAP_SECONDS)
+            if self.partners.expire(now, NAP_SECONDS):
+                self._offer_all()
+            self._keep_to_what_is_ours(now)
             self._call(now)
-            if self._open and now - self._proved_at > self._lease - MARGIN_SECONDS:
-                _log.warning("%s: others may take this process for gone; its box is given up", self.topic)
-                self.lost()
-                self._box = NONE
-                self._adopted.clear()
-                self._granted.clear()
             self._beat(now)  # before anything that Kafka may keep us waiting with
         self._open_asides()
         self._count_partitions(now)
@@ -267,9 +271,33 @@ class HandOver:
             self._send_home()
             self._reader.send_over()
 
+    def _offer_all(self) -> None:
+        """Offer again what nobody here wants: somebody who was to get it is gone."""
+        for partner in self.partners:
+            if partner.box >= 0 and partner.wants:
+                self._reader.buffer.offer(partner, list(partner.wants), is_new=False)
+
+    def _keep_to_what_is_ours(self, now: float) -> None:
+        """Give up boxes that others may have by now."""
+        if self.partners.own and now - self._proved_at > self._goes_on:
+            _log.warning("%s: others may take this process for gone; its boxes are given up", self.topic)
+            self.partners.give_up()
+            self._box = NONE
+            self._adopted.clear()
+            self._is_asked = True  # they have forgotten what is wanted here
+        for box in self._open.keys() - self.partners.own:
+            self._reader.drop_box(self._open.pop(box))
+
     def _call(self, now: float) -> None:
-        """Ask those who have not been heard for a while whether they are there: there is something for them."""
-        called = [partner for partner in self.partners if partner.is_called and partner.wants]
+        """Ask those who have not been heard for a while whether they are there: there is something for them.
+
+        Ask those, too, of whom it is not known what they want.
+        """
+        called = [
+            partner
+            for partner in self.partners
+            if (partner.is_called and partner.wants) or (partner.box >= 0 and not partner.is_known)
+        ]
         if called and now - self._called_at > CALL_SECONDS:
             self._called_at = now
             for partner in called:
@@ -312,13 +340,14 @@ class HandOver:
             is_answered.set()
 
         with self._lock:
-            self._lease = IDLE_LEASE_SECONDS
+            self._is_idle = True
             self._send({**self._state(), "wants": [], "ask": True}, report)
         is_answered.wait(GREETING_SECONDS)
         if not answers or not isinstance(answers[0], tuple):
             raise JMSException(f"{self.demand}: Kafka does not take a notice: {answers[0] if answers else 'no answer'}")
         self._greeted_at, at = answers[0]
-        self._exchange.follow(self, at - REPLAY_MS, self._greeted_at)
+        replay = IDLE_GOES_ON_SECONDS + self._margin + BEAT_SECONDS  # who was silent for longer has nothing any more
+        self._exchange.follow(self, at - round(replay * 1000), self._greeted_at)
         self.is_followed = True
 
     def heard(self, offset: int, value: bytes | None) -> None:
@@ -330,8 +359,10 @@ class HandOver:
             if notice is not None:
                 partner, new = self.partners.apply(notice, notice.get("at", 0) / 1000 if is_ours else now)
                 if is_ours:
-                    self._granted = set(partner.boxes)
+                    self._proved_at = max(self._proved_at, partner.heard)
                 else:
+                    for box in partner.boxes & self._known_empty.keys():
+                        del self._known_empty[box]
                     self._hear_of(partner, notice, new, now)
             self.is_ready = self.is_ready or offset >= self._greeted_at
 
@@ -342,12 +373,14 @@ class HandOver:
             self.speak()
         if notice.get("bye"):
             self._swept_at = now - SWEEP_SECONDS
+            self._offer_all()
         buffer = self._reader.buffer
+        is_new = bool(new)
         if partner.waits and partner.room(is_targeted=True):
             partner.waits = False
             new = list(partner.wants)
         if new and partner.box >= 0:
-            buffer.offer(partner, new)
+            buffer.offer(partner, new, is_new=is_new)
         buffer.share(now)
         self._reader.send_over()
 
@@ -355,7 +388,7 @@ class HandOver:
 
     def _see_to_box(self, now: float) -> None:
         """Claim a box if consumers here wait for messages that others may have; see whether it was granted."""
-        if self._box not in {NONE, *self._granted} and now - self._said_at > PATIENCE_SECONDS * 2:
+        if self._box not in {NONE, *self.partners.own} and now - self._said_at > PATIENCE_SECONDS * 2:
             self._box = NONE  # somebody else was first
         if self._box != NONE or self._hunger(now) < PATIENCE_SECONDS:
             return
@@ -379,7 +412,7 @@ class HandOver:
         self._swept_at = now
         self.count = self._reader.aside.topic_partitions(self.topic)
         with self._lock:
-            lost = {box for box in self._adopted if box not in self._granted}  # claimed last time, and not granted
+            lost = {box for box in self._adopted if box not in self.partners.own}  # claimed last time, and not granted
             self._adopted -= lost
             free = [box for box in self.partners.free(self.count) if box not in self._adopted and box != self._box]
         if not free:
@@ -399,7 +432,7 @@ class HandOver:
             self._reader.open_aside(number)
 
     def _open_boxes(self, now: float) -> None:
-        for box in sorted({self._box, *self._adopted} & self._granted - self._open.keys()):
+        for box in sorted({self._box, *self._adopted} & self.partners.own - self._open.keys()):
             partition = self._reader.open_box(self.topic, box)
             if partition is not None:
                 with self._lock:
@@ -442,7 +475,7 @@ class HandOver:
         own = self._open.get(self._box)
         if own is not None and self._reader.buffer.waiting(own) * 2 > self._room and now - self._said_at > BEAT_SECONDS:
             self._room = max(self._room // 2, 2 * self._reader.buffer.feeds, 2)
-        pause = BEAT_SECONDS if self._lease == LEASE_SECONDS else IDLE_BEAT_SECONDS
+        pause = IDLE_BEAT_SECONDS if self._is_idle else BEAT_SECONDS
         if wants != self._said or now - self._said_at > pause:
             self.speak()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kjms.engine._aside import Aside
     from kjms.mapping.bridges import Decoder
 
-__all__ = ["Commit", "Holdings"]
+__all__ = ["Commit", "Holdings", "beginning", "oldest"]
 
 _log = logging.getLogger("kjms.settlement")
 
@@ -103,14 +103,16 @@ class Holdings:
         partition.is_held = False
         self._partitions.pop((partition.topic, partition.number), None)
 
+    def of(self, number: int) -> list[Partition]:
+        """Return partition *number* of the topic, and what was moved aside of it, if they are held."""
+        both = (self.get(topic, number) for topic in (self.topic, self.aside))
+        return [partition for partition in both if partition is not None]
+
     def drop(self, number: int) -> list[Partition]:
         """Hold partition *number*, and what was moved aside of it, no longer; return both."""
-        dropped = []
-        for topic in (self.topic, self.aside):
-            partition = self._partitions.pop((topic, number), None)
-            if partition is not None:
-                partition.is_held = False
-                dropped.append(partition)
+        dropped = self.of(number)
+        for partition in dropped:
+            self.remove(partition)
         return dropped
 
     # From Kafka.
@@ -140,7 +142,7 @@ class Holdings:
                 self._tell(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
                 continue
             if state is None:
-                first = _first(consumer, known)
+                first = beginning(consumer, known)
                 state = State(first, first, (), first)
             is_aside, is_box = known.topic != self.topic, known.topic == self.handover
             partitions.append(
@@ -268,7 +270,7 @@ def oldest(partition: Partition, share: float) -> list[Delivery]:
     return [delivery for _, delivery in crowd[: max(1, int(len(crowd) * share))]]
 
 
-def _first(consumer: Consumer, place: TopicPartition) -> int:
+def beginning(consumer: Consumer, place: TopicPartition) -> int:
     """Return where the log begins: said as a number, it is found at once."""
     return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[0])
 

@@ -5,10 +5,10 @@ queue's demand topic, and gets its messages in a partition of the hand-over topi
 log, too: of several claims to one box, the first that still counts has it. A claim counts as long as its holder says
 again in time that it is there.
 
-    {"v":1, "e":"<engine>", "lease":12, "box":3, "boxes":[3], "read":117, "held":2, "room":8,
+    {"v":1, "e":"<engine>", "lease":15, "idle":false, "box":3, "boxes":[3], "read":117, "held":2, "room":8,
      "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
 
-A record says only what has changed, but for the first six, which come with each. ``wants`` is complete; ``more`` and
+A record says only what has changed, but for the first eight, which come with each. ``wants`` is complete; ``more`` and
 ``less`` change it. Who asks gets ``wants`` from all.
 """
 
@@ -31,7 +31,6 @@ __all__ = ["Partner", "Partners", "read_notice", "written_notice"]
 _log = logging.getLogger("kjms.handover")
 
 VERSION: Final = 1
-AWAKE_LEASE: Final = 20  # seconds; who is idle asks for more, and speaks seldom
 TARGETED: Final = 500  # messages that only a partner wants and that may be on their way to it at any time
 
 
@@ -62,6 +61,8 @@ class Partner:
         heard: When it was heard last, in seconds of this process's monotonic clock.
         lease: For how many seconds from then on it counts as alive.
         waits: Whether it would have got more if it had had room.
+        is_known: Whether it has said what it wants.
+        is_idle: Whether nothing moves there: it speaks seldom.
         is_drowsy: Whether it gets nothing before it was asked: if it is gone, that would be missing for long.
         is_called: Whether there was something for it meanwhile.
     """
@@ -74,6 +75,8 @@ class Partner:
         self.heard = 0.0
         self.lease = 0.0
         self.waits = False
+        self.is_known = False
+        self.is_idle = False
         self.is_drowsy = False
         self.is_called = False
         self._read = 0  # the offset after the last one that it has read in its box
@@ -111,11 +114,17 @@ class Partner:
         """Note that a message is on its way to it."""
         self._unwritten += 1
 
-    def written(self, offset: int | None) -> None:
-        """Note that a message stands in its box at *offset*; None: it does not go there after all."""
+    def written(self, place: tuple[int, int] | None) -> None:
+        """Note that a message stands in a box at *place*, a partition and an offset; None: it goes nowhere."""
         self._unwritten -= 1
-        if offset is not None and offset >= self._read:
-            self._unread.append(offset)
+        if place is not None and place[0] == self.box and place[1] >= self._read:
+            self._unread.append(place[1])
+
+    def move_to(self, box: int) -> None:
+        """Note that its messages go to *box* from now on."""
+        if box != self.box:
+            self.box = box
+            self._unread.clear()
 
     def apply(self, notice: Mapping[str, Any]) -> list[str | None]:
         """Take in what it says of its room and its consumers; return the selectors that are new."""
@@ -127,6 +136,7 @@ class Partner:
         new: list[str | None] = []
         wants = notice.get("wants")
         if isinstance(wants, list):
+            self.is_known = True
             self.wants = {text: self.wants[text] for text in wants if text in self.wants}
             new = [text for text in wants if self._add(text)]
         for text in _texts(notice.get("less")):
@@ -167,6 +177,12 @@ class Partners:
         """Return the others."""
         return (partner for engine, partner in self._all.items() if engine != self._engine)
 
+    @property
+    def own(self) -> frozenset[int]:
+        """Our own boxes, as the log has it."""
+        us = self._all.get(self._engine)
+        return frozenset() if us is None else us.boxes
+
     def holder(self, box: int) -> str | None:
         """Return who has *box*."""
         return self._holders.get(box)
@@ -176,7 +192,10 @@ class Partners:
         return [box for box in range(count) if box not in self._holders]
 
     def apply(self, notice: Mapping[str, Any], now: float) -> tuple[Partner, list[str | None]]:
-        """Take in a notice that was read at *now*; return whose it is, and the selectors in it that are new."""
+        """Take in a notice that was read at *now*; return whose it is, and for which selectors it may get messages now.
+
+        These are the ones that are new; all of them if it had no box before.
+        """
         engine = notice["e"]
         partner = self._all.get(engine)
         if partner is None:
@@ -186,24 +205,37 @@ class Partners:
             return partner, []
         partner.heard = now
         partner.lease = float(_number(notice.get("lease")))
-        partner.is_drowsy = partner.lease > AWAKE_LEASE
+        partner.is_idle = partner.is_drowsy = bool(notice.get("idle"))
         claimed = notice.get("boxes")
         wanted = {box for box in claimed if isinstance(box, int)} if isinstance(claimed, list) else set()
         for box in partner.boxes - wanted:
             del self._holders[box]
         partner.boxes = frozenset(box for box in wanted if self._holders.setdefault(box, engine) == engine)
         own = notice.get("box")
-        partner.box = own if isinstance(own, int) and own in partner.boxes else -1
-        return partner, partner.apply(notice)
+        had_box = partner.box >= 0
+        partner.move_to(own if isinstance(own, int) and own in partner.boxes else -1)
+        new = partner.apply(notice)
+        return partner, new if had_box else list(partner.wants)
 
-    def expire(self, now: float, nap: float = 0.0) -> None:
-        """Forget who was not heard in time; doze off who was not heard for *nap* seconds, or need not be for longer."""
+    def expire(self, now: float, nap: float = 0.0) -> bool:
+        """Forget who was not heard in time; tell whether there was somebody.
+
+        Doze off who was not heard for *nap* seconds, or need not be for longer.
+        """
+        has_forgotten = False
         for partner in list(self._all.values()):
             silent = now - partner.heard
             if silent > partner.lease:
                 self._forget(partner.engine)
-            elif nap and (silent > nap or partner.lease > AWAKE_LEASE):
+                has_forgotten = True
+            elif nap and (silent > nap or partner.is_idle):
                 partner.is_drowsy = True
+        return has_forgotten
+
+    def give_up(self) -> None:
+        """Forget our own claims: others may have taken us for gone."""
+        if self._engine in self._all:
+            self._forget(self._engine)
 
     def _forget(self, engine: str) -> None:
         partner = self._all.pop(engine)

@@ -73,8 +73,15 @@ class Publisher:
         while len(old) and not self._closing:
             with contextlib.suppress(KafkaException):
                 old.poll(POLL_SECONDS)
-        time.sleep(AGAIN_SECONDS)
+        again = time.monotonic() + AGAIN_SECONDS
+        while time.monotonic() < again and not self._closing:
+            time.sleep(POLL_SECONDS)
         self._producer = Producer(self._config)
+
+    @property
+    def backlog(self) -> int:
+        """How many records are on their way."""
+        return len(self._producer)
 
     def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
         """Hand *record* to Kafka; *report* is called once, from the publisher's thread. `failure` reads its error.
@@ -95,7 +102,7 @@ class Publisher:
             self.send(topic, partition, record, report)
         except KafkaException as error:
             why = error if self._end is None or kafka_error(error).code() != KafkaError._FATAL else self._end
-            raise jms_error(why, f"send to {topic!r}") from error
+            raise _refused(why, topic) from error
 
     def _wait_for_room(self, topic: str) -> None:
         """Wait until the buffer, which was full, has room: its thread is emptying it."""
@@ -129,8 +136,8 @@ class Publisher:
                 KafkaException(error),
             )
         if error.code() in {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT} and self._end:
-            return jms_error(self._end, f"send to {topic!r}")
-        return jms_error(error, f"send to {topic!r}")
+            return _refused(self._end, topic)
+        return _refused(error, topic)
 
     def close(self) -> None:
         """Wait for what is under way, at most for the send timeout, and end the thread."""
@@ -139,6 +146,10 @@ class Publisher:
         self._closing = True
         self._thread.join()
         del self._producer  # its sockets are closed now, and not when the garbage is collected
+
+
+def _refused(error: KafkaError | KafkaException, topic: str) -> JMSException:
+    return jms_error(error, f"send to {topic!r}", to="Write", topic=topic)
 
 
 class _Answer:

@@ -19,12 +19,13 @@ from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
-from kjms.engine._holdings import Commit, Holdings, oldest
+from kjms.engine._holdings import Commit, Holdings, beginning, oldest
 from kjms.engine._journal import Event
 from kjms.engine._membership import Membership
+from kjms.engine._refusal import Refusal
 from kjms.engine._settings import NEW_TOPIC
-from kjms.engine._transactor import Copy, LostError, Made, Move, OutgrownError
-from kjms.errors import JMSException
+from kjms.engine._transactor import AbortedError, Copy, LostError, Made, Move, OutgrownError
+from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
@@ -43,6 +44,7 @@ TICK_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait 
 SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in hands
 BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
+MOST_RESCUED: Final = 10_000  # messages in the hands of sessions that a rebalance may wait for
 GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs more than waiting
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
 COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
@@ -126,10 +128,11 @@ class Reader:
         self._limit = prefetch  # as many as are held ready; more where priorities tell them apart
         self._decode = decode
         self._on_error = on_error
+        self.refusal = Refusal(on_error)
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
         # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
-        self._client = threading.Lock()
+        self._client = threading.RLock()
         self._committing = 0  # threads that wait for it to commit
         self._consumer: Consumer | None = None
         self._thread: threading.Thread | None = None
@@ -140,14 +143,19 @@ class Reader:
         self._heard = time.monotonic()  # when the thread was seen to run last
         self._is_proved = True  # whether the partitions are surely still this process's
         self.keeps_unwanted = keeps_unwanted
-        self.buffer = Buffer(destination, keeps_unwanted=keeps_unwanted, limit=prefetch)
+        self.buffer = Buffer(
+            destination, keeps_unwanted=keeps_unwanted, limit=prefetch, parks=keeps_unwanted and starts is None
+        )
         self._orders = itertools.count()
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
         self._in_hands = 0  # messages handed out and not settled
         self._started = 0
         self._idle_since = 0.0
         self._full_since = 0.0  # when the buffer was first seen to be full
+        self._recalled_at = 0.0  # when what was parked began to be read again
+        self._rest_until = 0.0  # it is not begun anew before
         self._closing = False
+        self._is_leaving = False  # whether the thread is about to end its client
         self._membership = Membership()
         self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
         self._handover = None if exchange is None else HandOver(self, exchange)
@@ -167,6 +175,11 @@ class Reader:
     def is_kept(self) -> bool:
         """Whether Kafka keeps its settlement."""
         return self._starts is None
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds after which Kafka takes a silent member of the group for gone."""
+        return float(self._config["session.timeout.ms"]) / 1000
 
     @property
     def group(self) -> str:
@@ -371,6 +384,8 @@ class Reader:
             chosen = [] if partition in self._crowding else oldest(partition, share)
             if chosen:
                 self._crowding.add(partition)
+                for delivery in chosen:
+                    delivery.is_moving = True
                 self.aside.mover.submit(
                     self, [Move(delivery, self._aside_copy(delivery), is_aside=True) for delivery in chosen]
                 )
@@ -500,6 +515,7 @@ class Reader:
                 (left if self._is_movable(move) else gone).append(move)
             for move in gone:
                 self._crowding.discard(move.delivery.partition)
+                move.delivery.is_moving = False
                 if not move.is_aside:
                     self._in_hands -= 1
                 if move.partner is not None:
@@ -510,7 +526,7 @@ class Reader:
 
     def _is_movable(self, move: Move) -> bool:
         partition = move.delivery.partition
-        if move.partner is not None and move.partner.box < 0:
+        if move.partner is not None and (move.box < 0 or move.partner.box != move.box):
             return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
@@ -577,17 +593,21 @@ class Reader:
         return commits, consumer.consumer_group_metadata()
 
     def _aside_partition(self, move: Move) -> Partition:
-        topic, number = self._aside_place(move.delivery.partition)
-        aside = self._holdings.get(topic, number)
+        aside = self._target(move)
         if aside is None:
-            raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
+            number = move.delivery.partition.number
+            raise JMSException(f"what is moved aside of partition {number} of {self.name} is read elsewhere now")
         return aside
+
+    def _target(self, move: Move) -> Partition | None:
+        """Return where *move*, one aside, goes to, if that is held."""
+        return self._holdings.get(*(move.to or self._aside_place(move.delivery.partition)))
 
     def unplan(self, made: Sequence[Made]) -> None:
         """Note that *made* did not come through: their copies do not count."""
         with self.lock:
             for move, _, (_, offset) in made:
-                aside = self._holdings.get(*self._aside_place(move.delivery.partition)) if move.is_aside else None
+                aside = self._target(move) if move.is_aside else None
                 if aside is not None:
                     aside.settlement.unplace(offset)
 
@@ -596,6 +616,7 @@ class Reader:
         with self.lock:
             for move in moves:
                 self._crowding.discard(move.delivery.partition)
+                move.delivery.is_moving = False
             self._lacks_room = False
             self._news.notify()
 
@@ -620,18 +641,19 @@ class Reader:
             for delivery in deliveries:
                 self.settle(delivery)
             self._lacks_room = False
-            for move, told, (_, offset) in made:
-                delivery = move.delivery
+            for move, told, place in made:
+                delivery, offset = move.delivery, place[1]
                 self._crowding.discard(delivery.partition)
+                delivery.is_moving = False
                 old = delivery.partition.settlement
                 is_done = not old.holds(delivery.offset)  # by now
                 old.settle(delivery.offset)
                 if not move.is_aside:
                     self._in_hands -= 1
                     if move.partner is not None:
-                        move.partner.written(offset)
+                        move.partner.written(place)
                     continue
-                aside = self._holdings.get(*self._aside_place(delivery.partition))
+                aside = self._target(move)
                 if aside is None:  # it was given up at once: whoever has it reads the copy
                     continue
                 delivery.partition, delivery.offset, delivery.told = aside, offset, told
@@ -667,7 +689,8 @@ class Reader:
             if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in _PASSING):
                 if error is None:
                     raise JMSException(f"acknowledge messages of {self.name}: no room for their settlement was found")
-                raise jms_error(error, f"acknowledge messages of {self.name}") from error
+                doing = f"acknowledge messages of {self.name}"
+                raise jms_error(error, doing, to="Read", topic=self.topic, group=self.group) from error
             with self._news:  # without the client: the rebalance itself happens in a poll
                 self._news.wait(0.02)
 
@@ -763,6 +786,8 @@ class Reader:
                     self._read(consumer)
                     self._wait_for_news()
                 self._release()
+                if self.buffer.wants_recall:
+                    self._read_parked(consumer)
                 now = time.monotonic()
                 if self._wants_commit() or now - committed >= TICK_SECONDS:
                     self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
@@ -777,9 +802,13 @@ class Reader:
                     if now >= refresh:
                         refresh = now + REFRESH_SECONDS
         except Exception as error:  # the thread's last words must be heard
-            _log.exception("reader of %s failed", self.name)
-            self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
+            if isinstance(error, JMSSecurityException):
+                self.refusal.note(error)
+            else:
+                _log.exception("reader of %s failed", self.name)
+                self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
             with self._news:
+                self.buffer.wake_all()
                 self._news.wait_for(lambda: self._closing, RETRY_SECONDS)
         finally:
             self._leave(consumer)
@@ -872,6 +901,31 @@ class Reader:
             held = {(place.topic, place.partition) for place in consumer.assignment()}
             consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
 
+    def _read_parked(self, consumer: Consumer) -> None:
+        """Read again what was parked: somebody has come who may want it.
+
+        That takes its time, so it is finished before it begins anew, and what is new is read for as long first.
+        """
+        now = time.monotonic()
+        with self.lock:
+            if any(partition.settlement.is_rereading for partition in self._holdings):
+                self._rest_until = now + (now - self._recalled_at)
+                return
+            if now < self._rest_until or self._crowding:  # what is being moved would come before older ones
+                return
+            self._recalled_at = now
+            partitions = self.buffer.recalled()
+        with self._client:
+            firsts = [beginning(consumer, partition.start) for partition in partitions]
+            with self.lock:
+                places = [
+                    TopicPartition(partition.topic, partition.number, partition.settlement.recall(first))
+                    for partition, first in zip(partitions, firsts, strict=True)
+                    if partition.is_held
+                ]
+            consumer.incremental_unassign(places)
+            consumer.incremental_assign(places)
+
     def _patience(self) -> float:
         """Return how long a poll may last: nobody can commit meanwhile."""
         with self.lock:
@@ -900,10 +954,11 @@ class Reader:
     def _arrived(self, records: list[KafkaMessage]) -> None:
         holdings, buffer = self._holdings, self.buffer
         has_boxes = False
+        refusal = None
         for record in records:
             error = record.error()
             if error is not None:
-                self._report(error)
+                refusal = self._report(error) or refusal
                 continue
             partition = holdings.get(record.topic(), record.partition())
             if partition is None:
@@ -935,6 +990,9 @@ class Reader:
             if has_boxes:
                 self._handover.arrived()
             self.send_over()
+        if refusal is not None:
+            raise refusal
+        self.refusal.over()
 
     def _look_ahead(self, records: list[KafkaMessage]) -> None:
         """Hold more ready, within bounds, so that urgent messages are found farther behind."""
@@ -946,13 +1004,17 @@ class Reader:
         place = place_of(record)
         return place is not None and place[1] < self._delayed_before.get(place[0], 0)
 
-    def _report(self, error: KafkaError) -> None:
+    def _report(self, error: KafkaError) -> JMSSecurityException | None:
+        """Tell of *error*, or return it if it says that Kafka does not let us: the thread begins anew then."""
         if error.code() == KafkaError._PARTITION_EOF:
-            return
-        failure = jms_error(error, f"read {self.name}")
+            return None
+        failure = jms_error(error, f"read {self.name}", to="Read", topic=self.topic, group=self.group)
+        if isinstance(failure, JMSSecurityException):
+            return failure
         _log.warning("%s", failure)
         if not error.retriable():
             self._on_error(failure)
+        return None
 
     def _is_full(self) -> bool:
         return self.buffer.held >= self._limit or self.buffer.kept_back >= MAX_KEPT_BACK
@@ -1008,6 +1070,7 @@ class Reader:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
     def _leave(self, consumer: Consumer) -> None:
+        self._is_leaving = True
         for leave in (
             partial(self._leave_boxes, consumer),
             self._flush_quietly,
@@ -1026,6 +1089,7 @@ class Reader:
                     self.drop_box(box)
                 self._left.clear()
             self._consumer = self._thread = None
+            self._is_leaving = False
             if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
                 self._begin()
 
@@ -1057,7 +1121,7 @@ class Reader:
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._closing:  # the poll is that of the closing: Kafka would not be asked any more
+        if self._closing or self._is_leaving:  # the poll is that of the closing: Kafka would not be asked any more
             return
         numbers = [assigned.partition for assigned in partitions]
         asides = self.aside.partitions() if numbers else 0
@@ -1069,16 +1133,54 @@ class Reader:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self.lock:
-            numbers = {revoked.partition for revoked in partitions}
-            last = [partition for partition in self._holdings if partition.number in numbers]
+            last = [partition for revoked in partitions for partition in self._holdings.of(revoked.partition)]
+            for partition in last:
+                self.buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
+        if not (self._closing or self._is_leaving):
+            self._rescue(last)
+        with self.lock:
             for partition in last:
                 partition.is_held = False
-                self.buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
+                self.buffer.drop(partition)  # what came back meanwhile
         error, _ = self._commit(last)  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
         self._keep_copies(last)
         self._let_go(consumer, partitions)
+
+    def _rescue(self, leaving: Collection[Partition]) -> None:
+        """Move what sessions have of partitions that are *leaving* to one that stays: it can still be acknowledged.
+
+        Message groups are left: the next messages of them are delivered elsewhere at once.
+        """
+        with self.lock:
+            numbers = {partition.number for partition in leaving}
+            home = next((number for number in self._holdings.numbers() if number not in numbers), None)
+            in_hands = [
+                delivery
+                for partition in leaving
+                for _, delivery in partition.settlement.messages()
+                if delivery.is_out and not delivery.is_yielded and not delivery.is_moving and delivery.group is None
+            ]
+        if home is None or not 0 < len(in_hands) <= MOST_RESCUED:
+            return
+        place = self.aside.topic, home
+
+        def moved(delivery: Delivery) -> Callable[[int], Copy]:
+            def copy(_too_large: int) -> Copy:
+                with self.lock:
+                    history = delivery.history
+                    return Copy(*place, moved_record(delivery.record, history), history)
+
+            return copy
+
+        try:
+            self.open_aside(home)
+            self.aside.rescuer.move(
+                self, [Move(delivery, moved(delivery), is_aside=True, to=place) for delivery in in_hands]
+            )
+        except (JMSException, AbortedError, KafkaException) as error:
+            _log.warning("%d messages of %s come again elsewhere: %s", len(in_hands), self.name, error)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self.lock:

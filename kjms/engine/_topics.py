@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._errors import is_refusal, jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
 
 __all__ = ["NOT_READY", "Topics"]
@@ -85,7 +85,7 @@ class Topics:
                     raise jms_error(error, f"connect to {self._servers}") from error
                 self.admin.poll(0)  # hears what the client library has to say
                 why = last_error[-1] if last_error else None
-                if why is not None and why.code() == KafkaError._AUTHENTICATION:
+                if why is not None and is_refusal(why):
                     raise jms_error(why, f"connect to {self._servers}") from error
                 if left <= ATTEMPT_SECONDS:
                     raise JMSException(
@@ -128,14 +128,14 @@ class Topics:
         try:
             metadata = self.admin.list_topics(topic, timeout=self._timeout).topics[topic]
         except KafkaException as error:
-            raise jms_error(error, f"look up the Kafka topic {topic!r}") from error
+            raise jms_error(error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic) from error
         if metadata.error is None:
             return len(metadata.partitions)
         if metadata.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
             return 0
         if metadata.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
             return len(metadata.partitions)  # just created
-        raise jms_error(metadata.error, f"look up the Kafka topic {topic!r}")
+        raise jms_error(metadata.error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic)
 
     def ensure(self, topic: str, *, create: bool, partitions: int, replication_factor: int | None, queue: bool) -> int:
         """Return how many partitions *topic* has, after making it where it is missing and *create* says so.
@@ -189,7 +189,7 @@ class Topics:
                 answer.result()
             except KafkaException as error:
                 if kafka_error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise jms_error(error, f"delete the Kafka topic {topic!r}") from error
+                    raise jms_error(error, f"delete the Kafka topic {topic!r}", to="Delete", topic=topic) from error
             self._partitions.pop(topic, None)
             self.created.discard(topic)
 
@@ -204,7 +204,8 @@ class Topics:
             for answer in self.admin.delete_records(wanted, request_timeout=self._timeout).values():
                 answer.result()
         except KafkaException as error:
-            raise jms_error(error, f"delete records of the Kafka topic {topic!r}") from error
+            doing = f"delete records of the Kafka topic {topic!r}"
+            raise jms_error(error, doing, to="Delete", topic=topic) from error
 
     def ensure_internal(
         self,
@@ -237,7 +238,8 @@ class Topics:
             largest = max(int(known["max.message.bytes"].value or 0) + margin, smallest)
             replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
         except KafkaException as error:
-            raise jms_error(error, f"look up the Kafka topic {like!r}") from error
+            doing = f"look up the settings of the Kafka topic {like!r}"
+            raise jms_error(error, doing, to="DescribeConfigs", topic=like) from error
         with self._lock:
             self._create(topic, partitions, replicas, {**config, "max.message.bytes": str(largest)})
             self._wait_until_visible(topic)
@@ -253,7 +255,8 @@ class Topics:
             self.admin.create_partitions([wanted], request_timeout=self._timeout)[topic].result()
         except KafkaException as error:
             if self.look_up(topic) < partitions:  # else another process was first
-                raise jms_error(error, f"add partitions to the Kafka topic {topic!r}") from error
+                doing = f"add partitions to the Kafka topic {topic!r}"
+                raise jms_error(error, doing, to="Alter", topic=topic) from error
         deadline = time.monotonic() + VISIBLE_SECONDS
         while self.look_up(topic) < partitions and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -274,7 +277,8 @@ class Topics:
         try:
             answer = self.admin.describe_configs([asked], request_timeout=self._timeout)[asked].result()
         except KafkaException as error:
-            raise jms_error(error, f"read the settings of the Kafka topic {topic!r}") from error
+            doing = f"read the settings of the Kafka topic {topic!r}"
+            raise jms_error(error, doing, to="DescribeConfigs", topic=topic) from error
         policy = answer["cleanup.policy"].value
         if policy != "compact":
             raise JMSException(f"the Kafka topic {topic!r} has cleanup.policy={policy}, and needs compact")
@@ -289,7 +293,7 @@ class Topics:
         except KafkaException as error:
             self.created.discard(topic)
             if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was first
-                raise jms_error(error, f"create the Kafka topic {topic!r}") from error
+                raise jms_error(error, f"create the Kafka topic {topic!r}", to="Create", topic=topic) from error
 
     def _wait_until_visible(self, topic: str) -> int:
         deadline = time.monotonic() + VISIBLE_SECONDS
@@ -340,7 +344,8 @@ class Topics:
             except KafkaException as error:
                 inner = kafka_error(error)
                 if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
-                    raise jms_error(error, f"find the end of the Kafka topic {topic!r}") from error
+                    doing = f"find the end of the Kafka topic {topic!r}"
+                    raise jms_error(error, doing, to="Describe", topic=topic) from error
                 time.sleep(0.02)  # a topic that was just made
                 with contextlib.suppress(JMSException):  # or another leader: librdkafka does not ask for it by itself
                     self.look_up(topic)

@@ -61,13 +61,17 @@ class Move(NamedTuple):
         delivery: The message.
         copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
         is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+        to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
         partner: Who gets it, when it is handed over.
+        box: The box where it gets it.
     """
 
     delivery: Delivery
     copy: Callable[[int], Copy]
     is_aside: bool
+    to: tuple[str, int] | None = None
     partner: Partner | None = None
+    box: int = -1
 
 
 Made = tuple[Move, History, tuple[int, int]]
@@ -247,7 +251,7 @@ class Transactor(Generic[Unit]):
                 producer = Producer(self._config)
                 producer.init_transactions(COMMIT_SECONDS)
             except KafkaException as error:
-                raise jms_error(error, "prepare a transaction") from error
+                raise jms_error(error, "prepare a transaction", transactional_id=self._id) from error
             self._producer = producer
         try:
             producer.begin_transaction()
@@ -318,13 +322,23 @@ class Transactor(Generic[Unit]):
             next(iter(failures.items())),
         )
         is_too_large = any(failure.code() in LEANER for failure in failures.values())
+        if why.code() in CONSEQUENCES:
+            why = self._why(producer) or why
         self._abort(producer)
         self._producer = None  # librdkafka's next transaction would fail, too: a sequence number is missing
         raise AbortedError(
-            jms_error(why, f"write to {copies[first].topic!r}"),
+            jms_error(why, f"write to {copies[first].topic!r}", to="Write", topic=copies[first].topic),
             is_too_large=is_too_large,
             is_passing=why.fatal() or why.code() == KafkaError._FATAL,
         )
+
+    def _why(self, producer: Producer) -> KafkaError | None:
+        """Return why the transaction of *producer* can only be aborted: a call that is none of its business says so."""
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            return None if kafka_error(error).code() == KafkaError._STATE else kafka_error(error)
+        return None
 
     def _settle(
         self, producer: Producer, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]

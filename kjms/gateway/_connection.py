@@ -285,7 +285,8 @@ class AmqpConnection(asyncio.Protocol):
         for _ in range(len(self._mail)):
             call, values = self._mail.popleft()
             try:
-                call(*values)
+                with self._reading():
+                    call(*values)
             except Exception:
                 _log.exception("connection %d: an answer failed", self.number)
         if self._mail:
@@ -468,7 +469,10 @@ class AmqpConnection(asyncio.Protocol):
             refuse(link, "amqp:resource-limit-exceeded", f"a connection may have {self.options.max_links} links")
             return
         served = self._links[link] = link_of(self, self._worker_of(link.session), link)
-        served.attach()
+        try:
+            served.attach()
+        except JMSException as failure:
+            served.refuse(failure)
 
     def _on_link_close(self, event: Event) -> None:
         self._detach(event.link, is_closed=True)

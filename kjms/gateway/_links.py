@@ -569,4 +569,4 @@ def _transaction_of(delivery: Delivery) -> bytes | None:
     if delivery.remote_state != TRANSACTIONAL:
         return None
     data = delivery.remote.data
-    return bytes(data[0]) if data else b""
+    return bytes(data[0]) if data and isinstance(data[0], bytes | memoryview) else b""

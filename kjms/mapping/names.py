@@ -232,9 +232,12 @@ def is_inbox(topic: str) -> bool:
     return topic.startswith(INBOX) and len(topic) <= MAX_LENGTH and _LEGAL.fullmatch(topic) is not None
 
 
-def transactional_ids(engine: str) -> tuple[str, str]:
-    """Return Kafka's names of the transactional producers of *engine*: of what moves messages, and of its sessions'."""
-    return f"kjms-{engine}", f"kjms-{engine}-sessions"
+def transactional_ids(engine: str) -> tuple[str, str, str]:
+    """Return Kafka's names of the transactional producers of *engine*.
+
+    They are that of what moves messages, that of its sessions, and that of what it saves in rebalances.
+    """
+    return f"kjms-{engine}", f"kjms-{engine}-sessions", f"kjms-{engine}-rebalances"
 
 
 def is_internal(topic: str) -> bool:

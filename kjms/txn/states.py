@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ T = TypeVar("T")
 
 NEVER: Final = History(0)
 NOBODY: Final[frozenset[int]] = frozenset()
+NOWHERE: Final = sys.maxsize
+MOST_GAPS: Final = 1_000  # before those that tell nothing any more are forgotten
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,9 @@ class PartitionSettlement(Generic[T]):
     settled in any order, so more is said beside it (`kjms.txn.metadata`): which messages above the base are unsettled,
     how often those that came back were delivered, and the *mark*, at and beyond which nothing was handed out. After
     an owner that ended in disorder, what is unsettled below its mark may have been delivered. Offsets have holes
-    (transaction markers, compaction); a hole is as good as settled.
+    (transaction markers, compaction); a hole is as good as settled, and between unsettled messages as unsettled.
+
+    What nobody wants for now may be *parked*: it is unsettled, and not in this process, until it is read again.
 
     Args:
         state: What was committed; None: nothing, and reading begins wherever the log does.
@@ -42,6 +47,7 @@ class PartitionSettlement(Generic[T]):
         handed: The offset after the last message that was handed out.
         mark: The mark that Kafka knows.
         recalls: `history` has something to say of no offset from here on, but for what was noted since.
+        parked: How many messages are parked.
 
     >>> partition = PartitionSettlement(State(7, 7, (), 7))
     >>> all([partition.read(offset, "message") for offset in (7, 8, 10)])
@@ -59,15 +65,19 @@ class PartitionSettlement(Generic[T]):
         "_committed",
         "_done",
         "_firsts",
+        "_gaps",
         "_histories",
         "_known",
         "_next_run",
         "_open",
+        "_parked_from",
         "_pasts",
+        "_reread",
         "_runs",
         "_suspects",
         "handed",
         "mark",
+        "parked",
         "position",
         "recalls",
         "version",
@@ -83,10 +93,14 @@ class PartitionSettlement(Generic[T]):
         self._open: dict[int, T] = {}  # read and not settled
         self._firsts: list[int] = []  # the keys of _open as runs without a hole: where each begins, rising
         self._pasts: list[int] = []  # and the offset after its last
+        self._gaps: dict[int, int] = {}  # holes in the log: where each begins, and the offset after it
         self._ahead: dict[int, T | None] = {}  # known, and not read yet: see `place`; None is settled
         self._histories: dict[int, History] = {} if state is None else dict(state.histories)
         self._runs = () if state is None else state.runs  # unsettled, of what was committed
         self._next_run = 0
+        self.parked = 0
+        self._parked_from = NOWHERE  # no message before it is parked, but for those that are being read again
+        self._reread = NOWHERE  # where reading again has got to
         self._done = -1  # the offset after the last one that was settled
         self._known = start if state is None else state.known
         self._suspects = self.mark  # what is unsettled below may have been delivered by the last owner
@@ -97,10 +111,16 @@ class PartitionSettlement(Generic[T]):
     def read(self, offset: int, message: T) -> bool:
         """Note that *message* was read at *offset*; tell whether it is to be delivered. Offsets come in rising order.
 
-        It is not where it was settled already, was read before, or was placed there.
+        It is not where it was settled already, was read before and not parked, or was placed there.
         """
         if offset < self.position:
-            return False
+            return self.parked > 0 and self._take_back(offset, message)
+        if self._reread != NOWHERE:
+            if self._reread < self.position:  # it was broken off
+                self._parked_from = min(self._parked_from, self._reread)
+            self._reread = NOWHERE
+        if offset != self.position and self.position >= 0:
+            self._gaps[self.position] = offset
         self.position = offset + 1
         if offset < self._known and not self._is_unsettled(offset):
             self.version += 1
@@ -129,6 +149,52 @@ class PartitionSettlement(Generic[T]):
                 return offset >= first
             self._next_run += 1
         return False
+
+    # What is parked: it is in the runs, and not in _open.
+
+    def park(self, offset: int) -> None:
+        """Forget the message at *offset*, which nobody has; it stays unsettled."""
+        if self._ahead.pop(offset, None) is None:  # else it is read for the first time
+            del self._open[offset]
+            self.parked += 1
+            self._parked_from = min(self._parked_from, offset)
+        if offset in self._histories:
+            self.recalls = max(self.recalls, offset + 1)
+
+    def recall(self, low: int) -> int:
+        """Return from where to read again to find all that is parked; what was before *low* is gone from the log."""
+        first = min(self._parked_from, self._reread if self.is_rereading else NOWHERE)
+        if first < low:
+            for offset in list(self._parked_before(low)):
+                self.parked -= 1
+                self._take_out(offset)
+                self._settled(offset)
+        start = max(first, low)
+        self._parked_from = NOWHERE
+        self._reread = min(start, self.position)
+        return self._reread
+
+    @property
+    def is_rereading(self) -> bool:
+        """Whether what was parked is being read again."""
+        return self._reread < self.position
+
+    def _parked_before(self, low: int) -> Iterator[int]:
+        for first, past in zip(self._firsts, self._pasts, strict=True):
+            if first >= low:
+                return
+            yield from (offset for offset in range(first, min(past, low)) if offset not in self._open)
+
+    def _take_back(self, offset: int, message: T) -> bool:
+        self._reread = offset + 1
+        at = bisect_right(self._firsts, offset) - 1
+        if at < 0 or offset >= self._pasts[at] or offset in self._open:
+            return False
+        self._open[offset] = message
+        self.parked -= 1
+        return True
+
+    # What happened to messages before.
 
     def history(self, offset: int) -> History:
         """Return what is known to have happened to the unsettled message at *offset*."""
@@ -176,6 +242,9 @@ class PartitionSettlement(Generic[T]):
             self._ahead[offset] = None
         else:
             self._take_out(offset)
+        self._settled(offset)
+
+    def _settled(self, offset: int) -> None:
         if offset >= self._done:
             self._done = offset + 1
         self.version += 1
@@ -216,8 +285,8 @@ class PartitionSettlement(Generic[T]):
 
     @property
     def unsettled(self) -> int:
-        """How many messages are in this process and not settled."""
-        return len(self._open) + sum(message is not None for message in self._ahead.values())
+        """How many messages were read, or placed, and are not settled."""
+        return self.parked + len(self._open) + sum(message is not None for message in self._ahead.values())
 
     def snapshot(self, window: int = 0, settled: Collection[int] = NOBODY) -> Snapshot:
         """Return what is to be committed.
@@ -249,7 +318,10 @@ class PartitionSettlement(Generic[T]):
                 if not runs:
                     return first
                 break
-            runs.append((first, min(past, top)))
+            is_joined = bool(runs) and self._gaps.get(runs[-1][1]) == first
+            runs.append((runs.pop()[0] if is_joined else first, min(past, top)))
+        if len(self._gaps) > MOST_GAPS:
+            self._gaps = {begin: past for begin, past in self._gaps.items() if begin > self.base}
         for begin, past in self._unread(top, settled):
             joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
             runs.append((joined, past))
@@ -290,11 +362,10 @@ class PartitionSettlement(Generic[T]):
 
     def messages(self) -> Iterator[tuple[int, T]]:
         """Return the unsettled messages that are in this process, oldest first, with their offsets."""
-        for first, past in list(zip(self._firsts, self._pasts, strict=True)):
-            for offset in range(first, past):
-                message = self._open.get(offset)
-                if message is not None:
-                    yield offset, message
+        for offset in sorted(self._open):
+            message = self._open.get(offset)
+            if message is not None:
+                yield offset, message
         for offset, placed in sorted(self._ahead.items(), key=_first):
             if placed is not None:
                 yield offset, placed

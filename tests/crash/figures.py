@@ -121,7 +121,10 @@ def children(program: Path = PROGRAM) -> Iterator[Callable[..., Child]]:
     finally:
         for child in started:
             child.process.kill()
-            child.process.communicate()
+            child.process.wait()
+            for pipe in (child.process.stdin, child.process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 def committed(broker: LocalBroker, queue: str) -> dict[int, TopicPartition]:

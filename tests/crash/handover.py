@@ -113,7 +113,7 @@ def selectors(figures: Any, start: Any, messages: int, seed: int = 1) -> None:
 def late(broker: LocalBroker) -> list[int]:
     """Return the numbers of the messages that a consumer without a selector still finds."""
     found = []
-    with ConnectionFactory(broker.bootstrap_servers, hand_over=True).create_context() as context:
+    with ConnectionFactory(broker.bootstrap_servers).create_context() as context:
         consumer = context.create_consumer(Queue(QUEUE))
         patience = 60_000  # those who were killed are still in the group, and their boxes theirs
         while (body := consumer.receive_body(str, patience)) is not None:

@@ -78,7 +78,7 @@ def take(connection: Connection, queue: str, done: str, selector: str, name: str
 def main() -> None:
     role, servers, values = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     logging.basicConfig(level=logging.WARNING)
-    with ConnectionFactory(servers, hand_over=True).create_connection() as connection:
+    with ConnectionFactory(servers).create_connection() as connection:
         {"fill": fill, "work": work, "take": take}[role](connection, **values)
 
 

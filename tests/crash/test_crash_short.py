@@ -13,16 +13,9 @@ LIMIT_SECONDS = 240
 
 
 @pytest.mark.requirement(
-    "JMS-3.4.7-1",
-    "JMS-3.5.11-3",
-    "JMS-4.4.12-1",
-    "JMS-4.4.12-2",
-    "JMS-4.10-2",
-    "JMS-5.7-1",
-    "NEV-43",
-    "NEV-245",
-    "NEV-280",
-)
+    "JMS-3.4.7-1", "JMS-3.5.11-3", "JMS-4.4.12-1", "JMS-4.4.12-2", "JMS-4.10-2", "JMS-5.7-1", "NEV-43", "NEV-245",
+    "NEV-280", "JMS-4.7-4", "NEV-262",
+)  # fmt: skip
 @pytest.mark.timeout(LIMIT_SECONDS + 5)
 def test_what_is_killed_paused_and_restarted_loses_and_repeats_nothing() -> None:
     """A round in which processes and the broker are killed, paused and restarted breaks no promise."""

@@ -11,7 +11,9 @@ from kjms.engine._errors import jms_error
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Exception")]
 
 
-@pytest.mark.requirement("JMS-7.2-1", "JMS-7.2-2", "JMS-7.2-3", "JMS-7.2-4", "JMS-7.2-5")
+@pytest.mark.requirement(
+    "JMS-7.2-1", "JMS-7.2-2", "JMS-7.2-3", "JMS-7.2-4", "JMS-7.2-5", "NEV-313", "NET-28", "NET-29", "NET-30", "NET-31",
+)  # fmt: skip
 @pytest.mark.parametrize("kind", CLASSES)
 def test_each_is_a_jms_exception_with_reason_code_and_cause(kind: type[errors.JMSException]) -> None:
     """A JMS exception carries a reason, the provider's error code, and another exception it was caused by."""
@@ -35,6 +37,7 @@ def test_the_cause_of_raise_from_is_the_linked_exception() -> None:
     assert caught.value.linked_exception is cause
 
 
+@pytest.mark.requirement("NET-32")
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

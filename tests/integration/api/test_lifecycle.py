@@ -36,7 +36,10 @@ def kjms_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("kjms-")}
 
 
-@pytest.mark.requirement("JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2", "JMS-4.3.4-4", "JMS-4.3.4-7")
+@pytest.mark.requirement(
+    "JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2", "JMS-4.3.4-4", "JMS-4.3.4-7", "NET-80", "NEV-158",
+    "NEV-163",
+)  # fmt: skip
 def test_nothing_is_delivered_while_the_connection_is_stopped(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """A new connection is stopped; producers send all the same; receives wait, and may time out."""
     with kjms_factory.create_connection() as connection:
@@ -62,7 +65,7 @@ def test_starting_and_stopping_twice_is_ignored(connection: Connection) -> None:
     connection.stop()
 
 
-@pytest.mark.requirement("JMS-4.3.4-3", "JMS-4.3.4-6", "JMS-4.3.4-8", "JMS-4.3.4-9")
+@pytest.mark.requirement("JMS-4.3.4-3", "JMS-4.3.4-6", "JMS-4.3.4-8", "JMS-4.3.4-9", "NEV-168", "NEV-169", "NEV-162")
 def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue, eventually: Eventually) -> None:
     """Stop returns when running listeners have, and no listener is called after that."""
     running, may_return = threading.Event(), threading.Event()
@@ -94,7 +97,7 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
     eventually(lambda: len(calls) == 4)
 
 
-@pytest.mark.requirement("JMS-4.3.4-10", "JMS-4.3.5-5", "JMS-4.4.1-4", "JMS-4.5.3-2")
+@pytest.mark.requirement("JMS-4.3.4-10", "JMS-4.3.5-5", "JMS-4.4.1-4", "JMS-4.5.3-2", "JAK-close-7")
 @pytest.mark.parametrize("what", ["stop", "connection", "session", "consumer"])
 def test_a_listener_may_not_close_or_stop_its_own(
     connection: Connection, queue: Queue, what: str, eventually: Eventually
@@ -122,7 +125,9 @@ def test_a_listener_may_not_close_or_stop_its_own(
     eventually(lambda: raised)
 
 
-@pytest.mark.requirement("JMS-4.3.5-1", "JMS-4.3.5-4", "JMS-4.4.1-1", "JMS-4.4.1-3", "JMS-4.5.3-1", "JAK-close-6")
+@pytest.mark.requirement(
+    "JMS-4.3.5-1", "JMS-4.3.5-4", "JMS-4.4.1-1", "JMS-4.4.1-3", "JMS-4.5.3-1", "JAK-close-6", "NEV-170",
+)  # fmt: skip
 @pytest.mark.parametrize("what", ["connection", "session", "consumer"])
 def test_closing_ends_a_receive_that_waits(connection: Connection, queue: Queue, what: str) -> None:
     """A receive that waits when its consumer, session or connection is closed returns None."""
@@ -172,7 +177,7 @@ def test_what_is_closed_says_so(kjms_factory: ConnectionFactory, queue: Queue) -
         closable.close()
 
 
-@pytest.mark.requirement("JMS-7.3-4")
+@pytest.mark.requirement("JMS-7.3-4", "NEV-314", "NET-19")
 def test_commit_and_rollback_need_a_transacted_session(session: Session) -> None:
     """Commit and rollback of a session that is not transacted raise IllegalStateException."""
     for call in (session.commit, session.rollback):
@@ -180,7 +185,7 @@ def test_commit_and_rollback_need_a_transacted_session(session: Session) -> None
             call()
 
 
-@pytest.mark.requirement("JMS-4.3.2-1", "JMS-4.3.2-2", "JMS-4.3.2-3", "JMS-4.3.2-5", "JMS-7.3-7")
+@pytest.mark.requirement("JMS-4.3.2-1", "JMS-4.3.2-2", "JMS-4.3.2-3", "JMS-4.3.2-5", "JMS-7.3-7", "NEV-155", "NEV-157")
 def test_the_client_id_is_set_first_or_by_the_factory(kjms_broker: object, kjms_factory: ConnectionFactory) -> None:
     """A client id comes from the factory, or is set once, before anything else."""
     servers = kjms_broker.bootstrap_servers  # type: ignore[attr-defined]
@@ -199,6 +204,7 @@ def test_the_client_id_is_set_first_or_by_the_factory(kjms_broker: object, kjms_
             connection.client_id = "late"
 
 
+@pytest.mark.requirement("JMS-4.4.6-1")
 def test_a_session_is_used_by_one_thread_at_a_time(connection: Connection, queue: Queue) -> None:
     """Using a session while another thread waits in it is refused at once, by name."""
     session = connection.create_session()
@@ -223,7 +229,7 @@ def test_a_consumer_with_a_listener_refuses_receive(session: Session, queue: Que
     assert consumer.receive(10) is None
 
 
-@pytest.mark.requirement("JMS-7.3-8", "JMS-7.3-9")
+@pytest.mark.requirement("JMS-7.3-8", "JMS-7.3-9", "NET-23", "NEV-318", "NEV-319", "NET-318")
 def test_bad_destinations_and_selectors_are_refused(session: Session, kjms_broker: object) -> None:
     """What is no destination, does not exist, or is no selector, gets an error that names it."""
     with pytest.raises(InvalidDestinationException, match="orders"):
@@ -299,6 +305,7 @@ def test_asynchronous_sends_complete_in_order_and_before_close(connection: Conne
     assert [consumer.receive(SECONDS).text for _ in range(500)] == [str(number) for number in range(500)]  # type: ignore[union-attr]
 
 
+@pytest.mark.requirement("NEV-175")
 def test_closing_leaves_no_thread_behind(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """When the last connection is closed, every thread has ended."""
     before = kjms_threads()
@@ -311,6 +318,7 @@ def test_closing_leaves_no_thread_behind(kjms_factory: ConnectionFactory, queue:
     assert kjms_threads() <= before
 
 
+@pytest.mark.requirement("NEV-175")
 def test_closing_closes_every_socket(kjms_broker: Any) -> None:
     """When the last connection is closed, the process has no socket and no native thread any more."""
     code = """

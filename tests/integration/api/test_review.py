@@ -330,7 +330,7 @@ except IllegalStateException:
 # Callbacks.
 
 
-@pytest.mark.requirement("JMS-4.6.2.4-4")
+@pytest.mark.requirement("JMS-4.6.2.4-4", "JAK-close-17")
 @pytest.mark.parametrize("owner", ["producer", "session", "connection"])
 def test_a_completion_listener_may_not_close_what_it_belongs_to(kjms_broker: Any, owner: str) -> None:
     """Close from a completion listener of the same producer, session or connection is an IllegalStateException."""
@@ -432,7 +432,7 @@ def test_completions_come_in_the_order_of_sending(kjms_broker: Any, queue: Queue
     assert heard == ["first", "second"]
 
 
-@pytest.mark.requirement("JMS-4.3.8-3")
+@pytest.mark.requirement("JMS-4.3.8-3", "NEV-186")
 def test_an_exception_listener_is_called_by_one_thread_at_a_time(
     connection: Connection, eventually: Eventually
 ) -> None:
@@ -632,6 +632,7 @@ def test_a_message_listener_may_close_a_producer(connection: Connection, queue: 
     assert (text(first), second) == ("answer", None)
 
 
+@pytest.mark.requirement("JAK-close-20")
 def test_one_sessions_failure_to_close_leaves_no_other_open(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """A connection closes all its sessions, and then tells what went wrong with one."""
     connection = kjms_factory.create_connection()

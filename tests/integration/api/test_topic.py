@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from kjms import Connection, Session, Topic
 
 SECONDS = 20_000
@@ -15,6 +17,7 @@ def send(session: Session, topic: Topic, *texts: str) -> None:
             producer.send(session.create_text_message(text))
 
 
+@pytest.mark.requirement("JMS-A.1.6-2")
 def test_every_subscriber_gets_what_is_sent_after_its_creation(connection: Connection, topic: Topic) -> None:
     """A non-durable subscription starts where the topic stood when the consumer was created."""
     session = connection.create_session()

@@ -51,6 +51,8 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Ru
                 "bargains: AMZN costs 198.2",
             },
         ),
+        ("simplified", {"invoice: 2 pounds of tea", "invoice: 3 pounds of coffee"}),
+        ("asynchronous", {*(f"packed: order {number}" for number in range(1, 6))}),
         ("delay", {"put the kettle on: on time", "the tea is ready: on time"}),
         (
             "plain_kafka",
@@ -77,7 +79,12 @@ def test_an_example_runs(name: str, expected: set[str], environment: dict[str, s
     assert {re.sub(r"^\w+ has packed ", "", line) for line in lines} == expected
 
 
-PAGES = [("transactions", "transaction"), ("request-reply", "request_reply"), ("delivery-delay", "delay")]
+PAGES = [
+    ("transactions", "transaction"),
+    ("request-reply", "request_reply"),
+    ("delivery-delay", "delay"),
+    ("asyncio", "asynchronous"),
+]
 
 
 @pytest.mark.parametrize(("page", "name"), PAGES)

@@ -241,7 +241,7 @@ def test_acknowledging_one_message_acknowledges_all_that_the_session_consumed(
     assert (settled(queue), settled(other)) == (2, 1)
 
 
-@pytest.mark.requirement("JMS-4.5.2-5")
+@pytest.mark.requirement("JMS-4.5.2-5", "NEV-252")
 def test_after_a_listener_failed_the_client_gets_the_next_message(
     connection: Connection, queue: Queue, eventually: Eventually
 ) -> None:
@@ -281,7 +281,7 @@ def test_every_kind_of_message_can_be_acknowledged(
         assert settled(queue) == number
 
 
-@pytest.mark.requirement("JMS-4.3.5-9")
+@pytest.mark.requirement("JMS-4.3.5-9", "NEV-177")
 def test_nothing_can_be_acknowledged_when_the_connection_is_closed(
     kjms_factory: ConnectionFactory, queue: Queue
 ) -> None:

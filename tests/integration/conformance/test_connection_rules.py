@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from importlib.metadata import version
 from typing import Any
 
 import psutil
@@ -23,6 +24,7 @@ from confluent_kafka.admin import (
 from kjms import (
     Connection,
     ConnectionFactory,
+    ConnectionMetaData,
     IllegalStateException,
     JMSSecurityException,
     Message,
@@ -31,6 +33,7 @@ from kjms import (
     Session,
     TextMessage,
     Topic,
+    __version__,
 )
 from kjms.broker import LocalBroker
 
@@ -85,7 +88,7 @@ def stage(kjms_factory: ConnectionFactory, kjms_destination_name: str) -> Iterat
         yield Stage(kjms_factory, kjms_destination_name, stack)
 
 
-@pytest.mark.requirement("NEV-6", "NEV-9", "NEV-159", "NEV-160", "NET-74", "NET-75", "NET-76")
+@pytest.mark.requirement("NEV-6", "NEV-9", "NEV-159", "NEV-160", "NET-74", "NET-75", "NET-76", "NEV-162")
 @pytest.mark.parametrize("was_started", [False, True])
 def test_nothing_is_delivered_unless_started(stage: Stage, was_started: bool, eventually: Eventually) -> None:
     """A new connection, and one that was stopped, delivers to none of its consumers until it is started."""
@@ -212,7 +215,9 @@ def test_a_connection_is_an_open_socket(kjms_broker: Any, eventually: Eventually
         eventually(lambda: sockets() - before)
 
 
-@pytest.mark.requirement("JMS-4.3.1-1", "JMS-4.3.1-2", "JMS-7.3-5", "JMS-B.4.4-1", "NEV-316", "NET-41")
+@pytest.mark.requirement(
+    "JMS-4.3.1-1", "JMS-4.3.1-2", "JMS-7.3-5", "JMS-B.4.4-1", "NEV-316", "NET-41", "JMS-7.3-6", "NET-42", "JMS-2.7-1",
+)  # fmt: skip
 def test_who_connects_is_checked_when_the_connection_is_made(queue: Queue) -> None:
     """User and password may be given with it, and are refused with it; without, the factory's identity counts."""
     users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pa55word" user_bob="s3cret";'
@@ -276,3 +281,26 @@ def test_stop_waits_for_a_message_that_is_on_its_way(
         assert consumer.receive(NONE) is None
         connection.start()
         assert consumer.receive(SECONDS) is not None
+
+
+@pytest.mark.requirement(
+    "JMS-3.5.9-2", "JMS-4.3.7-1", "NET-69", "NET-88", "NET-212", "NEV-96", "NEV-151", "NEV-181", "NEV-182", "NEV-183",
+)  # fmt: skip
+def test_the_metadata_are_those_of_the_connection(connection: Connection) -> None:
+    """They name JMS 2.0, kjms and its version, and the JMSX properties that messages of the connection can have."""
+    metadata: Any = connection.meta_data
+    assert isinstance(metadata, ConnectionMetaData)
+    assert (metadata.jms_version, metadata.jms_major_version, metadata.jms_minor_version) == ("2.0", 2, 0)
+    assert metadata.jms_provider_name == "kjms"
+    assert metadata.provider_version == __version__ == version("kjms")
+    major, minor = __version__.split(".")[:2]
+    assert (metadata.provider_major_version, metadata.provider_minor_version) == (int(major), int(minor))
+    names = list(metadata.jmsx_property_names())
+    assert sorted(names) == ["JMSXDeliveryCount", "JMSXGroupID", "JMSXGroupSeq"]
+    message = Message()
+    for name in names:
+        if name != "JMSXDeliveryCount":  # the provider's
+            message.set_object_property(name, "group" if name == "JMSXGroupID" else 1)
+            assert message.property_exists(name)
+    for name in ("JMSXUserID", "JMSXAppID", "JMSXProducerTXID", "JMSXConsumerTXID", "JMSXRcvTimestamp", "JMSXState"):
+        assert name not in names

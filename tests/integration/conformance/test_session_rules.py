@@ -103,7 +103,7 @@ def test_a_thread_receives_and_answers_in_one_session(connection: Connection, qu
     assert not server.is_alive()
 
 
-@pytest.mark.requirement("NEV-191", "JMS-B.2.21-4")
+@pytest.mark.requirement("NEV-191", "JMS-B.2.21-4", "JAK-createQueue-3", "JAK-createTopic-3", "JMS-B.5.21-1")
 def test_a_session_turns_names_into_destinations_and_makes_none(
     kjms_broker: Any, session: Session, kjms_destination_name: str
 ) -> None:

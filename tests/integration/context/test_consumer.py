@@ -194,7 +194,7 @@ def test_listeners_are_called_at_once_and_one_at_a_time(
     assert threading.current_thread() not in threads
     with pytest.raises(JMSException, match="message listener"):
         first.receive_body(str, 1)
-    first.message_listener = None
+    first.message_listener = second.message_listener = None
     assert first.message_listener is None
     sender.create_producer().send(queue, "asked for")
     assert first.receive_body(str, SECONDS) == "asked for"

@@ -163,7 +163,7 @@ def test_a_producer_is_light(context: JMSContext, queue: Queue) -> None:
 # What is set for every message.
 
 
-@pytest.mark.requirement("JMS-11.2.4-13", "JMS-11.2.4-10", "JMS-11.2.4-12")
+@pytest.mark.requirement("JMS-11.2.4-13", "JMS-11.2.4-10", "JMS-11.2.4-12", "JMS-11.2.4-8")
 def test_every_setter_returns_the_producer(context: JMSContext, completions: Any, queue: Queue) -> None:
     """Each setter can be followed by the next call; what was set can be read back."""
     producer = context.create_producer()
@@ -292,7 +292,7 @@ def test_a_received_messages_properties_are_not_overridden(
     assert received(consumer).get_int_property("n") == 1
 
 
-@pytest.mark.requirement("JMS-3.4.3-5", "JMS-3.4.4-4")
+@pytest.mark.requirement("JMS-3.4.3-5", "JMS-3.4.4-4", "NEV-40")
 def test_ids_and_timestamps_can_be_left_out(context: JMSContext, consumer: JMSConsumer, queue: Queue) -> None:
     """A message goes without its id, or its timestamp, where the producer says so."""
     producer = context.create_producer()

@@ -1,15 +1,10 @@
-"""What the tests of subscriptions share: connections with client identifiers, messages, and second processes."""
+"""What the tests of subscriptions share: connections with client identifiers, and messages."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
-import sys
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
@@ -60,51 +55,3 @@ class Desk:
 def desk(kjms_factory: ConnectionFactory, topic: Topic) -> Iterator[Desk]:
     with contextlib.ExitStack() as stack:
         yield Desk(kjms_factory, topic, stack)
-
-
-class Program:
-    """Another process that does what it is told: see ``other_program.py``."""
-
-    def __init__(self, servers: str) -> None:
-        program = Path(__file__).parent / "other_program.py"
-        self.process = subprocess.Popen(
-            [sys.executable, str(program), servers], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, name: str, *arguments: Any) -> None:
-        """Tell it what to do, without waiting."""
-        assert self.process.stdin is not None
-        print(json.dumps([name, *arguments]), file=self.process.stdin, flush=True)
-
-    def answer(self) -> Any:
-        """Return what it says to what it was told first: a value, or the name of an exception with ``!`` before it."""
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
-
-    def do(self, name: str, *arguments: Any) -> Any:
-        """Tell it what to do, and return what it says."""
-        self.ask(name, *arguments)
-        return self.answer()
-
-    def end(self) -> None:
-        """End it, in order where it still lives."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait(30)
-        self.process.stdout.close()
-
-
-@pytest.fixture
-def programs(kjms_broker: Any) -> Iterator[Callable[[], Program]]:
-    """Start other processes."""
-    started: list[Program] = []
-
-    def start() -> Program:
-        started.append(Program(kjms_broker.bootstrap_servers))
-        return started[-1]
-
-    yield start
-    for program in started:
-        program.end()

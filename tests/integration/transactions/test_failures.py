@@ -47,7 +47,7 @@ def text(message: Message | None) -> str:
 # A message that Kafka does not take.
 
 
-@pytest.mark.requirement("JAK-commit-8", "JAK-commit-9", "NET-47", "JMS-7.3-19")
+@pytest.mark.requirement("JAK-commit-8", "JAK-commit-9", "NET-47", "JMS-7.3-19", "NEV-331")
 def test_a_commit_that_fails_says_so_and_is_a_rollback(desk: Any, queue: Queue, other_queue: Queue) -> None:
     """The exception has the cause; nothing was sent, what was received comes again, and the session goes on."""
     desk.send(queue, "a", "b")

@@ -46,10 +46,10 @@ def marked(*texts: str, count: int = 2) -> list[tuple[str, bool, int]]:
 
 
 @pytest.mark.requirement(
-    *["JAK-Session-21", "NET-359", "NEV-215", "JMS-4.4.7-1", "JAK-SESSION_TRANSACTED-1", "JAK-SESSION_TRANSACTED-2"],
-    *["JAK-SESSION_TRANSACTED-3", "JAK-getTransacted-1", "JAK-getAcknowledgeMode-2", "JAK-getAcknowledgeMode-3"],
-    *["JMS-B.5.5-1", "JAK-recover-8"],
-)
+    "JAK-Session-21", "NET-359", "NEV-215", "JMS-4.4.7-1", "JAK-SESSION_TRANSACTED-1", "JAK-SESSION_TRANSACTED-2",
+    "JAK-SESSION_TRANSACTED-3", "JAK-getTransacted-1", "JAK-getAcknowledgeMode-2", "JAK-getAcknowledgeMode-3",
+    "JMS-B.5.5-1", "JAK-recover-8", "JMS-B.2.21-5",
+)  # fmt: skip
 @pytest.mark.parametrize(
     "arguments",
     [(0,), (Session.SESSION_TRANSACTED,), (True,), (True, Session.CLIENT_ACKNOWLEDGE), (True, 1), (True, 99)],
@@ -286,7 +286,7 @@ def test_a_transaction_outlives_its_consumers_and_producers(
     session.commit()
 
 
-@pytest.mark.requirement("JAK-unsubscribe-6", "NEV-307", "NET-45", "JMS-7.3-18")
+@pytest.mark.requirement("JAK-unsubscribe-6", "NEV-307", "NET-45", "JMS-7.3-18", "NEV-330")
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_subscription_stays_while_its_messages_are_in_a_transaction(desk: Any, topic: Topic, end: str) -> None:
     """Ending it meanwhile raises TransactionInProgressException, and changes nothing; afterwards it can be ended."""
@@ -423,7 +423,7 @@ def test_a_listener_ends_its_sessions_transactions(
     assert desk.left(queue) == []
 
 
-@pytest.mark.requirement("JMS-4.5.2-6", "NEV-254")
+@pytest.mark.requirement("JMS-4.5.2-6", "NEV-254", "NEV-253")
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_listener_that_raises_ends_no_transaction(
     desk: Any, queue: Queue, other_queue: Queue, end: str, eventually: Eventually

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -306,9 +307,65 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     assert len({partner for partner, _ in buffer.leaving}) == 1
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]
     third, new = partners.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 0.0)
-    buffer.offer(third, new)
+    buffer.offer(third, new, is_new=True)
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]  # the group is somebody's who lives
     partners.expire(11.0)
     partners.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
-    buffer.offer(next(iter(partners)), ["n > 6"])
+    buffer.offer(next(iter(partners)), ["n > 6"], is_new=True)
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6]
+
+
+def test_very_many_that_nobody_wants_are_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many messages that nobody wants, the older are forgotten until somebody comes who may want them."""
+    unused: Any = None
+    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    partition = partition_from(0)
+    log = [Record(number) for number in range(35)]
+
+    def read(record: Record) -> None:
+        delivery = Delivery(record, partition, record.offset(), record.offset())
+        if partition.settlement.read(record.offset(), delivery):
+            delivery.is_moving = record.offset() == 1 and len(buffer.unwanted) < 10
+            buffer.arrive(delivery)
+
+    for record in log[:30]:
+        read(record)
+    assert len(buffer.unwanted) < 15
+    assert buffer.unwanted[0].offset == 1  # is being moved
+    assert partition.settlement.parked == 30 - len(buffer.unwanted)
+    assert partition.settlement.base == 0
+    buffer.join(Feed(unused, parse_selector("n < 3"), threading.Event()))
+    assert buffer.wants_recall
+    assert buffer.recalled() == [partition]
+    assert not buffer.wants_recall
+    for record in log[partition.settlement.recall(0) :]:
+        read(record)
+    feed = Feed(unused, None, threading.Event())
+    buffer.join(feed)
+    got: list[int] = []
+    assert buffer.take(feed) is None  # older ones come first
+    assert buffer.recalled() == [partition]
+    for record in log[partition.settlement.recall(0) :]:
+        read(record)
+    while (delivery := buffer.take(feed)) is not None:
+        got.append(delivery.offset)
+        partition.settlement.settle(delivery.offset)
+    assert got == [1, 0, *range(2, 35)]
+    assert partition.settlement.base == 35
+
+
+def test_what_others_want_is_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that waits for room in another process would be read again for each that goes there."""
+    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    partition = partition_from(0)
+    partners = Partners("we")
+    buffer.partners = partners
+    partners.apply({"e": "they", "lease": 10, "box": -1, "wants": ["n > 5"]}, 0.0)
+    for number in range(30):
+        delivery = Delivery(Record(number), partition, number, number)
+        partition.settlement.read(number, delivery)
+        buffer.arrive(delivery)
+    assert [delivery.offset for delivery in buffer.unwanted if delivery.offset > 5] == list(range(6, 30))
+    assert partition.settlement.parked > 0

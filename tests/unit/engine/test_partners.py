@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kjms.engine._partners import AWAKE_LEASE, TARGETED, Partners, read_notice, written_notice
+from kjms.engine._partners import TARGETED, Partners, read_notice, written_notice
 
 
 def notice(engine: str, **values: Any) -> dict[str, Any]:
@@ -56,13 +56,51 @@ def test_our_own_claims_count_and_we_are_no_partner() -> None:
 def test_selectors_come_and_go() -> None:
     """Wants are complete, or change what was there; those that cannot be read are left out."""
     partners = Partners("we")
-    partner, new = partners.apply(notice("they", wants=[None, "a = 1", "nonsense ("]), 0.0)
+    box = {"box": 0, "boxes": [0]}
+    partner, new = partners.apply(notice("they", **box, wants=[None, "a = 1", "nonsense ("]), 0.0)
     assert new == [None, "a = 1"]
-    _, new = partners.apply(notice("they", more=["b = 2", "a = 1"], less=[None]), 0.0)
+    _, new = partners.apply(notice("they", **box, more=["b = 2", "a = 1"], less=[None]), 0.0)
     assert new == ["b = 2"]
     assert set(partner.wants) == {"a = 1", "b = 2"}
-    _, new = partners.apply(notice("they", wants=["b = 2"]), 0.0)
+    _, new = partners.apply(notice("they", **box, wants=["b = 2"]), 0.0)
     assert (new, set(partner.wants)) == ([], {"b = 2"})
+
+
+def test_with_a_box_all_is_wanted_anew() -> None:
+    """What somebody wanted while there was no place for it is offered when there is one."""
+    partners = Partners("we")
+    partners.apply(notice("first", box=1, boxes=[1]), 0.0)
+    partner, _ = partners.apply(notice("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
+    assert partner.box == -1
+    _, new = partners.apply(notice("they", box=2, boxes=[2]), 1.0)
+    assert (partner.box, new) == (2, ["a = 1"])
+
+
+def test_who_was_forgotten_is_not_known() -> None:
+    """Who comes back after having been taken for gone has to say again what is wanted there."""
+    partners = Partners("we")
+    partner, _ = partners.apply(notice("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
+    assert partner.is_known
+    partners.expire(11.0)
+    again, _ = partners.apply(notice("they", box=1, boxes=[1], more=["b = 1"]), 12.0)
+    assert not again.is_known
+    partners.apply(notice("they", box=1, boxes=[1], wants=["b = 1"]), 13.0)
+    assert again.is_known
+
+
+def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
+    """Who was silent for long does not count on its own boxes: somebody else may have claimed them meanwhile."""
+    partners = Partners("we")
+    partners.apply(notice("we", box=1, boxes=[1, 2]), 0.0)
+    assert partners.own == {1, 2}
+    partners.give_up()
+    assert partners.own == frozenset()
+    partners.apply(notice("they", box=1, boxes=[1]), 1.0)
+    partners.apply(notice("we", box=1, boxes=[1, 2]), 2.0)
+    assert partners.own == {2}
+    partners.give_up()
+    partners.give_up()
+    assert partners.free(3) == [0, 2]
 
 
 def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
@@ -72,12 +110,26 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
         partner.sent()
     assert (partner.room(is_targeted=False), partner.room(is_targeted=True)) == (1, TARGETED - 3)
     for offset in (10, 11):
-        partner.written(offset)
+        partner.written((0, offset))
     partner.written(None)
     assert partner.room(is_targeted=False) == 2
     partner.apply(notice("they", room=4, read=11, held=1))  # it has read one of them, and not handed it out
     assert partner.room(is_targeted=False) == 2
     partner.apply(notice("they", room=4, read=12, held=0))
+    assert partner.room(is_targeted=False) == 4
+
+
+def test_another_box_is_empty() -> None:
+    """What was written to a box that a partner has left is not on its way to it any more."""
+    partners = Partners("we")
+    partner, _ = partners.apply(notice("they", box=0, boxes=[0], room=4), 0.0)
+    partner.sent()
+    partner.sent()
+    partner.written((0, 100))
+    assert partner.room(is_targeted=False) == 2
+    partners.apply(notice("they", box=1, boxes=[1], room=4), 1.0)
+    assert partner.room(is_targeted=False) == 3
+    partner.written((0, 101))
     assert partner.room(is_targeted=False) == 4
 
 
@@ -94,7 +146,7 @@ def test_who_is_silent_or_idle_is_asked_first() -> None:
     assert partner.is_called
     partners.apply(notice("they", box=0, boxes=[0], room=4), 6.0)
     assert partner.room(is_targeted=True) == TARGETED
-    partners.apply(notice("they", box=0, boxes=[0], room=4, lease=AWAKE_LEASE + 1), 7.0)
+    partners.apply(notice("they", box=0, boxes=[0], room=4, idle=True), 7.0)
     assert partner.room(is_targeted=True) == 0
 
 

@@ -47,6 +47,7 @@ def test_other_names_are_escaped(name: str, topic: str) -> None:
     assert names.destination_for(topic, Queue) == Queue(name)
 
 
+@pytest.mark.requirement("JMS-4.2.1-1")
 @given(any_name, prefixes)
 def test_each_destination_has_a_topic_that_leads_back(name: str, prefix: str) -> None:
     """topic_for gives a legal name, or says why not; destination_for is its inverse."""

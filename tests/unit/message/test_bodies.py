@@ -67,7 +67,7 @@ def value_of(message: Message) -> bytes | None:
     return encode(message).value
 
 
-@pytest.mark.requirement("JMS-3.11.2-1", "NET-40", "NEV-104")
+@pytest.mark.requirement("JMS-3.11.2-1", "NET-40", "NEV-104", "NEV-116", "NEV-328")
 @pytest.mark.parametrize("kind", kinds(RECEIVED_READ_ONLY))
 def test_a_received_body_is_read_only(kind: type[Message], received) -> None:
     """A write raises MessageNotWriteableException and changes nothing; properties have a state of their own."""

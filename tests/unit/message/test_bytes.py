@@ -67,7 +67,7 @@ def test_a_generic_write_is_the_write_of_the_python_type(value: object, kind: st
     assert generic.get_body(bytes) == same.get_body(bytes)
 
 
-@pytest.mark.requirement("JMS-3.12-4")
+@pytest.mark.requirement("JMS-3.12-4", "NEV-141")
 @pytest.mark.parametrize("kind", ["object", "bytes", "utf", "int", "char", "boolean"])
 def test_none_cannot_be_written(kind: str) -> None:
     """Java's NullPointerException is MessageFormatException, and nothing is written."""
@@ -90,7 +90,7 @@ def test_values_of_other_types_or_out_of_range_are_refused(kind: str, value: obj
     assert message.get_body(bytes) == b""
 
 
-@pytest.mark.requirement("NET-39", "NET-56", "NET-57", "NET-63")
+@pytest.mark.requirement("NET-39", "NET-56", "NET-57", "NET-63", "JMS-7.3-15", "NEV-327")
 @pytest.mark.parametrize("kind", [*READS, "bytes"])
 def test_a_new_or_cleared_message_is_write_only(kind: str, received) -> None:
     """Any read, and the length, raise MessageNotReadableException."""
@@ -115,7 +115,7 @@ def test_a_reset_message_is_read_only(kind: str, value: object, _: str) -> None:
         message.write_object(1)
 
 
-@pytest.mark.requirement("NET-27")
+@pytest.mark.requirement("NET-27", "JMS-7.3-10", "NEV-320")
 @pytest.mark.parametrize("kind", READS)
 @pytest.mark.parametrize("body", [b"", b"\0"])
 def test_the_end_is_an_error(kind: str, body: bytes, received) -> None:

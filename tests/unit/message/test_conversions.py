@@ -106,6 +106,7 @@ def test_a_property_reads_as_what_the_table_says_and_as_nothing_else(written: st
         check_property(written, wanted, received)
 
 
+@pytest.mark.requirement("NEV-82")
 @pytest.mark.parametrize(("wanted", "types"), by_column(PROPERTY_COLUMNS, PROPERTY_TYPES))
 def test_a_property_type_takes_what_the_table_says(wanted: str, types: list[str], received) -> None:
     """The same table by columns: a type takes its own values, narrower ones and strings."""
@@ -131,6 +132,7 @@ def check_stream(written: str, wanted: str, received) -> None:
         check(cells.get(wanted, NO), lambda either=either: getattr(either, f"read_{wanted}")())
 
 
+@pytest.mark.requirement("NET-34", "NEV-322", "NEV-128")
 @pytest.mark.parametrize(("written", "types"), by_row(MAP_ROWS, BODY_TYPES))
 def test_a_map_entry_reads_as_what_the_table_says_and_as_nothing_else(written: str, types: list[str], received) -> None:
     """Each cell of a row of the table converts for map entries, and each empty one raises MessageFormatException."""
@@ -138,6 +140,7 @@ def test_a_map_entry_reads_as_what_the_table_says_and_as_nothing_else(written: s
         check_map(written, wanted, received)
 
 
+@pytest.mark.requirement("JMS-7.3-12", "NET-34", "NEV-322", "NEV-324", "NEV-128")
 @pytest.mark.parametrize(("written", "types"), by_row(STREAM_ROWS, BODY_TYPES))
 def test_a_stream_value_reads_as_what_the_table_says_and_as_nothing_else(
     written: str, types: list[str], received
@@ -211,7 +214,7 @@ def test_a_string_property_that_is_no_number_raises(kind: str, text: str) -> Non
         getattr(message, f"get_{kind}_property")("weight")
 
 
-@pytest.mark.requirement("JMS-3.11.3-13", "NET-147", "NET-402", "JMS-3.11.3-18")
+@pytest.mark.requirement("JMS-3.11.3-13", "NET-147", "NET-402", "JMS-3.11.3-18", "NEV-130")
 @pytest.mark.parametrize(("kind", "text"), REFUSED.items())
 def test_body_text_that_is_no_number_raises_and_is_not_shown(kind: str, text: str) -> None:
     """Text that Java's valueOf refuses raises; the error does not show what stands in a body; a stream stays put."""

@@ -128,6 +128,7 @@ def test_a_bytes_correlation_id_is_taken_over() -> None:
     assert from_foreign(foreign).jms_correlation_id_as_bytes == b"\xff"
 
 
+@pytest.mark.requirement("JMS-7.3-13", "NEV-325")
 @pytest.mark.parametrize("thing", [None, "text", 5, object(), {"a": 1}])
 def test_what_is_no_message_is_refused(thing: object) -> None:
     """MessageFormatException."""

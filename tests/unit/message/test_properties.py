@@ -119,7 +119,7 @@ def test_the_delivery_count_is_the_engines(received) -> None:
     assert message.jms_redelivered
 
 
-@pytest.mark.requirement("JMS-3.5.2-1", "JMS-3.5.5-2", "NET-35", "NET-174", "NET-202", "NEV-87")
+@pytest.mark.requirement("JMS-3.5.2-1", "JMS-3.5.5-2", "NET-35", "NET-174", "NET-202", "NEV-87", "NEV-88", "NET-33")
 @pytest.mark.parametrize("value", [b"x", bytearray(b"x"), [1], {"a": 1}, (1,), 1j, object(), 2**63])
 def test_other_values_are_refused(value: object) -> None:
     """A value of no property type raises MessageFormatException, through each door."""
@@ -216,7 +216,7 @@ def test_properties_can_be_set_until_the_message_is_sent_and_travel_with_it(rece
         assert received(message).get_int_property("a") == 2
 
 
-@pytest.mark.requirement("JMS-3.5.3-2", "NET-176", "NET-177", "NEV-104")
+@pytest.mark.requirement("JMS-3.5.3-2", "NET-176", "NET-177", "NEV-104", "NEV-84", "NEV-328")
 @pytest.mark.parametrize(("kind", "value"), SETTERS.items())
 def test_received_properties_are_read_only(kind: str, value: object, received) -> None:
     """Each setter raises MessageNotWriteableException on a received message."""

@@ -61,7 +61,7 @@ def test_a_generic_write_is_the_write_of_the_python_type(value: object, kind: st
     assert same._body == generic._body == [(kind, value)]
 
 
-@pytest.mark.requirement("NET-36", "JMS-3.11.3-1")
+@pytest.mark.requirement("NET-36", "JMS-3.11.3-1", "JMS-7.3-12", "NET-33", "NEV-321", "NEV-323")
 @pytest.mark.parametrize("value", [[1], {"a": 1}, object(), 1j, 2**63])
 def test_other_values_are_refused(value: object) -> None:
     """MessageFormatException, and nothing is written."""
@@ -71,7 +71,7 @@ def test_other_values_are_refused(value: object) -> None:
     assert message._body == []
 
 
-@pytest.mark.requirement("NET-39", "NET-373", "NET-374", "NET-380")
+@pytest.mark.requirement("NET-39", "NET-373", "NET-374", "NET-380", "JMS-7.3-15", "NEV-327")
 @pytest.mark.parametrize("kind", READS)
 def test_a_new_or_cleared_stream_is_write_only(kind: str, received) -> None:
     """Any read raises MessageNotReadableException."""
@@ -94,7 +94,7 @@ def test_a_reset_stream_is_read_only(kind: str) -> None:
         getattr(message, f"write_{kind}")(VALUES.get(kind, 1))
 
 
-@pytest.mark.requirement("NET-26")
+@pytest.mark.requirement("NET-26", "JMS-7.3-10", "NEV-320")
 @pytest.mark.parametrize("kind", READS)
 def test_the_end_is_an_error_that_can_be_repeated(kind: str, received) -> None:
     """MessageEOFException, which is an EOFError, for each read; of an empty stream, too."""

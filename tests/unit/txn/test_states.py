@@ -38,6 +38,37 @@ class Owners(RuleBasedStateMachine):
         self.next = 0 if state is None else next((i for i, o in enumerate(self.log) if o >= state.base), len(self.log))
         self.hands: dict[int, History] = {}
         self.ready: dict[int, History] = {}
+        self.parked: set[int] = set()
+
+    @rule(pick=st.integers(0, 100), count=st.integers(1, 8))
+    def park(self, pick: int, count: int) -> None:
+        ready = sorted(self.ready)
+        for offset in ready[pick % len(ready) :][:count] if ready else ():
+            self.owner.park(offset)
+            assert not self.owner.holds(offset)
+            del self.ready[offset]
+            self.parked.add(offset)
+
+    @rule(count=st.integers(0, 46), gone=st.integers(0, 3))
+    def recall(self, count: int, gone: int) -> None:
+        """Read again what was parked; it may be broken off, and the oldest may be gone from the log."""
+        low = sorted(self.parked)[min(gone, len(self.parked) - 1)] if self.parked and gone else 0
+        lost = {offset for offset in self.parked if offset < low}
+        self.parked -= lost
+        self.settled |= lost
+        start = self.owner.recall(low)
+        for offset in [offset for offset in self.log[: self.next] if offset >= start][:count]:
+            is_back = self.owner.read(offset, offset)
+            assert is_back == (offset in self.parked)
+            if is_back:
+                self.parked.remove(offset)
+                noted = self.owner.noted(offset) if offset < self.owner.recalls else None
+                self.ready[offset] = self.owner.history(offset) if noted is None else noted
+
+    @invariant()
+    def nothing_parked_is_forgotten(self) -> None:
+        assert self.owner.parked == len(self.parked)
+        assert self.owner.unsettled == len(self.parked) + len(self.ready) + len(self.hands)
 
     @rule(count=st.integers(1, 8))
     def read(self, count: int) -> None:
@@ -137,7 +168,7 @@ class Owners(RuleBasedStateMachine):
     @invariant()
     def the_base_is_the_oldest_that_is_not_settled(self) -> None:
         unread = self.log[self.next :]
-        left = sorted({*self.ready, *self.hands, *(o for o in unread if o not in self.settled)})
+        left = sorted({*self.ready, *self.hands, *self.parked, *(o for o in unread if o not in self.settled)})
         if left and self.owner.base >= 0:
             assert self.owner.snapshot(WINDOW).state.base <= left[0]
 

@@ -1,0 +1,407 @@
+"""The factory and the context for asyncio: a connection, which contexts may share, and a session of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from kjms import _context
+from kjms._connection import Connection, FactorySettings
+from kjms.aio._session import LoopSession
+from kjms.aio._simple import JMSConsumer, JMSProducer, QueueBrowser
+from kjms.destinations import Queue, Topic
+from kjms.errors import IllegalStateException, JMSException
+from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.options import SessionMode, checked_mode
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from kjms import _simple
+    from kjms._connection import ConnectionMetaData
+    from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
+
+__all__ = ["ConnectionFactory", "JMSContext"]
+
+T = TypeVar("T")
+
+_numbers = itertools.count(1)
+
+THREADS: Final = 32  # of one connection, when so many calls that talk to Kafka are under way; each is short
+
+
+class ConnectionFactory(FactorySettings):
+    """Makes contexts for asyncio; it takes what `kjms.ConnectionFactory` takes."""
+
+    def create_context(
+        self,
+        session_mode: int = SessionMode.AUTO_ACKNOWLEDGE,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> JMSContext:
+        """Return a new context, which connects when it is awaited, or at the beginning of its ``async with``.
+
+        Args:
+            session_mode: One of the constants of `JMSContext`.
+            user: The name for SASL; None: who *kafka* says, or nobody.
+            password: The password for it.
+
+        Raises:
+            ValueError: There is no such mode.
+
+        Spec: JMS 2.0 §11.2.1.
+        """
+        chosen = checked_mode(session_mode)
+        return JMSContext(chosen, lambda: Connection(self._options, user, password))
+
+
+class JMSContext:
+    """Sends and receives in one event loop; made by `ConnectionFactory.create_context`, and by other contexts.
+
+    It is a connection and a session in one. Contexts that it makes with `create_context` have sessions of their own on
+    the same connection, which ends with the last of them. Any number of tasks may send by it, and one may receive.
+
+    Spec: JMS 2.0 §11.2.
+    """
+
+    SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
+    INDIVIDUAL_ACKNOWLEDGE: Final = SessionMode.INDIVIDUAL_ACKNOWLEDGE
+
+    def __init__(self, session_mode: SessionMode, connect: Callable[[], Connection]) -> None:
+        self._session_mode = session_mode
+        self._connect = connect
+        self._threads: ThreadPoolExecutor | None = None
+        self._context: _context.JMSContext | None = None
+        self._opening = asyncio.Lock()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "not open yet" if self._context is None else repr(self._context)
+        return f"<aio.JMSContext, {self._session_mode.name}: {state}>"
+
+    # Opening and closing.
+
+    async def _open(self) -> Self:
+        async with self._opening:
+            if self._is_closed:
+                raise IllegalStateException("open: this context is closed (JMS 2.0 §11.2.6)")
+            if self._context is None:
+                loop = asyncio.get_running_loop()
+                threads = ThreadPoolExecutor(THREADS, thread_name_prefix=f"kjms-aio-{next(_numbers)}")
+                session_class = partial(LoopSession, loop=loop, executor=threads)
+
+                def connect() -> _context.JMSContext:
+                    return _context.JMSContext(self._connect(), self._session_mode, set(), session_class)
+
+                connecting = threads.submit(connect)
+                try:
+                    self._context = await asyncio.wrap_future(connecting)
+                except BaseException:  # cancelled, for instance: the thread connects all the same
+                    connecting.add_done_callback(lambda done: _close_quietly(done.result))
+                    threads.shutdown(wait=False)
+                    raise
+                self._threads = threads
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Connect.
+
+        Raises:
+            JMSSecurityException: Kafka refused the credentials.
+            InvalidClientIDException: A connection has the factory's client id already, in whatever process.
+            JMSException: No broker answered within the send timeout.
+            IllegalStateException: The context is closed.
+        """
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the context with its consumers, and the connection with the last of its contexts.
+
+        Waits for sends under way. A receive that waits returns None. What was not acknowledged goes to others at once.
+        Once begun it is carried through, even if whoever waits for it is cancelled.
+
+        Raises:
+            JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
+
+        Spec: JMS 2.0 §11.2.6.
+        """
+        self._is_closed = True
+        context, threads = self._context, self._threads
+        if context is None or threads is None:
+            return
+
+        def close() -> None:
+            try:
+                context.close()
+            finally:
+                if context._connection._is_closed:
+                    threads.shutdown(wait=False)
+
+        if not context._is_closing:
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(threads, close))
+
+    def create_context(self, session_mode: int = SessionMode.AUTO_ACKNOWLEDGE) -> JMSContext:
+        """Return a new context on the same connection, with a session of its own; it is open (JMS 2.0 §11.2.1).
+
+        Args:
+            session_mode: One of the constants of this class.
+
+        Raises:
+            ValueError: There is no such mode.
+            IllegalStateException: The context is closed, or not open yet.
+        """
+        made = JMSContext(checked_mode(session_mode), self._connect)
+        made._context = self._opened("create_context").create_context(session_mode)
+        made._threads = self._threads
+        return made
+
+    def _opened(self, doing: str) -> _context.JMSContext:
+        if self._context is None:
+            state = "is closed" if self._is_closed else "is not open yet: await it, or use it in `async with`"
+            raise IllegalStateException(f"{doing}: this context {state}")
+        self._context._check_open(doing)
+        return self._context
+
+    def _session(self, doing: str) -> LoopSession:
+        return cast("LoopSession", self._opened(doing)._using(doing))
+
+    async def _run(self, doing: str, call: Callable[[], T]) -> T:
+        return await self._session(doing).run(doing, call)
+
+    # The connection's part.
+
+    @property
+    def session_mode(self) -> SessionMode:
+        """How messages are acknowledged, one of this class's constants (JMS 2.0 §11.2.2)."""
+        return self._session_mode
+
+    @property
+    def transacted(self) -> bool:
+        """Whether the context's session is transacted (JMS 2.0 §4.4.7)."""
+        return self._session_mode == self.SESSION_TRANSACTED
+
+    @property
+    def client_id(self) -> str | None:
+        """The client identifier that the factory gave, or None (JMS 2.0 §4.3.2)."""
+        return self._opened("client_id").client_id
+
+    @property
+    def meta_data(self) -> ConnectionMetaData:
+        """What is said of this provider (JMS 2.0 §4.3.7)."""
+        return self._opened("meta_data").meta_data
+
+    @property
+    def exception_listener(self) -> Callable[[JMSException], object] | None:
+        """What the loop calls with trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
+
+        A function, no coroutine. The contexts of a connection have it in common.
+        """
+        listener = self._opened("exception_listener").exception_listener
+        return listener.tell if isinstance(listener, _InLoop) else listener
+
+    @exception_listener.setter
+    def exception_listener(self, listener: Callable[[JMSException], object] | None) -> None:
+        context = self._opened("exception_listener")
+        context.exception_listener = None if listener is None else _InLoop(asyncio.get_running_loop(), listener)
+
+    @property
+    def auto_start(self) -> bool:
+        """Whether creating a consumer starts the connection; it does unless this is switched off (JMS 2.0 §11.2.7)."""
+        return self._opened("auto_start").auto_start
+
+    @auto_start.setter
+    def auto_start(self, value: bool) -> None:
+        self._opened("auto_start").auto_start = value
+
+    async def start(self) -> None:
+        """Let messages be delivered, to all contexts of the connection (JMS 2.0 §4.3.3)."""
+        await self._session("start").run_beside(self._opened("start").start)
+
+    async def stop(self) -> None:
+        """Hold delivery to all contexts of the connection (JMS 2.0 §4.3.4)."""
+        await self._session("stop").run_beside(self._opened("stop").stop)
+
+    # Making messages, and naming destinations: nobody is asked (JMS 2.0 §11.2.3).
+
+    def create_message(self) -> Message:
+        """Return a message without a body."""
+        return self._opened("create_message").create_message()
+
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """Return a message whose body is *text*."""
+        return self._opened("create_text_message").create_text_message(text)
+
+    def create_bytes_message(self) -> BytesMessage:
+        """Return a message whose body is bytes, to be written."""
+        return self._opened("create_bytes_message").create_bytes_message()
+
+    def create_map_message(self) -> MapMessage:
+        """Return a message whose body is names with typed values."""
+        return self._opened("create_map_message").create_map_message()
+
+    def create_stream_message(self) -> StreamMessage:
+        """Return a message whose body is a sequence of typed values."""
+        return self._opened("create_stream_message").create_stream_message()
+
+    def create_object_message(self, value: Any = None) -> ObjectMessage:
+        """Return a message whose body is *value*; MessageFormatException if no codec carries it."""
+        return self._opened("create_object_message").create_object_message(value)
+
+    def create_queue(self, queue_name: str) -> Queue:
+        """Return the queue of that name."""
+        return self._opened("create_queue").create_queue(queue_name)
+
+    def create_topic(self, topic_name: str) -> Topic:
+        """Return the topic of that name."""
+        return self._opened("create_topic").create_topic(topic_name)
+
+    async def create_temporary_queue(self) -> TemporaryQueue:
+        """Return a new queue that lives as long as the connection; see `kjms.Session.create_temporary_topic`."""
+        return await self._run("create_temporary_queue", self._opened("create").create_temporary_queue)
+
+    async def create_temporary_topic(self) -> TemporaryTopic:
+        """Return a new topic that lives as long as the connection; see `kjms.Session.create_temporary_topic`."""
+        return await self._run("create_temporary_topic", self._opened("create").create_temporary_topic)
+
+    # Sending, receiving and looking. A consumer's errors come when it is opened.
+
+    def create_producer(self) -> JMSProducer:
+        """Return a producer, whose sends name their destinations (JMS 2.0 §11.2.4)."""
+        return JMSProducer(self._session("create_producer"))
+
+    def create_consumer(
+        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+    ) -> JMSConsumer:
+        """Return a consumer, to be opened, of a queue, or of a topic's messages from its opening on.
+
+        See `kjms.Session.create_consumer`. Spec: JMS 2.0 §11.2.5.1, §6.11.1.
+        """
+        context = self._opened("create_consumer")
+        return self._consumer(destination, lambda: context.create_consumer(destination, message_selector, no_local))
+
+    def create_durable_consumer(
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+    ) -> JMSConsumer:
+        """Return the consumer, to be opened, of an unshared durable subscription.
+
+        See `kjms.Session.create_durable_consumer`. Spec: JMS 2.0 §11.2.5.1, §6.11.5.
+        """
+        context = self._opened("create_durable_consumer")
+        return self._consumer(topic, lambda: context.create_durable_consumer(topic, name, selector, no_local))
+
+    def create_shared_consumer(
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+    ) -> JMSConsumer:
+        """Return a consumer, to be opened, of a shared non-durable subscription.
+
+        See `kjms.Session.create_shared_consumer`. Spec: JMS 2.0 §11.2.5.1, §6.11.4.
+        """
+        context = self._opened("create_shared_consumer")
+        return self._consumer(topic, lambda: context.create_shared_consumer(topic, name, selector, no_local))
+
+    def create_shared_durable_consumer(
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+    ) -> JMSConsumer:
+        """Return a consumer, to be opened, of a shared durable subscription.
+
+        See `kjms.Session.create_shared_durable_consumer`. Spec: JMS 2.0 §11.2.5.1, §6.11.6.
+        """
+        context = self._opened("create_shared_durable_consumer")
+        return self._consumer(topic, lambda: context.create_shared_durable_consumer(topic, name, selector, no_local))
+
+    def _consumer(self, destination: Destination, make: Callable[[], _simple.JMSConsumer]) -> JMSConsumer:
+        return JMSConsumer(self._session("create_consumer"), destination, lambda: make()._consumer)
+
+    def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
+        """Return a browser of a queue, for ``async for``; see `kjms.Session.create_browser` (JMS 2.0 §5.9)."""
+        context = self._opened("create_browser")
+        session = self._session("create_browser")
+        return QueueBrowser(session, queue, lambda: context.create_browser(queue, selector))
+
+    async def unsubscribe(self, name: str) -> None:
+        """End a durable subscription, with all that it keeps; see `kjms.Session.unsubscribe` (JMS 2.0 §6.11.5)."""
+        await self._run("unsubscribe", partial(self._opened("unsubscribe").unsubscribe, name))
+
+    # Settling.
+
+    async def acknowledge(self, message: Message | None = None) -> None:
+        """Acknowledge all that was received, with CLIENT_ACKNOWLEDGE and INDIVIDUAL_ACKNOWLEDGE; else nothing happens.
+
+        Args:
+            message: Acknowledge it, as its own `acknowledge` does, which would hold up the loop: with
+                INDIVIDUAL_ACKNOWLEDGE, it alone.
+
+        Raises:
+            IllegalStateException: The context is closed.
+            JMSException: A partition was lost to another member of the group; its messages are delivered there.
+
+        Spec: JMS 2.0 §4.4.11.
+        """
+        context = self._opened("acknowledge")
+        await self._run("acknowledge", context.acknowledge if message is None else message.acknowledge)
+
+    async def commit(self) -> None:
+        """Commit what was sent and received since the last commit or rollback; see `kjms.Session.commit`.
+
+        If it is cancelled, the commit is carried out all the same; what became of it cannot be known then.
+
+        Raises:
+            TransactionRolledBackException: None of it was committed. What was received is delivered again.
+            IllegalStateException: The context is not transacted or closed.
+
+        Spec: JMS 2.0 §4.4.7.
+        """
+        await self._run("commit", self._opened("commit").commit)
+
+    async def rollback(self) -> None:
+        """Destroy what was sent since the last commit or rollback; what was received is delivered again.
+
+        Raises:
+            IllegalStateException: The context is not transacted or closed.
+
+        Spec: JMS 2.0 §4.4.7.
+        """
+        await self._run("rollback", self._opened("rollback").rollback)
+
+    async def recover(self) -> None:
+        """Deliver again, in order and marked, what was delivered and not acknowledged (JMS 2.0 §4.4.11).
+
+        Raises:
+            IllegalStateException: The context is transacted or closed.
+        """
+        await self._run("recover", self._opened("recover").recover)
+
+
+class _InLoop:
+    """Calls *tell* in *loop*, whichever thread asks for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[JMSException], object]) -> None:
+        self._loop = loop
+        self.tell = tell
+
+    def __call__(self, failure: JMSException) -> None:
+        self._loop.call_soon_threadsafe(self.tell, failure)
+
+
+def _close_quietly(connected: Callable[[], _context.JMSContext]) -> None:
+    """Close what was connected for somebody who did not wait for it, if it was."""
+    with contextlib.suppress(BaseException):  # there is nothing to close, or nobody to tell
+        connected().close()

@@ -1,0 +1,32 @@
+"""The engine's transactional producer for what sessions have in hands when a partition goes to another process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kjms.engine._transactor import Move, Part, Transactor
+
+if TYPE_CHECKING:
+    from kjms.engine._reader import Reader
+
+__all__ = ["Rescuer"]
+
+
+class Rescuer(Transactor[None]):
+    """Moves messages at once, in the thread that asks for it: in the middle of a rebalance there is no later."""
+
+    def __init__(self, config: dict[str, object], transactional_id: str) -> None:
+        super().__init__(config, transactional_id)
+        self._lock = threading.Lock()
+
+    def move(self, reader: Reader, moves: Sequence[Move]) -> None:
+        """Move messages that *reader* holds; the caller holds the client.
+
+        Raises:
+            AbortedError: None was moved.
+            JMSException: None was moved, or what became of it cannot be known.
+        """
+        with self._lock:
+            self._transact([Part([move.copy(0) for move in moves], reader, moves)])

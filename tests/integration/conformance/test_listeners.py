@@ -1,0 +1,287 @@
+"""Message listeners: one at a time, by the thread that the session belongs to, and what else may be done meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    IllegalStateException,
+    Message,
+    MessageConsumer,
+    Queue,
+    Session,
+    TextMessage,
+    Topic,
+)
+
+SECONDS = 20_000
+WAIT = 20.0
+NONE = 0.1  # seconds in which nothing is to happen
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def send(connection: Connection, destination: Queue | Topic, *texts: str) -> None:
+    with connection.create_session() as session, session.create_producer(destination) as producer:
+        for text in texts:
+            producer.send(session.create_text_message(text))
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    return message.text or ""
+
+
+class Holds:
+    """A listener that holds its first message until it is let go, and notes what it hears, how and where."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.threads: set[threading.Thread] = set()
+        self.running, self.may_return = threading.Event(), threading.Event()
+        self.is_inside = self.overlapped = False
+
+    def __call__(self, message: Message) -> None:
+        self.overlapped |= self.is_inside
+        self.is_inside = True
+        self.heard.append(text(message))
+        self.threads.add(threading.current_thread())
+        self.running.set()
+        self.may_return.wait(WAIT)
+        self.is_inside = False
+
+
+@pytest.fixture
+def holds() -> Any:
+    listener = Holds()
+    yield listener
+    listener.may_return.set()
+
+
+@pytest.mark.requirement(
+    "JAK-Session-1", "JAK-Session-11", "JAK-Session-16", "JMS-4.4.6-2", "JMS-4.4.14-1", "NET-17", "NET-312", "NET-313",
+    "NET-339", "NET-349", "NET-354", "NET-422", "NET-423", "NEV-196",
+)  # fmt: skip
+def test_a_sessions_listeners_run_one_after_another_in_its_own_thread(
+    kjms_factory: ConnectionFactory, kjms_destination_name: str, holds: Holds, eventually: Eventually
+) -> None:
+    """Each message of each of its consumers is given to the listener; while one runs, all others wait."""
+    with kjms_factory.create_connection() as connection:
+        session = connection.create_session()
+        places = [kind(f"{kjms_destination_name}-{n}") for n, kind in enumerate((Queue, Queue, Topic))]  # type: ignore
+        for place in places:
+            session.create_consumer(place).message_listener = holds
+        for place in places:
+            send(connection, place, "1", "2")
+        connection.start()
+        assert holds.running.wait(WAIT)
+        threading.Event().wait(NONE)
+        assert len(holds.heard) == 1
+        holds.may_return.set()
+        eventually(lambda: len(holds.heard) == 6)
+    assert sorted(holds.heard) == ["1", "1", "1", "2", "2", "2"]
+    assert not holds.overlapped
+    assert len(holds.threads) == 1
+    assert threading.current_thread() not in holds.threads
+
+
+@pytest.mark.requirement(
+    "JAK-Session-17", "JAK-Session-18", "JAK-Session-19", "JAK-close-16", "JMS-4.4.1-2", "JMS-4.4.6-3", "NET-355",
+    "NET-356", "NET-357", "NEV-199", "NEV-204", "NEV-211",
+)  # fmt: skip
+@pytest.mark.parametrize("owner", ["consumer", "session", "connection"])
+def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(
+    kjms_factory: ConnectionFactory, queue: Queue, holds: Holds, owner: str
+) -> None:
+    """Using the session, or what it made, in another thread is an error that names both threads; closing waits."""
+    other_queue = Queue(f"{queue.queue_name}-other")
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.SESSION_TRANSACTED)
+        consumer, other = session.create_consumer(queue), session.create_consumer(other_queue)
+        producers = [session.create_producer(place) for place in (queue, other_queue)]
+        message = session.create_text_message("x")
+        consumer.message_listener = holds
+        send(connection, queue, "a")
+        assert holds.running.wait(WAIT)
+        for use in (
+            *(lambda producer=producer: producer.send(message) for producer in producers),
+            session.commit,
+            session.rollback,
+        ):
+            with pytest.raises(IllegalStateException, match=r"'MainThread' tried to .* while thread 'kjms-session-"):
+                use()
+        close = {"consumer": other.close, "session": session.close, "connection": connection.close}[owner]
+        with ThreadPoolExecutor(1) as pool:
+            closing = pool.submit(close)
+            with pytest.raises(TimeoutError):
+                closing.result(NONE)
+            assert holds.is_inside
+            holds.may_return.set()
+            closing.result(WAIT)
+        assert not holds.is_inside
+
+
+@pytest.mark.requirement("JAK-close-5", "JMS-4.3.5-3", "NEV-173", "NEV-174", "NEV-198")
+@pytest.mark.parametrize("owner", ["session", "connection"])
+def test_a_listener_that_a_close_waits_for_keeps_everything(
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, owner: str
+) -> None:
+    """Until it returns, the connection, its sessions and what they made serve it; nothing is delivered any more."""
+    other_queue = Queue(f"{queue.queue_name}-other")
+    running, may_go_on = threading.Event(), threading.Event()
+    outcome: list[object] = []
+    served = kjms_factory.create_connection()
+    served.start()
+    waits = served.create_session().create_consumer(Queue(f"{queue.queue_name}-empty"))
+    helper, session = served.create_session(), served.create_session()
+    producers = [each.create_producer(other_queue) for each in (session, helper)]
+
+    def listener(message: Message) -> None:
+        running.set()
+        may_go_on.wait(WAIT)
+        try:
+            for producer in producers:
+                producer.send(session.create_text_message(text(message)))
+            session.create_producer(other_queue).send(message)
+            served.create_session().create_producer(other_queue).send(message)
+            served.start()
+            outcome.append(served.meta_data.jms_version)
+        except Exception as error:
+            outcome.append(error)
+
+    session.create_consumer(queue).message_listener = listener
+    send(connection, queue, "a", "b")
+    assert running.wait(WAIT)
+    with ThreadPoolExecutor(2) as pool:
+        receiving = pool.submit(waits.receive)
+        closing = pool.submit({"session": session, "connection": served}[owner].close)
+        if owner == "connection":
+            assert receiving.result(WAIT) is None
+        with pytest.raises(TimeoutError):
+            closing.result(NONE)
+        may_go_on.set()
+        closing.result(WAIT)
+        assert outcome == ["2.0"]
+        served.close()
+        receiving.result(WAIT)
+    look = connection.create_session()
+    sent = look.create_consumer(other_queue)
+    assert [text(sent.receive(SECONDS)) for _ in range(4)] == ["a"] * 4
+    assert text(look.create_consumer(queue).receive(SECONDS)) == "b"
+
+
+@pytest.mark.requirement("JMS-4.5.2-7", "NET-314", "NEV-248", "NEV-255")
+def test_a_listener_that_raises_is_reported(
+    connection: Connection, queue: Queue, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says at level ERROR that the program's listener raised, and what; delivery goes on."""
+    heard: list[str] = []
+
+    def fails_once(message: Message) -> None:
+        heard.append(text(message))
+        if len(heard) == 1:
+            raise RuntimeError("an error in the program")
+
+    with caplog.at_level(logging.WARNING, "kjms"):
+        connection.create_session().create_consumer(queue).message_listener = fails_once
+        send(connection, queue, "a", "b")
+        eventually(lambda: len(heard) == 3)
+    assert heard == ["a", "a", "b"]
+    (report,) = [record for record in caplog.records if record.name == "kjms.session"]
+    assert report.levelno >= logging.WARNING
+    assert "message listener raised" in report.getMessage()
+    assert report.exc_info is not None
+    assert "an error in the program" in str(report.exc_info[1])
+
+
+@pytest.mark.requirement("NET-79")
+def test_on_a_started_connection_delivery_begins_during_set_up(
+    connection: Connection, queue: Queue, holds: Holds, eventually: Eventually
+) -> None:
+    """The first listener hears of messages at once, though the program is about to make the rest of the session."""
+    send(connection, queue, "a")
+    session = connection.create_session()
+    session.create_consumer(queue).message_listener = holds
+    assert holds.running.wait(WAIT)
+    holds.may_return.set()
+    session.create_consumer(other := Queue(f"{queue.queue_name}-other")).message_listener = holds
+    send(connection, other, "b")
+    eventually(lambda: holds.heard == ["a", "b"])
+
+
+@pytest.mark.requirement("JMS-4.4.6-4", "NEV-213")
+def test_a_session_with_listeners_is_not_asked_for_messages(connection: Connection, queue: Queue) -> None:
+    """As long as one of its consumers has a listener, receive is refused by all of them."""
+    session = connection.create_session()
+    listening, other = session.create_consumer(queue), session.create_consumer(Queue(f"{queue.queue_name}-other"))
+    listening.message_listener = print
+    send(connection, Queue(f"{queue.queue_name}-other"), "a")
+    for ask in (other.receive, other.receive_no_wait, lambda: other.receive(1), lambda: next(iter(other))):
+        with pytest.raises(IllegalStateException, match="message listeners"):
+            ask()
+    listening.message_listener = None
+    assert text(other.receive(SECONDS)) == "a"
+    listening.message_listener = print
+    listening.close()
+    assert other.receive_no_wait() is None
+
+
+@pytest.mark.requirement(
+    "JAK-getMessageListener-1", "JAK-getMessageListener-2", "JAK-setMessageListener-1", "JAK-setMessageListener-2",
+    "JAK-setMessageListener-3",
+)  # fmt: skip
+def test_a_session_may_have_one_listener_for_all(
+    connection: Connection, kjms_destination_name: str, eventually: Eventually
+) -> None:
+    """It gets the messages of all consumers, earlier and later ones; nothing else receives; everything sends."""
+    places = [Queue(kjms_destination_name), Topic(f"{kjms_destination_name}-topic")]
+    answers = Queue(f"{kjms_destination_name}-answers")
+    session = connection.create_session()
+    assert session.message_listener is None
+    heard: list[str] = []
+    producer = session.create_producer(answers)
+
+    class Listener:
+        def on_message(self, message: Message) -> None:
+            heard.append(text(message))
+            producer.send(session.create_text_message(f"answer to {text(message)}"))
+
+    consumers: list[MessageConsumer] = [session.create_consumer(places[0])]
+    consumers[0].message_listener = print
+    with pytest.raises(IllegalStateException, match="one of its own"):
+        session.message_listener = Listener()  # type: ignore[assignment]
+    consumers[0].message_listener = None
+    with pytest.raises(ValueError, match="message listener"):
+        session.message_listener = "no listener"  # type: ignore[assignment]
+    listener = Listener()
+    session.message_listener = listener  # type: ignore[assignment]
+    assert session.message_listener == listener.on_message
+    consumers.append(session.create_consumer(places[1]))
+    for consumer in consumers:
+        for use in (
+            consumer.receive_no_wait,
+            lambda consumer=consumer: consumer.receive(1),
+            lambda consumer=consumer: next(iter(consumer)),
+            lambda consumer=consumer: setattr(consumer, "message_listener", print),
+        ):
+            with pytest.raises(IllegalStateException, match=r"message listeners|one for all"):
+                use()
+    for place in places:
+        send(connection, place, f"to {type(place).__name__}")
+    eventually(lambda: len(heard) == 2)
+    sent = connection.create_session().create_consumer(answers)
+    assert {text(sent.receive(SECONDS)) for _ in range(2)} == {"answer to to Queue", "answer to to Topic"}
+    session.message_listener = None
+    assert session.message_listener is None
+    send(connection, places[0], "asked for")
+    assert text(consumers[0].receive(SECONDS)) == "asked for"
+    assert len(heard) == 2

@@ -1,0 +1,231 @@
+"""A Kafka that is slow, out of reach for a moment, or gone: who waits, who is told, and what calls raise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import pytest
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    DeliveryMode,
+    JMSException,
+    Message,
+    Queue,
+    Session,
+    TextMessage,
+    Topic,
+)
+from kjms.broker import LocalBroker
+
+SECONDS = 20_000
+WAIT = 30.0
+NONE = 0.2  # seconds in which nothing is to happen
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[LocalBroker]:
+    """A broker that these tests may halt."""
+    with LocalBroker() as broker:
+        yield broker
+
+
+def send(session: Session, destination: Queue | Topic, *texts: str) -> None:
+    with session.create_producer(destination) as producer:
+        for text in texts:
+            producer.send(session.create_text_message(text))
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    return message.text or ""
+
+
+class Completions:
+    """Notes what it is told, and is held until `may_return`."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.called, self.may_return = threading.Event(), threading.Event()
+
+    def on_completion(self, message: Message) -> None:
+        self.called.set()
+        self.may_return.wait(WAIT)
+        assert message.jms_message_id
+        assert (message.jms_destination is not None, message.jms_timestamp > 0) == (True, True)
+        self.sent.append(f"{text(message)} {message.jms_message_id}")
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.sent.append(f"{text(message)}: {exception}")
+
+
+@pytest.mark.requirement(
+    "JMS-3.4.11-13", "JMS-4.6.1-2", "JMS-4.6.2.1-1", "JMS-4.6.2.4-3", "JAK-close-11", "JAK-close-12", "JAK-close-13",
+    "NET-9", "NET-11",
+)  # fmt: skip
+def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(own_broker: LocalBroker, queue: Queue) -> None:
+    """Until then no listener is told, and no close or send returns, but for those of NON_PERSISTENT messages."""
+    completions = Completions()
+    with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        session, patient = connection.create_session(), connection.create_session()
+        producer, waits = session.create_producer(queue), patient.create_producer(queue)
+        send(patient, queue, "before")  # the clients know their way
+        pid = own_broker.pid
+        assert pid is not None
+        with ThreadPoolExecutor(2) as pool:
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                for name in "ab":
+                    producer.send(session.create_text_message(name), completion_listener=completions)
+                closing = pool.submit(session.close)
+                sending = pool.submit(waits.send, patient.create_text_message("c"))
+                with pytest.raises(TimeoutError):
+                    sending.result(NONE)
+                hasty = connection.create_session()  # closed with the connection: that waits for what it sends
+                hasty.create_producer(queue).send(hasty.create_text_message("d"), delivery_mode=1)
+                assert not closing.done()
+                assert not completions.called.is_set()
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            sending.result(WAIT)
+            assert completions.called.wait(WAIT)
+            with pytest.raises(TimeoutError):  # the sends are through, and the listener is not
+                closing.result(NONE)
+            completions.may_return.set()
+            closing.result(WAIT)
+        consumer = patient.create_consumer(queue)
+        received = [consumer.receive(SECONDS) for _ in range(5)]
+        ids = {text(message): message.jms_message_id for message in received if message is not None}
+        assert completions.sent == [f"{name} {ids[name]}" for name in "ab"]
+        assert set(ids) == {"before", "a", "b", "c", "d"}
+
+
+def cut_connections(broker: LocalBroker) -> int:
+    """Cut each connection of this process to *broker*, as a network does; return how many there were."""
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    count = 0
+    for each in psutil.Process().net_connections("tcp"):
+        if each.raddr and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED:
+            with socket.socket(fileno=os.dup(each.fd)) as same, contextlib.suppress(OSError):
+                same.shutdown(socket.SHUT_RDWR)
+                count += 1
+    return count
+
+
+@pytest.mark.requirement("JMS-4.3.8-4", "NEV-187", "NET-421")
+def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
+    own_broker: LocalBroker, queue: Queue, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can be repaired is repaired: messages go on in both directions, and the exception listener hears nothing."""
+    told: list[JMSException] = []
+    suspected = threading.Event()
+    with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
+        connection.exception_listener = told.append
+        connection.start()
+        outage: Any = connection._engine._outage
+        suspect = outage.suspect
+        monkeypatch.setattr(outage, "suspect", lambda failure: (suspected.set(), suspect(failure)))
+        session, heard = connection.create_session(), []
+        connection.create_session().create_consumer(queue).message_listener = lambda m: heard.append(text(m))
+        send(session, queue, "before")
+        eventually(lambda: heard == ["before"])
+        assert cut_connections(own_broker) > 0
+        assert suspected.wait(WAIT)  # the Kafka client says that all brokers are down
+        send(session, queue, "after")
+        eventually(lambda: heard == ["before", "after"])
+        eventually(lambda: not outage._thread.is_alive())
+        assert told == []
+
+
+@pytest.mark.requirement("JMS-4.4.13-1", "JMS-4.7-3", "NEV-246")
+def test_what_is_sent_through_cut_connections_arrives_once(
+    own_broker: LocalBroker, queue: Queue, eventually: Eventually
+) -> None:
+    """What is under way when its connection is cut is sent again, and is not there twice; in either delivery mode."""
+    count, cuts = 2_000, 5
+    with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        with connection.create_session() as session, session.create_producer(queue) as producer:
+            completions = Completions()
+            completions.may_return.set()
+            for number in range(count):
+                message = session.create_text_message(str(number))
+                mode = DeliveryMode.PERSISTENT if number % 2 else DeliveryMode.NON_PERSISTENT
+                producer.send(message, delivery_mode=mode, completion_listener=completions)
+                if number % (count // cuts) == count // cuts // 2:
+                    eventually(lambda: cut_connections(own_broker))
+        assert [line.split(" ")[0] for line in completions.sent] == [str(number) for number in range(count)]
+        consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
+        received = [text(consumer.receive(SECONDS)) for _ in range(count)]
+        assert received == [str(number) for number in range(count)]
+        assert consumer.receive(100) is None
+
+
+@pytest.mark.requirement(
+    "JAK-createBrowser-3", "JAK-createConsumer-4", "JAK-createProducer-5", "JMS-4.3.8-2", "JMS-4.3.8-6", "NET-16",
+    "NET-417", "NET-418", "NET-419", "NET-420", "NEV-152", "NEV-184", "NEV-185", "NET-70",
+)  # fmt: skip
+def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
+    own_broker: LocalBroker, connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """Calls raise a JMSException; who only listens is told, and may do what it likes; other connections are not."""
+    unknown = Queue(f"{queue.queue_name}-unknown")
+    factory = ConnectionFactory(own_broker.bootstrap_servers, send_timeout=1_000)
+    told: list[tuple[JMSException, str]] = []
+    told_elsewhere: list[JMSException] = []
+    done: list[object] = []
+    connection.exception_listener = told_elsewhere.append
+    with factory.create_connection() as calls, factory.create_connection() as listens:
+        for each in (calls, listens):
+            assert each.exception_listener is None
+            each.start()
+        elsewhere = connection.create_session()
+
+        def on_exception(exception: JMSException) -> None:
+            told.append((exception, threading.current_thread().name))
+            try:
+                send(elsewhere, queue, "lost a connection")
+                with pytest.raises(JMSException):
+                    send(listens.create_session(), queue, "not sent")
+                done.append(listens.exception_listener)
+                listens.close()
+                done.append("closed")
+            except BaseException as error:
+                done.append(error)
+
+        listens.exception_listener = on_exception
+        assert listens.exception_listener is on_exception
+        listens.create_session().create_consumer(Topic(f"{queue.queue_name}-topic")).message_listener = print
+        sessions = [calls.create_session() for _ in range(4)]
+        send(sessions[0], queue, "a")
+        own_broker.kill()
+        attempts: list[Callable[[], object]] = [
+            lambda: sessions[0].create_producer(unknown),
+            lambda: sessions[1].create_consumer(unknown),
+            lambda: sessions[2].create_browser(unknown),
+            lambda: send(sessions[3], queue, "not sent"),
+        ]
+        with ThreadPoolExecutor(len(attempts)) as pool:
+            failures = [attempt.exception(WAIT) for attempt in [pool.submit(attempt) for attempt in attempts]]
+        assert [isinstance(failure, JMSException) for failure in failures] == [True] * len(attempts)
+        eventually(lambda: "closed" in done)
+        assert done == [on_exception, "closed"]
+        ((exception, thread),) = told
+        assert type(exception) is JMSException
+        assert own_broker.bootstrap_servers in str(exception)
+        assert exception.error_code == "_ALL_BROKERS_DOWN"
+        assert thread != threading.current_thread().name
+        assert told_elsewhere == []
+        assert text(elsewhere.create_consumer(queue).receive(SECONDS)) == "lost a connection"

@@ -1,0 +1,55 @@
+"""What any number of threads may use at the same time."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kjms import Connection, ConnectionFactory, Message, Queue, TextMessage
+
+SECONDS = 20_000
+THREADS = 8
+EACH = 20
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    return message.text or ""
+
+
+@pytest.mark.requirement(
+    "JMS-2.8-1", "NET-66", "NET-86", "NET-105", "NEV-10", "NEV-11", "NEV-12", "NEV-13",
+)  # fmt: skip
+def test_factories_connections_and_destinations_are_for_any_number_of_threads(
+    kjms_factory: ConnectionFactory, queue: Queue
+) -> None:
+    """Many threads that begin at once use one factory, one connection and one destination, and all is in order."""
+    begin = threading.Barrier(THREADS)
+
+    def work(shared: Connection, number: int) -> list[str]:
+        begin.wait(20)
+        with kjms_factory.create_connection() as own:
+            shared.start()
+            own.start()
+            for connection in (shared, own):
+                session = connection.create_session()
+                producer = session.create_producer(queue)
+                for count in range(EACH):
+                    producer.send(session.create_text_message(f"{number} {connection is own} {count}"))
+                assert connection.meta_data.jms_major_version == 2
+                session.close()
+            consumer = shared.create_session().create_consumer(queue)
+            received = [text(consumer.receive(SECONDS)) for _ in range(2 * EACH)]
+            consumer.close()
+            shared.stop()
+            shared.start()
+            return received
+
+    with kjms_factory.create_connection() as shared, ThreadPoolExecutor(THREADS) as pool:
+        results = list(pool.map(lambda number: work(shared, number), range(THREADS)))
+    received = sorted(name for result in results for name in result)
+    assert received == sorted(
+        f"{number} {is_own} {count}" for number in range(THREADS) for is_own in (False, True) for count in range(EACH)
+    )

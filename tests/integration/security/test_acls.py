@@ -1,0 +1,282 @@
+"""What a program may do, on a Kafka with ACLs: the roles of docs/security.md, with exactly their ACLs, and less."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kjms import (
+    ConnectionFactory,
+    JMSContext,
+    JMSException,
+    JMSSecurityException,
+    Queue,
+    RedeliveryPolicy,
+    Topic,
+    TransactionRolledBackException,
+)
+
+pytestmark = pytest.mark.xdist_group("secured")
+
+SECONDS = 20_000
+PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+ROLES = dict(re.findall(r"^\| ([a-z][^|]*?) +\| ([^|]*`[^|]*) \|$", PAGE, flags=re.MULTILINE))
+
+
+def acls(role: str, name: str, user: str = "") -> list[str]:
+    """Return the ACLs of *role* on the page, for the queue or topic *name*."""
+    found: list[str] = re.findall("`([^`]+)`", ROLES[role])
+    if "**own**" in ROLES[role]:
+        found += acls("own", name)
+    return [re.sub(r"\b(orders|prices)\b", name, acl).replace(".ann.", f".{user}.") for acl in found]
+
+
+@pytest.fixture
+def name(secured: Any, kjms_destination_name: str) -> str:
+    """The name of a Kafka topic, which is there."""
+    secured.make(kjms_destination_name)
+    return kjms_destination_name
+
+
+@pytest.fixture
+def all_rights(secured: Any) -> ConnectionFactory:
+    """A factory for connections that may do everything."""
+    return ConnectionFactory(secured.addresses["PLAINTEXT"])
+
+
+def send(factory: ConnectionFactory, *bodies: str, to: Queue | Topic) -> None:
+    with factory.create_context() as context:
+        for body in bodies:
+            context.create_producer().send(to, body)
+
+
+# With exactly the ACLs of its role a program can do its work, and is refused nothing.
+
+
+def test_the_page_names_the_roles() -> None:
+    """Each role on the page is in a test here."""
+    tested = set(re.findall(r'acls\("([^"]+)"', Path(__file__).read_text(encoding="utf-8")))
+    assert set(ROLES) == tested
+
+
+def test_a_sender(secured: Any, name: str) -> None:
+    """Who sends needs Write alone."""
+    user = secured.user(*acls("sends", name))
+    with secured.factory(user).create_context() as context:
+        context.create_producer().send(Queue(name), "x")
+    assert not secured.refused(user)
+
+
+def test_a_sender_in_transactions(secured: Any, name: str) -> None:
+    """Who sends in transactions needs kjms's own topics and producers, too."""
+    user = secured.user(*acls("sends in transactions", name))
+    with secured.factory(user).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        context.create_producer().send(Queue(name), "x")
+        context.commit()
+    assert not secured.refused(user)
+
+
+def test_a_sender_with_a_delay(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """Who sends with a delay keeps the message in a topic beside, and moves it when it is due."""
+    user = secured.user(*acls("sends with a delay", name))
+    with secured.factory(user).create_context() as context, all_rights.create_context() as other:
+        consumer = other.create_consumer(Queue(name))
+        context.create_producer().set_delivery_delay(100).send(Queue(name), "x")
+        assert consumer.receive_body(str, SECONDS) == "x"
+    assert not secured.refused(user)
+
+
+def test_a_receiver(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """Who receives can do so in every mode, dead letters included."""
+    user = secured.user(*acls("receives from a queue, in whatever mode", name))
+    send(all_rights, "a", "b", "c", to=Queue(name))
+    factory = secured.factory(user, redelivery=RedeliveryPolicy(max_deliveries=1))
+    with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
+        consumer = context.create_consumer(Queue(name))
+        assert consumer.receive_body(str, SECONDS) == "a"
+        context.commit()
+        assert consumer.receive_body(str, SECONDS) == "b"
+        context.rollback()  # once was enough
+        assert consumer.receive_body(str, SECONDS) == "c"
+        context.commit()
+    with all_rights.create_context() as context:
+        assert context.create_consumer(Queue(f"{name}.dlq")).receive_body(str, SECONDS) == "b"
+    assert not secured.refused(user)
+
+
+def test_a_browser(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """Who browses needs no right to write to the queue, or to receive from it."""
+    user = secured.user(*acls("browses a queue", name))
+    send(all_rights, "a", to=Queue(name))
+    with secured.factory(user).create_context() as context:
+        assert [message.get_body(str) for message in context.create_browser(Queue(name))] == ["a"]
+    assert not secured.refused(user)
+
+
+def test_a_subscriber(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """Who subscribes to a topic without a name for it needs little."""
+    user = secured.user(*acls("subscribes to a topic", name))
+    with secured.factory(user).create_context() as context:
+        consumer = context.create_consumer(Topic(name))
+        send(all_rights, "a", to=Topic(name))
+        assert consumer.receive_body(str, SECONDS) == "a"
+    assert not secured.refused(user)
+
+
+def test_a_durable_subscriber(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """Who has subscriptions of a name can make, share, use and end them."""
+    user = secured.user(*acls("has durable or shared subscriptions", name))
+    with secured.factory(user, client_id=user).create_context() as context:
+        consumers = [
+            context.create_durable_consumer(Topic(name), "kept"),
+            context.create_shared_consumer(Topic(name), "s"),
+        ]
+        send(all_rights, "a", to=Topic(name))
+        for consumer in consumers:
+            assert consumer.receive_body(str, SECONDS) == "a"
+            consumer.close()
+        context.unsubscribe("kept")
+    assert not secured.refused(user)
+
+
+def test_a_requester_and_who_answers(secured: Any, name: str) -> None:
+    """A request goes out and its reply comes back, each with the ACLs of its role."""
+    asking = secured.user()
+    secured.allow(asking, *acls("requests, with replies to a temporary destination", name, asking))
+    answering = secured.user(*acls("receives from a queue, in whatever mode", name), *acls("answers requests", name))
+
+    def answer() -> None:
+        with secured.factory(answering).create_context() as context:
+            request = context.create_consumer(Queue(name)).receive(SECONDS)
+            assert request is not None
+            assert request.jms_reply_to is not None
+            context.create_producer().send(request.jms_reply_to, "pong")
+
+    service = threading.Thread(target=answer)
+    service.start()
+    with secured.factory(asking).create_context() as context:
+        replies = context.create_temporary_queue()
+        context.create_producer().set_jms_reply_to(replies).send(Queue(name), "ping")
+        assert context.create_consumer(replies).receive_body(str, SECONDS) == "pong"
+    service.join()
+    assert not secured.refused(asking)
+    assert not secured.refused(answering)
+
+
+def test_who_makes_destinations(secured: Any, kjms_destination_name: str) -> None:
+    """A destination that is missing is made by who has the right; who has not hears what is missing."""
+    name = kjms_destination_name
+    sends = acls("sends", name)
+    said = f"the ACL Create on the topic '{name}' is missing"
+    with (
+        secured.factory(secured.user(*sends)).create_context() as context,
+        pytest.raises(JMSSecurityException, match=said),
+    ):
+        context.create_producer().send(Queue(name), "x")
+    user = secured.user(*sends, *acls("makes destinations that are missing", name))
+    with secured.factory(user).create_context() as context:
+        context.create_producer().send(Queue(name), "x")
+
+
+# With less it hears what is missing, and nothing hangs.
+
+
+def without(wanted: list[str], missing: str) -> list[str]:
+    assert missing in wanted
+    return [acl for acl in wanted if acl != missing]
+
+
+@pytest.mark.requirement("NET-42", "JMS-7.3-6")
+def test_a_send_without_the_right(secured: Any, name: str) -> None:
+    """A send, synchronous or not, tells that Write on the topic is missing, whether the user may see it or not."""
+    told: list[Exception] = []
+    done = threading.Event()
+
+    class Listener:
+        def on_completion(self, message: object) -> None:
+            done.set()
+
+        def on_exception(self, message: object, exception: Exception) -> None:
+            told.append(exception)
+            done.set()
+
+    elsewhere = f"Write topic elsewhere.{name}"
+    said = f"the ACL Write on the topic '{name}' is missing"
+    with secured.factory(secured.user(f"Describe topic {name}", elsewhere)).create_context() as context:
+        with pytest.raises(JMSSecurityException, match=said) as caught:
+            context.create_producer().send(Queue(name), "x")
+        assert caught.value.error_code == "TOPIC_AUTHORIZATION_FAILED"
+        assert caught.value.linked_exception is not None
+        context.create_producer().set_async(Listener()).send(Queue(name), "x")
+        assert done.wait(SECONDS / 1000)
+        assert isinstance(told[0], JMSSecurityException)
+    # Who may write nowhere hears from Kafka of a right on the cluster; who may see nothing, of Describe.
+    for rights, told_so in (([f"Describe topic {name}"], said), ([], said.replace("Write", "Describe"))):
+        with (
+            secured.factory(secured.user(*rights)).create_context() as context,
+            pytest.raises(JMSSecurityException, match=told_so),
+        ):
+            context.create_producer().send(Queue(name), "x")
+
+
+RECEIVE: list[tuple[str, str]] = [
+    ("Read group kjms.queue.{name}", "the ACL Read on the group 'kjms.queue.{name}' is missing"),
+    ("Read topic {name}", "the ACL Read on the topic '{name}' is missing"),
+]
+
+
+@pytest.mark.parametrize(("missing", "said"), RECEIVE, ids=["group", "topic"])
+def test_a_receive_without_the_right(
+    secured: Any, all_rights: ConnectionFactory, name: str, missing: str, said: str, eventually: Callable[..., None]
+) -> None:
+    """A receive that would wait for ever tells what is missing; so does the listener; then it is granted, and works."""
+    missing, said = missing.format(name=name), said.format(name=name)
+    role = without(acls("receives from a queue, in whatever mode", name), missing)
+    user = secured.user(f"Describe topic {name}", *role)
+    heard: list[JMSException] = []
+    send(all_rights, "a", to=Queue(name))
+    with secured.factory(user).create_context() as context:
+        context.exception_listener = heard.append
+        consumer = context.create_consumer(Queue(name))
+        for _ in range(2):
+            with pytest.raises(JMSSecurityException, match=said):
+                consumer.receive()
+        eventually(lambda: heard)
+        assert said in str(heard[0])
+        assert isinstance(heard[0], JMSSecurityException)
+        secured.allow(user, missing)
+
+        def received() -> object:
+            try:
+                return consumer.receive_body(str, SECONDS)
+            except JMSSecurityException:
+                return None
+
+        eventually(lambda: received() == "a")
+    assert sum(isinstance(each, JMSSecurityException) for each in heard) == 1
+
+
+def test_a_commit_without_the_right(secured: Any, name: str) -> None:
+    """A commit tells which transactional id, or which topic, it may not use; the transaction is rolled back."""
+    role = acls("sends in transactions", name)
+    user = secured.user(*without(role, "Write transactional-id kjms-*"))
+    with secured.factory(user).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        context.create_producer().send(Queue(name), "x")
+        with pytest.raises(
+            JMSSecurityException, match=r"Write on the transactional id 'kjms-\S+' is missing"
+        ) as caught:
+            context.commit()
+        assert isinstance(caught.value, TransactionRolledBackException)
+    user = secured.user(f"Describe topic {name}", *without(role, f"Write topic {name}"))
+    with secured.factory(user).create_context(JMSContext.SESSION_TRANSACTED) as context:
+        context.create_producer().send(Queue(name), "x")
+        with pytest.raises(JMSSecurityException, match=f"the ACL Write on the topic '{name}' is missing"):
+            context.commit()
+        secured.allow(user, f"Write topic {name}")
+        context.create_producer().send(Queue(name), "y")
+        context.commit()

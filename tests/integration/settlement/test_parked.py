@@ -1,0 +1,56 @@
+"""Messages that nobody wants, in numbers that memory is too good for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kjms import ConnectionFactory, Queue, Session
+
+MESSAGES = 3_000
+
+
+@pytest.mark.requirement("JMS-3.8.1-3", "JMS-5.8-2", "JMS-5.8-4", "JMS-5.9-3")
+@pytest.mark.parametrize("every", [1, 2])
+def test_what_nobody_wants_stays_and_stops_nothing(
+    kjms_broker: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """However many messages a selector leaves out: those behind come, and who wants them gets them, in their order.
+
+    With every second one wanted, the others are moved together before they are parked.
+    """
+    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 400)
+    monkeypatch.setattr("kjms.engine._holdings.MANY_RUNS", 100)
+    with ConnectionFactory(kjms_broker.bootstrap_servers, prefetch=50).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
+        with session.create_producer(queue) as producer:
+            for number in range(MESSAGES):
+                message = session.create_text_message(str(number))
+                message.set_int_property("n", number)
+                message.set_boolean_property("wanted", number % every == 1)
+                producer.send(message, completion_listener=Silent())
+        left = [number for number in range(MESSAGES) if number % every != 1]
+        with session.create_consumer(queue, f"wanted OR n = {left[-1]}") as consumer:
+            for number in range(MESSAGES):
+                if number not in left[:-1]:
+                    assert consumer.receive(60_000).text == str(number)
+        del left[-1]
+        with session.create_consumer(queue, f"n = {left[3]}") as late:
+            assert late.receive(60_000).text == str(left.pop(3))
+        with session.create_browser(queue) as browser:
+            assert [message.text for message in browser] == [str(number) for number in left]
+        with session.create_consumer(queue) as everything:
+            for number in left:
+                message = everything.receive(60_000)
+                assert (message.text, message.jms_redelivered) == (str(number), False)
+            assert everything.receive_no_wait() is None
+
+
+class Silent:
+    def on_completion(self, message: Any) -> None:
+        pass
+
+    def on_exception(self, message: Any, exception: Exception) -> None:
+        raise exception

@@ -1,0 +1,146 @@
+"""A program as a user of kjms writes it, for the type checker; each ``type: ignore`` is a mistake that it must find."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from typing_extensions import assert_type
+
+from kjms import (
+    BytesMessage,
+    CompletionListener,
+    Connection,
+    ConnectionFactory,
+    DeliveryMode,
+    Destination,
+    DestinationOptions,
+    JMSConsumer,
+    JMSContext,
+    JMSException,
+    JMSProducer,
+    JMSSecurityException,
+    MapMessage,
+    Message,
+    MessageConsumer,
+    MessageProducer,
+    Queue,
+    QueueConnectionFactory,
+    QueueReceiver,
+    RedeliveryPolicy,
+    Session,
+    TemporaryQueue,
+    TextMessage,
+    Topic,
+    TopicSubscriber,
+    aio,
+)
+from kjms.naming import Context, ContextFactory, ContextKey
+
+
+def classic(factory: ConnectionFactory) -> str | None:
+    with factory.create_connection("ann", "password") as connection:
+        assert_type(connection, Connection)
+        connection.exception_listener = lambda failure: print(failure.error_code)
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        producer = session.create_producer(Queue("orders"))
+        assert_type(producer, MessageProducer)
+        producer.time_to_live = timedelta(seconds=5)
+        assert_type(producer.time_to_live, int)
+        message = session.create_text_message("two pounds")
+        assert_type(message, TextMessage)
+        message.properties["customer"] = "Ada"
+        message.set_int_property("amount", 2)
+        producer.send(message, priority=7, delivery_mode=DeliveryMode.NON_PERSISTENT, delivery_delay=1_000)
+        consumer = session.create_consumer(Queue("orders"), "amount > 1")
+        assert_type(consumer, MessageConsumer)
+        assert_type(session.create_durable_subscriber(Topic("prices"), "n"), TopicSubscriber)
+        assert_type(session.create_temporary_queue(), TemporaryQueue)
+        received = consumer.receive(1_000)
+        assert_type(received, Message | None)
+        if isinstance(received, TextMessage):
+            return received.text
+        for each in consumer:
+            assert_type(each, Message)
+            assert_type(each.get_body(str), str | None)
+            assert_type(each.jms_reply_to, Destination | None)
+        producer.send("no message")  # type: ignore[arg-type]
+        consumer.receive("soon")  # type: ignore[arg-type]
+        connection.client_id = 5  # type: ignore[assignment]
+    return None
+
+
+class Told:
+    def on_completion(self, message: Message) -> None:
+        print(message.jms_message_id)
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        print(exception)
+
+
+def simplified(context: JMSContext, destination: Queue) -> None:
+    listener: CompletionListener = Told()
+    producer = context.create_producer().set_priority(7).set_property("region", "EU").set_async(listener)
+    assert_type(producer, JMSProducer)
+    producer.send(destination, {"item": "tea"}).send(destination, b"raw")
+    consumer = context.create_consumer(destination)
+    assert_type(consumer, JMSConsumer)
+    assert_type(consumer.receive_body(str, 100), str | None)
+    body = consumer.receive_body(dict)
+    assert_type(body, dict[Any, Any] | None)
+    consumer.message_listener = print
+    with context.create_context(JMSContext.SESSION_TRANSACTED) as other:
+        other.commit()
+    producer.set_priority("high")  # type: ignore[arg-type]
+    context.create_consumer("orders")  # type: ignore[arg-type]
+
+
+async def asynchronous() -> None:
+    async with aio.ConnectionFactory("localhost:9092", client_id="billing").create_context() as context:
+        assert_type(context, aio.JMSContext)
+        producer = await context.create_producer().set_priority(3).send(Queue("orders"), "hello")
+        assert_type(producer, aio.JMSProducer)
+        consumer = await context.create_consumer(Queue("orders"))
+        assert_type(consumer, aio.JMSConsumer)
+        assert_type(await consumer.receive_body(bytes), bytes | None)
+        async for message in consumer:
+            assert_type(message, Message)
+            await context.acknowledge(message)
+        async for shown in context.create_browser(Queue("orders")):
+            assert_type(shown, Message)
+        context.commit()  # type: ignore[unused-coroutine]
+
+
+def names() -> None:
+    with ContextFactory().create_context({ContextKey.CONFIG: "kjms.toml"}) as found:
+        assert_type(found, Context)
+        assert_type(found.lookup_connection_factory("jms/factory"), ConnectionFactory)
+        assert_type(found.lookup_destination("jms/orders"), Destination)
+
+
+def bodies(data: BytesMessage, map_: MapMessage) -> None:
+    data.write_int(1)
+    data.write_utf("x")
+    data.reset()
+    assert_type(data.read_int(), int)
+    map_.set_long("n", 1)
+    assert_type(map_.get_string("n"), str | None)
+    data.write_int("1")  # type: ignore[arg-type]
+
+
+def domains() -> None:
+    with QueueConnectionFactory().create_queue_connection() as connection:
+        assert_type(connection.create_queue_session().create_receiver(Queue("orders")), QueueReceiver)
+
+
+def settings() -> ConnectionFactory:
+    try:
+        return ConnectionFactory(
+            "localhost:9092",
+            kafka={"linger.ms": 5},
+            redelivery=RedeliveryPolicy(max_deliveries=5, delay=timedelta(seconds=1)),
+            destinations={"orders": DestinationOptions(partitions=8, ordering="none")},
+            send_timeout=timedelta(seconds=5),
+        )
+    except JMSSecurityException as refused:
+        raise JMSException("no", refused.error_code, refused) from refused
