@@ -83,6 +83,8 @@ class AmqpConnection(asyncio.Protocol):
         self._is_mail_announced = False
         self._mail_lock = threading.Lock()
         self._early: list[Any] = []  # sessions and links that came before we had answered the client's open
+        self._is_settled = asyncio.Event()  # cleared while it is being opened
+        self._is_settled.set()
         self._is_open = False
         self._is_ended = False
         self._began = time.monotonic()
@@ -353,6 +355,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_open(self, event: Event) -> None:
         self.container = self._engine.remote_container or ""
+        self._is_settled.clear()
         self._gateway.run(self._opened(SOLE in (self._engine.remote_desired_capabilities or ())))
 
     async def _opened(self, is_sole: bool) -> None:
@@ -385,6 +388,8 @@ class AmqpConnection(asyncio.Protocol):
                             each.open()
                         else:
                             self._attach(each)
+        finally:
+            self._is_settled.set()
         self._flush()
 
     async def _connect(self, credentials: Credentials | None) -> None:
@@ -561,6 +566,7 @@ class AmqpConnection(asyncio.Protocol):
 
     async def _close(self) -> None:
         """Give back what it had of kjms."""
+        await self._is_settled.wait()  # else what is being claimed for it would be claimed for ever
         kjms, self._kjms = self._kjms, None
         if kjms is not None:
             try:
