@@ -37,6 +37,11 @@ class Acknowledgement:
         self._policy = policy
         self._is_closed = False
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the session holds as many unacknowledged messages as it may."""
+        return False
+
     def before_next(self) -> None:
         """Do what must be durable before the next message is handed out."""
 
@@ -190,12 +195,22 @@ class DupsOk(Auto):
 
 
 class Client(Acknowledgement):
-    """CLIENT_ACKNOWLEDGE: acknowledging one message acknowledges all that its session has consumed."""
+    """CLIENT_ACKNOWLEDGE: acknowledging one message acknowledges all that its session has consumed.
 
-    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy]) -> None:
+    Args:
+        policy: Says how the messages of a destination come again.
+        limit: How many messages may be unacknowledged; None: any number.
+    """
+
+    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy], limit: int | None = None) -> None:
         super().__init__(policy)
+        self._limit = limit
         self._open: list[Delivery] = []
         self._unflushed: dict[Reader, list[Receipt]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return self._limit is not None and len(self._open) >= self._limit
 
     def received(self, delivery: Delivery, message: Message) -> None:
         self._go_on_to(delivery)
@@ -305,12 +320,16 @@ class Transacted(Client):
     Args:
         policy: Says how the messages of a destination come again.
         commit: Carries out what the session did; returns the reason if nothing of it came through.
+        limit: How many messages may be received in one transaction; None: any number.
     """
 
     def __init__(
-        self, policy: Callable[[Destination], RedeliveryPolicy], commit: Callable[[Work], JMSException | None]
+        self,
+        policy: Callable[[Destination], RedeliveryPolicy],
+        commit: Callable[[Work], JMSException | None],
+        limit: int | None = None,
     ) -> None:
-        super().__init__(policy)
+        super().__init__(policy, limit)
         self._commit = commit
         self._sent: list[Copy] = []
 

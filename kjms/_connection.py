@@ -76,6 +76,7 @@ class FactorySettings:
         expiry_queue: str | None = None,
         keep_settled: int | timedelta | None = None,
         hand_over: bool | None = None,
+        max_unacknowledged: int | None = None,
     ) -> None:
         if drop_duplicates:  # a setting that is silently ignored would be a broken promise
             raise ValueError(f"drop_duplicates: not available in kjms {__version__} yet")
@@ -101,6 +102,7 @@ class FactorySettings:
             pipelined_acknowledge=pipelined_acknowledge,
             drop_duplicates=drop_duplicates,
             send_timeout=milliseconds(send_timeout, "send_timeout"),
+            max_unacknowledged=max_unacknowledged,
         )
 
     @classmethod
@@ -145,6 +147,8 @@ class ConnectionFactory(FactorySettings):
         hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
         keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
             Kafka topics that kjms made, for ever in those that others made.
+        max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
+            raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
 
     Raises:
         ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.

@@ -27,6 +27,7 @@ from kjms.errors import (
     InvalidDestinationException,
     JMSException,
     JMSSecurityException,
+    ResourceAllocationException,
     TransactionInProgressException,
     TransactionRefusedException,
     TransactionRolledBackException,
@@ -34,7 +35,7 @@ from kjms.errors import (
 )
 from kjms.mapping import sign
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.options import DeliveryMode, RedeliveryPolicy, SessionMode, checked_mode
+from kjms.options import DeliveryMode, FactoryOptions, RedeliveryPolicy, SessionMode, checked_mode
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -78,9 +79,11 @@ class Session(AutoCloseable):
         self._acknowledge_mode = checked_mode(acknowledge_mode)
         self._transaction: Transacted | None = None
         if acknowledge_mode == self.SESSION_TRANSACTED:
-            self._transaction = Transacted(self._redelivery, self._engine.committer.commit)
+            self._transaction = Transacted(
+                self._redelivery, self._engine.committer.commit, self._options.max_unacknowledged
+            )
         self._acknowledgement = self._transaction or _acknowledgement(
-            self._acknowledge_mode, self._redelivery, is_pipelined=self._options.pipelined_acknowledge
+            self._acknowledge_mode, self._redelivery, self._options
         )
         self._id = f"{connection._id}-{next(connection._session_numbers)}"
         self._sent = itertools.count(1)
@@ -564,6 +567,8 @@ class Session(AutoCloseable):
         try:
             acknowledgement = self._acknowledgement
             acknowledgement.before_next()
+            if acknowledgement.is_full:
+                raise self._overrun("receive")
             feed = consumer._feed
             take = feed.reader.take
             deadline = None
@@ -678,12 +683,20 @@ class Session(AutoCloseable):
 
     def _deliver(self) -> None:
         """Run the listeners, one message at a time (JMS 2.0 §4.4.14): the delivery thread."""
-        delivered = False
+        delivered = was_full = False
         while not self._is_closed:
             if not delivered:
                 self._wakeup.clear()  # after that, the poll finds what came before
             delivered = False
             consumers, first = self._listening, self._first
+            is_full = self._acknowledgement.is_full
+            if is_full:
+                if not was_full:
+                    self._connection._tell(self._overrun("delivery"))
+                for consumer in consumers:
+                    consumer._feed.rest()
+                consumers = []
+            was_full = is_full
             if first is not None:
                 consumers = sorted(consumers, key=lambda consumer: consumer._feed is not first)
             for consumer in consumers:
@@ -697,6 +710,12 @@ class Session(AutoCloseable):
                         break  # recovered: what others have ready comes after the oldest unacknowledged message
             if not delivered and not self._is_closed:
                 self._wakeup.wait(DELIVERY_POLL_SECONDS)
+
+    def _overrun(self, doing: str) -> ResourceAllocationException:
+        return ResourceAllocationException(
+            f"{doing}: session {self.number} holds {self._options.max_unacknowledged} messages that are not"
+            " acknowledged, and may hold no more (max_unacknowledged)"
+        )
 
     def _let_others_have(self, busy_with: MessageConsumer) -> None:
         """While one listener runs, messages for the others go to whoever is free."""
@@ -904,15 +923,15 @@ class Session(AutoCloseable):
 
 
 def _acknowledgement(
-    mode: SessionMode, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool
+    mode: SessionMode, policy: Callable[[Destination], RedeliveryPolicy], options: FactoryOptions
 ) -> Acknowledgement:
     if mode == Session.AUTO_ACKNOWLEDGE:
-        return Auto(policy, is_pipelined=is_pipelined)
+        return Auto(policy, is_pipelined=options.pipelined_acknowledge)
     if mode == Session.CLIENT_ACKNOWLEDGE:
-        return Client(policy)
+        return Client(policy, options.max_unacknowledged)
     if mode == Session.DUPS_OK_ACKNOWLEDGE:
         return DupsOk(policy)
-    return Individual(policy)
+    return Individual(policy, options.max_unacknowledged)
 
 
 def _check_destination(destination: object) -> None:

@@ -215,11 +215,13 @@ class FactoryOptions:
     pipelined_acknowledge: bool = False
     drop_duplicates: bool = False
     send_timeout: int = DEFAULT_SEND_TIMEOUT
+    max_unacknowledged: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.bootstrap_servers, str) or not self.bootstrap_servers.strip():
             raise ValueError(f"bootstrap_servers is text like 'host:9092', not {shown(self.bootstrap_servers)}")
         _positive(milliseconds(self.send_timeout, "send_timeout"), "send_timeout")
+        _positive(self.max_unacknowledged, "max_unacknowledged")
         for name in ("kafka", "destinations"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 

@@ -220,6 +220,8 @@ class LoopSession(Session):
         feed = consumer._feed
         with self._turn.taken_to("receive"):
             self._acknowledgement.before_next()
+            if self._acknowledgement.is_full:
+                raise self._overrun("receive")
             while True:
                 with self._running:  # stopping waits for a message that is on its way to the program
                     delivery = feed.reader.take(feed)

@@ -159,8 +159,7 @@ class Buffer:
         parks: Whether messages can be read again.
 
     Attributes:
-        parking: The partitions that have parked messages.
-        wants_recall: Whether somebody has come who may want them.
+        wants_recall: Whether somebody has come who may want what is parked.
     """
 
     def __init__(self, destination: Destination, *, keeps_unwanted: bool, limit: int, parks: bool = False) -> None:
@@ -176,7 +175,9 @@ class Buffer:
         self._limit = limit
         self._parks = parks
         self._park_at = MOST_UNWANTED
-        self.parking: set[Partition] = set()
+        self._parking: set[Partition] = set()  # where messages were parked
+        self._passed_over: set[Partition] = set()  # whose messages somebody who came has not been given yet
+        self._in_order: set[Partition] = set()  # of which nothing is made ready before what is parked
         self.wants_recall = False
         self.partners: Iterable[Partner] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Partner, Delivery]] = []  # what they are to get, until it is sent
@@ -207,11 +208,15 @@ class Buffer:
         lane = self._lanes.get(feed.selector)
         if lane is None:
             lane = self._lanes[feed.selector] = Lane(feed.selector, 2 * self._limit)
-            self.wants_recall = bool(self.parking)
+            parking = self._with_parked()
+            self.wants_recall = self.wants_recall or bool(parking)
+            self._passed_over |= parking  # older ones come first
+            if lane.selector is None:
+                self._in_order |= parking
             everything = self._everything()
             self.unwanted = []
             for delivery in everything:
-                if delivery.partition not in self.parking and self._wants(lane, delivery):  # else older ones come first
+                if delivery.partition not in parking and self._wants(lane, delivery):
                     self._add(lane, delivery)
                 elif not delivery.lanes:
                     self._keep(delivery)
@@ -253,6 +258,9 @@ class Buffer:
             self.is_ranked = True
         if delivery.due:
             self._delay(delivery)
+            return
+        if self._in_order and delivery.partition in self._in_order:
+            _forget(delivery)
             return
         lucky = None
         for lane in self._lanes.values():
@@ -440,7 +448,9 @@ class Buffer:
         self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
         heapq.heapify(self._delayed)
         self._groups.drop(partition.lot)
-        self.parking.discard(partition)
+        self._parking.discard(partition)
+        self._passed_over.discard(partition)
+        self._in_order.discard(partition)
 
     def _wants(self, lane: Lane, delivery: Delivery) -> bool:
         return lane.selector is None or lane.selector.matches(delivery.message(self._destination))
@@ -477,7 +487,7 @@ class Buffer:
             if delivery.is_moving or delivery.partition.is_crowded or self._is_wanted_elsewhere(delivery):
                 kept.append(delivery)
             else:
-                self.parking.add(delivery.partition)
+                self._parking.add(delivery.partition)
                 _forget(delivery)
         self.unwanted = kept + self.unwanted[half:]
         self._park_at = max(MOST_UNWANTED, len(self.unwanted) + half)
@@ -489,21 +499,30 @@ class Buffer:
 
     def recalled(self) -> list[Partition]:
         """Return the partitions with parked messages, to be read again, and with them whatever is ready: in order."""
-        partitions = list(self.parking)
-        self.parking.clear()
+        partitions = self._with_parked()
+        passed_over, self._passed_over = self._passed_over | partitions, set()
         self.wants_recall = False
+        self._in_order.clear()
         left = []
         for delivery in self._everything():
-            is_of_them = delivery.partition in partitions
-            if is_of_them or not delivery.lanes:
+            if delivery.partition in passed_over or not delivery.lanes:
                 self.held -= bool(delivery.lanes)
-                if is_of_them and not delivery.is_moving:
+                if delivery.partition in partitions and not delivery.is_moving:
                     _forget(delivery)
                 else:
                     left.append(delivery)
         self.unwanted = []
         self.put_back(left)  # some may have been in one of these partitions when somebody came who wants them
-        return partitions
+        return list(partitions)
+
+    def _with_parked(self) -> set[Partition]:
+        self._parking = {partition for partition in self._parking if partition.settlement.has_parked}
+        return self._parking.copy()
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether somebody has come who wants all of what is parked: nothing newer is made ready meanwhile."""
+        return bool(self._in_order)
 
     # Other processes.
 
@@ -526,7 +545,7 @@ class Buffer:
 
         If that *is_new*, they may want what is parked, too.
         """
-        self.wants_recall = self.wants_recall or (is_new and bool(self.parking))
+        self.wants_recall = self.wants_recall or (is_new and bool(self._with_parked()))
         kept: list[Delivery] = []
         for delivery in self.unwanted:
             if not partner.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, partner):

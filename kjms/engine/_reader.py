@@ -908,11 +908,14 @@ class Reader:
         """
         now = time.monotonic()
         with self.lock:
-            if any(partition.settlement.is_rereading for partition in self._holdings):
-                self._rest_until = now + (now - self._recalled_at)
+            if self._crowding:  # what is being moved would come before older ones
                 return
-            if now < self._rest_until or self._crowding:  # what is being moved would come before older ones
-                return
+            if not self.buffer.is_urgent:
+                if any(partition.settlement.is_rereading for partition in self._holdings):
+                    self._rest_until = now + (now - self._recalled_at)
+                    return
+                if now < self._rest_until:
+                    return
             self._recalled_at = now
             partitions = self.buffer.recalled()
         with self._client:

@@ -175,6 +175,11 @@ class PartitionSettlement(Generic[T]):
         return self._reread
 
     @property
+    def has_parked(self) -> bool:
+        """Whether messages are parked that are not being read again."""
+        return self._parked_from != NOWHERE
+
+    @property
     def is_rereading(self) -> bool:
         """Whether what was parked is being read again."""
         return self._reread < self.position

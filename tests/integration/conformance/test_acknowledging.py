@@ -17,11 +17,13 @@ from kjms import (
     Connection,
     ConnectionFactory,
     IllegalStateException,
+    JMSException,
     MapMessage,
     Message,
     MessageConsumer,
     ObjectMessage,
     Queue,
+    ResourceAllocationException,
     Session,
     StreamMessage,
     TextMessage,
@@ -295,6 +297,46 @@ def test_nothing_can_be_acknowledged_when_the_connection_is_closed(
     for message in messages:
         with pytest.raises(IllegalStateException, match="closed"):
             message.acknowledge()
+
+
+@pytest.mark.requirement("JAK-CLIENT_ACKNOWLEDGE-5", "JMS-4.4.11-7", "NEV-242")
+@pytest.mark.parametrize("mode", [*BY_THE_CLIENT, Session.SESSION_TRANSACTED])
+def test_an_administrator_may_limit_unacknowledged_messages(kjms_broker: Any, queue: Queue, mode: int) -> None:
+    """A session at its limit receives nothing more until messages are acknowledged; others get them meanwhile."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, max_unacknowledged=2)
+    with factory.create_connection() as connection:
+        connection.start()
+        send(connection, queue, *"abcd")
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(queue)
+        held = [taken(consumer) for _ in range(2)]
+        with pytest.raises(ResourceAllocationException, match=r"holds 2 messages.*max_unacknowledged"):
+            consumer.receive(SECONDS)
+        assert text(taken(connection.create_session(mode).create_consumer(queue))) == "c"
+        if mode == Session.SESSION_TRANSACTED:
+            session.commit()
+        else:
+            held[0].acknowledge()
+        assert text(taken(consumer)) == "d"
+
+
+@pytest.mark.requirement("JMS-4.4.11-7", "NEV-242")
+def test_a_listener_at_its_sessions_limit_waits(kjms_broker: Any, queue: Queue, eventually: Eventually) -> None:
+    """It is called again when messages were acknowledged; the exception listener is told, once."""
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, max_unacknowledged=2)
+    heard: list[Message] = []
+    told: list[JMSException] = []
+    with factory.create_connection() as connection:
+        connection.exception_listener = told.append
+        connection.start()
+        connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).message_listener = heard.append
+        send(connection, queue, *"abc")
+        eventually(lambda: told)
+        assert [text(message) for message in heard] == ["a", "b"]
+        heard[0].acknowledge()
+        eventually(lambda: len(heard) == 3)
+        assert text(heard[2]) == "c"
+    assert [type(failure) for failure in told] == [ResourceAllocationException]
 
 
 # Recovery.

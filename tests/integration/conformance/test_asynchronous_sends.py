@@ -127,7 +127,7 @@ def test_the_program_uses_the_session_while_a_completion_listener_runs(
 
 
 @pytest.mark.requirement(
-    "JMS-4.6.2.2-1", "JMS-4.6.2.2-2", "JMS-4.6.2.2-3", "JMS-4.3.8-5", "NEV-188", "NEV-329", "NET-43", "JMS-7.3-1",
+    "JMS-4.6.2.2-1", "JMS-4.6.2.2-2", "JMS-4.6.2.2-3", "JMS-4.3.8-5", "NEV-188", "JMS-7.3-1",
 )  # fmt: skip
 def test_an_error_is_told_in_one_place(
     connection: Connection, queue: Queue, admin: AdminClient, completions: Completions, eventually: Eventually

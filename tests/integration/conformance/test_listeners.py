@@ -95,7 +95,7 @@ def test_a_sessions_listeners_run_one_after_another_in_its_own_thread(
 
 @pytest.mark.requirement(
     "JAK-Session-17", "JAK-Session-18", "JAK-Session-19", "JAK-close-16", "JMS-4.4.1-2", "JMS-4.4.6-3", "NET-355",
-    "NET-356", "NET-357", "NEV-199", "NEV-204", "NEV-211",
+    "NET-356", "NET-357", "NEV-199", "NEV-204", "NEV-211", "JAK-Session-16", "JMS-4.4.6-2", "NET-354",
 )  # fmt: skip
 @pytest.mark.parametrize("owner", ["consumer", "session", "connection"])
 def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(

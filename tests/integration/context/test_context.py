@@ -632,7 +632,7 @@ def test_errors_are_runtime_exceptions(kjms_factory: ConnectionFactory, queue: Q
             other.client_id = ""
 
 
-@pytest.mark.requirement("JMS-7.3-17")
+@pytest.mark.requirement("JMS-7.3-17", "NEV-329", "NET-43")
 def test_a_send_for_which_there_is_no_room(kjms_broker: Any, queue: Queue) -> None:
     """A send that does not get the memory it needs raises ResourceAllocationRuntimeException, and the next may."""
     tight = ConnectionFactory(

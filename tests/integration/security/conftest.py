@@ -99,6 +99,7 @@ class SecuredKafka:
 
 
 OPERATIONS = {
+    "Alter": AclOperation.ALTER,
     "Create": AclOperation.CREATE,
     "Delete": AclOperation.DELETE,
     "Describe": AclOperation.DESCRIBE,
