@@ -115,8 +115,9 @@ def reference(arguments: Sequence[str]) -> int:
 
 
 def fuzz(arguments: Sequence[str]) -> int:
-    """Throw a million random records and a million random selectors at the pure rooms (some minutes)."""
-    return max(run("test", "tests/fuzz_selectors.py", *arguments), run("test", "tests/fuzz_records.py", *arguments))
+    """Throw a million random records, selectors and AMQP frames at kjms (many minutes)."""
+    programs = ("fuzz_selectors", "fuzz_records", "fuzz_gateway")
+    return max(run("test", f"tests/{program}.py", *arguments) for program in programs)
 
 
 def crash(arguments: Sequence[str]) -> int:

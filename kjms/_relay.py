@@ -147,6 +147,8 @@ class Relayed(Acknowledgement):
             by_feed.setdefault(delivery.feed, []).append(delivery)
         for deliveries in by_feed.values():
             self._lost(deliveries, "its session closed")
+        for reader in self._unflushed:
+            reader.flush_at_last()
 
 
 class RelaySession(Session):

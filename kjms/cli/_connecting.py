@@ -16,7 +16,7 @@ from kjms.errors import InvalidDestinationException, JMSException
 if TYPE_CHECKING:
     from kjms import Connection, ConnectionFactory
 
-__all__ = ["add_connection_options", "connect", "destination", "factory", "queue", "seconds"]
+__all__ = ["add_connection_options", "connect", "credentials", "destination", "factory", "queue", "seconds"]
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_CONFIG: Final = Path("kjms.toml")
@@ -88,16 +88,27 @@ def connect(arguments: argparse.Namespace, *, may_create: bool = True) -> Connec
         ValueError: Something in it is wrong.
         JMSException: No broker answered in time, or the credentials were refused.
     """
-    password = os.environ.get(PASSWORD_VARIABLE) if arguments.user else None
-    if arguments.user and password is None:
-        raise WrongUse(f"--user {arguments.user}: the environment variable {PASSWORD_VARIABLE} must hold the password")
-    connection = factory(arguments, may_create=may_create).create_connection(arguments.user, password)
+    connection = factory(arguments, may_create=may_create).create_connection(*credentials(arguments))
 
     def report(failure: JMSException) -> None:
         print(f"kjms {arguments.command}: {failure}", file=sys.stderr)
 
     connection.exception_listener = report
     return connection
+
+
+def credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
+    """Return the user that *arguments* name, and the password; twice None where they name nobody.
+
+    Raises:
+        WrongUse: There is a user and no password.
+    """
+    if not arguments.user:
+        return None, None
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if password is None:
+        raise WrongUse(f"--user {arguments.user}: the environment variable {PASSWORD_VARIABLE} must hold the password")
+    return arguments.user, password
 
 
 def factory(arguments: argparse.Namespace, *, may_create: bool = True) -> ConnectionFactory:

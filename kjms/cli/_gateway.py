@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kjms.cli import WrongUse
-from kjms.cli._connecting import PASSWORD_VARIABLE, add_connection_options, factory
+from kjms.cli._connecting import PASSWORD_VARIABLE, add_connection_options, credentials, factory
 
 DESCRIPTION: Final = """\
 Serve AMQP 1.0 clients until Ctrl-C or SIGTERM. A Java program with Apache Qpid JMS and the URL amqp://localhost:5672
@@ -118,15 +118,11 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise WrongUse(str(error)) from error
     made = factory(arguments)
-    own = _credentials(arguments)
+    own = credentials(arguments)
     with made.create_connection(*own):  # keeps the engine, and says at once what is wrong
         _log_to_stderr()
         asyncio.run(_serve(Gateway(made, options, *own)))
     return 0
-
-
-def _credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
-    return arguments.user, os.environ.get(PASSWORD_VARIABLE) if arguments.user else None
 
 
 def _log_to_stderr() -> None:
@@ -143,6 +139,9 @@ async def _serve(gateway: Any) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, is_over.set)
     await gateway.start()
-    logging.getLogger("kjms.gateway").info("listening at %s:%d", gateway.options.host, gateway.port)
+    log = logging.getLogger("kjms.gateway")
+    if gateway.options.metrics_port is not None:
+        log.info("metrics at %s:%d", gateway.options.host, gateway.metrics_port)
+    log.info("listening at %s:%d", gateway.options.host, gateway.port)
     await is_over.wait()
     await gateway.stop()

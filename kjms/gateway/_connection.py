@@ -7,12 +7,13 @@ blocks runs elsewhere: connecting and closing in the loop's executor, everything
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from proton import Collector, Condition, Endpoint, Event, Session, Transport, TransportException, symbol
@@ -82,6 +83,8 @@ class AmqpConnection(asyncio.Protocol):
         self._is_mail_announced = False
         self._mail_lock = threading.Lock()
         self._early: list[Any] = []  # sessions and links that came before we had answered the client's open
+        self._is_settled = asyncio.Event()  # cleared while it is being opened
+        self._is_settled.set()
         self._is_open = False
         self._is_ended = False
         self._began = time.monotonic()
@@ -284,7 +287,8 @@ class AmqpConnection(asyncio.Protocol):
         for _ in range(len(self._mail)):
             call, values = self._mail.popleft()
             try:
-                call(*values)
+                with self._reading():
+                    call(*values)
             except Exception:
                 _log.exception("connection %d: an answer failed", self.number)
         if self._mail:
@@ -323,22 +327,35 @@ class AmqpConnection(asyncio.Protocol):
             event = self._collector.peek()
             if event is None:
                 break
-            if event.type is Event.DELIVERY:
-                served = self._links.get(event.link)
-                if not isinstance(served, Sending):
-                    self._tell_workers()
-                if served is not None and not served.is_gone:
-                    served.delivery(event.delivery)
-            else:
-                handle = _HANDLERS.get(event.type)
-                if handle is not None:
-                    self._tell_workers()
-                    handle(self, event)
+            with self._reading():
+                self._handle(event)
             self._collector.pop()
         self._tell_workers()
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Cut the client off if a name or address of its is no text: the engine passes them on unread."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            self._abort(f"the client broke the protocol: a text is not encoded as it should be ({error.reason})")
+
+    def _handle(self, event: Event) -> None:
+        if event.type is Event.DELIVERY:
+            served = self._links.get(event.link)
+            if not isinstance(served, Sending):
+                self._tell_workers()
+            if served is not None and not served.is_gone:
+                served.delivery(event.delivery)
+        else:
+            handle = _HANDLERS.get(event.type)
+            if handle is not None:
+                self._tell_workers()
+                handle(self, event)
+
     def _on_open(self, event: Event) -> None:
         self.container = self._engine.remote_container or ""
+        self._is_settled.clear()
         self._gateway.run(self._opened(SOLE in (self._engine.remote_desired_capabilities or ())))
 
     async def _opened(self, is_sole: bool) -> None:
@@ -366,10 +383,13 @@ class AmqpConnection(asyncio.Protocol):
                 self.log("opened by %s, container %r, %s", self._peer, self.container, who)
                 early, self._early = self._early, []
                 for each in early:  # the engine would not tell the client of what is opened before the connection is
-                    if isinstance(each, Session):
-                        each.open()
-                    else:
-                        self._attach(each)
+                    with self._reading():
+                        if isinstance(each, Session):
+                            each.open()
+                        else:
+                            self._attach(each)
+        finally:
+            self._is_settled.set()
         self._flush()
 
     async def _connect(self, credentials: Credentials | None) -> None:
@@ -454,7 +474,10 @@ class AmqpConnection(asyncio.Protocol):
             refuse(link, "amqp:resource-limit-exceeded", f"a connection may have {self.options.max_links} links")
             return
         served = self._links[link] = link_of(self, self._worker_of(link.session), link)
-        served.attach()
+        try:
+            served.attach()
+        except JMSException as failure:
+            served.refuse(failure)
 
     def _on_link_close(self, event: Event) -> None:
         self._detach(event.link, is_closed=True)
@@ -543,6 +566,7 @@ class AmqpConnection(asyncio.Protocol):
 
     async def _close(self) -> None:
         """Give back what it had of kjms."""
+        await self._is_settled.wait()  # else what is being claimed for it would be claimed for ever
         kjms, self._kjms = self._kjms, None
         if kjms is not None:
             try:

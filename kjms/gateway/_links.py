@@ -177,6 +177,11 @@ class Receiving(ClientLink):
 
     def delivery(self, delivery: Delivery) -> None:
         link = self.link
+        if not self.is_open:
+            return  # it was refused or ended: what comes on it still is for nobody
+        if link.credit < 0:  # the engine counts, and leaves it to us
+            self.fail("amqp:link:transfer-limit-exceeded", "the client sent more messages than it was allowed")
+            return
         if delivery.aborted:
             self._parts.clear()
             self._size = 0
@@ -564,4 +569,4 @@ def _transaction_of(delivery: Delivery) -> bytes | None:
     if delivery.remote_state != TRANSACTIONAL:
         return None
     data = delivery.remote.data
-    return bytes(data[0]) if data else b""
+    return bytes(data[0]) if data and isinstance(data[0], bytes | memoryview) else b""

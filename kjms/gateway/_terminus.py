@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proton import Terminus
+from proton import DataException, Terminus
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from kjms.errors import InvalidDestinationException, InvalidSelectorException
+from kjms.errors import InvalidDestinationException, InvalidSelectorException, MessageFormatException
 from kjms.mapping.amqp import parse_address
 from kjms.mapping.names import is_internal
 
@@ -39,9 +39,16 @@ class Wanted:
 
 
 def _read(data: Any) -> Any:
-    """Return what one of proton's Data objects holds."""
-    data.rewind()
-    return data.get_object() if data.next() is not None else None
+    """Return what one of proton's Data objects holds.
+
+    Raises:
+        MessageFormatException: It is nothing that Python has.
+    """
+    try:
+        data.rewind()
+        return data.get_object() if data.next() is not None else None
+    except (TypeError, ValueError, DataException) as error:
+        raise MessageFormatException(f"what the link wants cannot be read: {error}") from error
 
 
 def capabilities(terminus: Terminus) -> frozenset[str]:

@@ -76,6 +76,9 @@ class JavaObject:
             raise AttributeError(name)
         return lambda *arguments: self._java.ask(arguments, on=self._number, call=name)
 
+    def __del__(self) -> None:
+        self._java.dropped.append(self._number)
+
     def __repr__(self) -> str:
         return f"<{self.class_name} {self._number}>"
 
@@ -84,6 +87,7 @@ class Java:
     """A JVM that runs kjms.Remote."""
 
     def __init__(self) -> None:
+        self.dropped: list[int] = []  # objects that nobody here knows any more
         self._process = subprocess.Popen(
             ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", build(), "kjms.Remote"],
             stdin=subprocess.PIPE,
@@ -116,6 +120,7 @@ class Java:
 
     def _answer(self, arguments: Sequence[Any], question: dict[str, Any]) -> tuple[str, Any] | None:
         question["arguments"] = [_written(argument) for argument in arguments]
+        question["dropped"], self.dropped = self.dropped, []
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from java_remote import JavaError, JavaObject, Typed
+from java_remote import Java, JavaError, JavaObject, Typed
 
 from kjms import Queue, Session, TextMessage
 
@@ -190,6 +190,43 @@ def test_a_transaction_that_is_left_open_is_rolled_back(
     again = connection.createSession(False, AUTO)
     assert texts(take(again.createConsumer(again.createQueue(name)), 2)) == sent
     assert left(here, other) == []
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_a_transaction_outlives_its_consumer(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str, ends_well: bool
+) -> None:
+    """What was received before the consumer closed is acknowledged by the commit, and comes again after a rollback."""
+    sent = fill(here, kjms_destination_name, 3)
+    session = connect().createSession(True, 0)
+    queue = session.createQueue(kjms_destination_name)
+    consumer = session.createConsumer(queue)
+    assert texts(take(consumer, 2)) == sent[:2]
+    consumer.close()
+    if ends_well:
+        session.commit()
+    else:
+        session.rollback()
+    expected = sent[2:] if ends_well else sent
+    assert texts(take(session.createConsumer(queue), len(expected))) == expected
+    session.commit()
+    assert left(here, kjms_destination_name) == []
+
+
+def test_listeners(
+    connect: Callable[..., JavaObject],
+    java: Java,
+    here: Session,
+    kjms_destination_name: str,
+    eventually: Callable[..., None],
+) -> None:
+    """A listener of Java hears every message, in order, and what it heard is gone."""
+    sent = fill(here, kjms_destination_name, 100)
+    session = connect().createSession(False, AUTO)
+    heard = java.new("kjms.Heard")
+    session.createConsumer(session.createQueue(kjms_destination_name)).setMessageListener(heard)
+    assert [heard.next(WAIT).getText() for _ in range(100)] == sent
+    eventually(lambda: left(here, kjms_destination_name) == [])
 
 
 def test_transactions_follow_each_other(

@@ -436,6 +436,7 @@ def test_the_command_says_what_is_wrong(kjms_broker: Broker, tmp_path: Path, pro
         )  # fmt: skip
 
     assert run().returncode == 2
+    assert run("--anonymous", "--user", "ann").returncode == 2
     with socket.socket() as taken:
         taken.bind(("localhost", 0))
         taken.listen()

@@ -1,6 +1,6 @@
 """Where a JMS message becomes an AMQP 1.0 message and back: pure, no clock, no I/O, no AMQP library.
 
-The bytes of a transfer are read and written here (docs/decisions/010), so that an AMQP engine has to know nothing of
+The bytes of a transfer are read and written here (docs/decisions/011), so that an AMQP engine has to know nothing of
 messages. ObjectMessages whose object is in AMQP's own types (codec ``amqp``) can be read once this is imported.
 """
 

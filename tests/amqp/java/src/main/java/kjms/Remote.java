@@ -26,9 +26,10 @@ import java.util.Map;
  * Lets a program in another language use this JVM's objects: one line of JSON asks, one answers.
  *
  * <p>{"on": 3, "call": "receive", "arguments": [{"long": 1000}]} calls a method of object 3; {"new": "class name",
- * "arguments": [...]} makes an object; {"static": "class name", "call": ...} calls a static method; {"drop": [3]}
- * forgets objects. The answer is {"value": ...} or {"error": "class name", "text": "..."}. Values are {"type": value};
- * what has no such form stays here and is answered by its number: {"object": 4, "class": "..."}.
+ * "arguments": [...]} makes an object; {"static": "class name", "call": ...} calls a static method; with
+ * "dropped": [3] in it objects are forgotten first. The answer is {"value": ...} or {"error": "class name", "text":
+ * "..."}. Values are {"type": value}; what has no such form stays here and is answered by its number: {"object": 4,
+ * "class": "..."}.
  */
 public final class Remote {
     private static final Gson GSON = new Gson();
@@ -62,9 +63,8 @@ public final class Remote {
     }
 
     private Object result(JsonObject question) throws Exception {
-        if (question.has("drop")) {
-            question.getAsJsonArray("drop").forEach(number -> objects.remove(number.getAsInt()));
-            return null;
+        if (question.has("dropped")) {
+            question.getAsJsonArray("dropped").forEach(number -> objects.remove(number.getAsInt()));
         }
         List<Object> arguments = new ArrayList<>();
         for (JsonElement argument : question.getAsJsonArray("arguments")) {
