@@ -100,7 +100,10 @@ def selectors(figures: Any, start: Any, messages: int, seed: int = 1) -> None:
         figures.judge(f"lost: {len(expected - got.keys())}", expected <= got.keys())
         figures.judge(f"consumed twice: {sum(count > 1 for count in got.values())}", max(got.values(), default=0) <= 1)
         figures.judge(f"not wanted: {wrong + len(got.keys() - expected)}", not wrong and got.keys() <= expected)
-        traffic = bytes_of(broker, QUEUE, with_internal=True) / bytes_of(broker, QUEUE, with_internal=False)
+        own = bytes_of(broker, QUEUE)
+        beside = {what: bytes_of(broker, f"{QUEUE}.kjms.{what}") / own for what in ("handover", "aside", "demand")}
+        figures.fact("logs, in parts of the queue's own: " + ", ".join(f"{k} {v:.2f}" for k, v in beside.items()))
+        traffic = 1 + sum(beside.values())
         figures.judge(f"traffic: {traffic:.2f} times the queue's own (<= {MOST_TRAFFIC})", traffic <= MOST_TRAFFIC)
         left = late(broker)
         expected_left = set(range(4, messages, 5))
@@ -122,12 +125,9 @@ def late(broker: LocalBroker) -> list[int]:
     return found
 
 
-def bytes_of(broker: LocalBroker, queue: str, *, with_internal: bool) -> int:
-    """Return how large the log of *queue* is on the disk, with what kjms keeps beside it or without."""
-    files = [*broker.data_dir.rglob(f"{queue}-*/*.log")]
-    if with_internal:
-        files += broker.data_dir.rglob(f"{queue}.kjms.*/*.log")
-    return sum(file.stat().st_size for file in files)
+def bytes_of(broker: LocalBroker, topic: str) -> int:
+    """Return how large the log of *topic* is on the disk."""
+    return sum(file.stat().st_size for file in broker.data_dir.rglob(f"{topic}-*/*.log"))
 
 
 def sharing(figures: Any, start: Any, _: int) -> None:
