@@ -492,6 +492,10 @@ class Buffer:
         self.unwanted = kept + self.unwanted[half:]
         self._park_at = max(MOST_UNWANTED, len(self.unwanted) + half)
 
+    def is_staying(self, delivery: Delivery) -> bool:
+        """Tell whether *delivery* is wanted by nobody, or not due."""
+        return not (delivery.is_taken or delivery.lanes or self._is_wanted_elsewhere(delivery))
+
     def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
         return any(
             partner.wants and partner.does_want(delivery.message(self._destination)) for partner in self.partners

@@ -379,9 +379,18 @@ class Reader:
         self.aside.mover.submit(self, moves)
 
     def _make_room(self, partitions: Iterable[Partition], share: float = ROOM) -> None:
-        """Move the oldest messages of *partitions* aside, so that their settlement gets small again."""
+        """Move messages of *partitions* aside, so that their settlement gets small again.
+
+        While there is time, those go that lie scattered and that nobody wants: others will soon be settled. If there are
+        none, or at the last moment, it is the oldest *share*.
+        """
         for partition in partitions:
-            chosen = [] if partition in self._crowding else oldest(partition, share)
+            if partition in self._crowding:
+                continue
+            chosen = (
+                [d for d in partition.settlement.fragments(share) if self.buffer.is_staying(d)] if share < 1 else []
+            )
+            chosen = chosen or oldest(partition, share)
             if chosen:
                 self._crowding.add(partition)
                 for delivery in chosen:

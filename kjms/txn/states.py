@@ -6,7 +6,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from kjms.txn.metadata import History, State
 
@@ -375,6 +375,27 @@ class PartitionSettlement(Generic[T]):
             if placed is not None:
                 yield offset, placed
 
+    def fragments(self, share: float) -> list[T]:
+        """Return the unsettled messages of the shortest *share* of runs: without them the least has to be said.
+
+        A run of which messages are parked is left out: it would not go away with the others.
+        """
+        runs: list[list[tuple[int, int]]] = []
+        for first, past in zip(self._firsts, self._pasts, strict=True):
+            if first >= self._top():
+                break
+            if runs and self._gaps.get(runs[-1][-1][1]) == first:
+                runs[-1].append((first, past))
+            else:
+                runs.append([(first, past)])
+        runs.sort(key=_length)
+        found: list[T] = []
+        for run in runs[: max(1, int(len(runs) * share))]:
+            messages = [self._open.get(offset) for first, past in run for offset in range(first, past)]
+            if None not in messages:
+                found += cast("list[T]", messages)
+        return found
+
     def crowd(self) -> list[tuple[int, T]]:
         """Return the unsettled messages that have to be written down one way or another, oldest first.
 
@@ -382,6 +403,10 @@ class PartitionSettlement(Generic[T]):
         """
         top = self._top()
         return [(o, message) for o, message in self.messages() if o < top or o in self._histories]
+
+
+def _length(run: list[tuple[int, int]]) -> int:
+    return sum(past - first for first, past in run)
 
 
 def _first(item: tuple[int, object]) -> int:

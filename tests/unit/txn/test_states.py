@@ -295,3 +295,18 @@ def test_what_is_settled_before_it_was_handed_out_is_written_down() -> None:
         settlement.settle(offset)
     state = settlement.snapshot(1).state
     assert (state.base, state.runs, state.known) == (0, [(0, 1), (2, 4)], 5)
+
+
+def test_the_shortest_runs_make_room() -> None:
+    """Of what lies scattered, the shortest runs are found first; what is only apart by a hole in the log is one run."""
+    partition: PartitionSettlement[int] = PartitionSettlement(State(0, 0, (), 0))
+    for offset in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13):
+        partition.read(offset, offset)
+    for offset in (1, 5, 11):
+        partition.settle(offset)
+    # 0 | 2 3 4 | 6 8 9 10 | 12 13: after the last one that was settled nothing need be said
+    assert partition.snapshot().state.runs == [(0, 1), (2, 5), (6, 11)]
+    assert partition.fragments(0.5) == [0]
+    assert partition.fragments(0.7) == [0, 2, 3, 4]
+    partition.park(3)
+    assert partition.fragments(1.0) == [0, 6, 8, 9, 10]
