@@ -1,1 +1,8 @@
 """Reading and writing JMS messages as Spark DataFrames, through Spark's own ``kafka`` format."""
+
+from __future__ import annotations
+
+from kjms.spark._decode import decode
+from kjms.spark._session import spark_session
+
+__all__ = ["decode", "spark_session"]

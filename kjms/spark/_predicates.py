@@ -47,6 +47,7 @@ _RANKS: Final = {"int": 0, "long": 1, "float": 2, "double": 3, "string": 4, "boo
 _NOT_A_NUMBER: Final = 6
 _WHOLE: Final = f"({', '.join(repr(kind) for kind in EXACT_KINDS)})"
 _UNKNOWN: Final = "CAST(NULL AS BOOLEAN)"
+_BOUND: Final = "kjms_properties"
 _NO_LONG, _NO_DOUBLE, _NO_STRING = (f"CAST(NULL AS {kind})" for kind in ("BIGINT", "DOUBLE", "STRING"))
 
 
@@ -89,7 +90,8 @@ def condition_text(tree: Condition, source: Source) -> str:
 
     Spec: JMS 2.0 §3.8.1.
     """
-    return _Writer(source).condition(tree)
+    writer = _Writer(source)
+    return writer.with_properties(writer.condition(tree))
 
 
 class _Writer:
@@ -98,6 +100,17 @@ class _Writer:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._names: Iterator[int] = itertools.count(1)
+        self._properties: dict[str, _Property] = {}
+
+    def with_properties(self, condition: str) -> str:
+        """Return *condition* with the properties that it speaks of, each looked up once."""
+        if not self._properties:
+            return condition
+        fields = [
+            f"'t{number}', {self._source.text(name)}, 'k{number}', {self._source.kind(name)}"
+            for number, name in enumerate(self._properties)
+        ]
+        return f"get(transform(array(named_struct({', '.join(fields)})), {_BOUND} -> {condition}), 0)"
 
     def condition(self, node: Condition) -> str:
         match node:
@@ -195,7 +208,8 @@ class _Writer:
             return _Static(*field)
         if name in FIELDS:
             return _Static("string", _NO_STRING)
-        return _Property(self._source.text(name), self._source.kind(name))
+        number = len(self._properties)
+        return self._properties.setdefault(name, _Property(f"{_BOUND}.t{number}", f"{_BOUND}.k{number}"))
 
 
 def _negated(negated: bool, condition: str) -> str:
@@ -229,7 +243,8 @@ def _static_comparison(operator: str, a: _Static, b: _Static) -> str:
         rank = max(_RANKS[a.kind], _RANKS[b.kind])
         if rank <= 1:
             return f"({a.sql} {operator} {b.sql})"
-        return _real_comparison(operator, _promoted(a, rank), _promoted(b, rank))
+        known = case((f"{a.sql} IS NULL OR {b.sql} IS NULL", _UNKNOWN), otherwise="{}")
+        return known.format(_real_comparison(operator, _promoted(a, rank), _promoted(b, rank)))
     if a.kind == b.kind and operator in {"=", "<>"}:
         return f"({a.sql} {operator} {b.sql})"
     return _never(a.sql, b.sql)
@@ -237,18 +252,31 @@ def _static_comparison(operator: str, a: _Static, b: _Static) -> str:
 
 def _promoted(operand: _Static, rank: int) -> str:
     """Return a number as a double, of which a float has not more than its precision."""
-    return _single(operand.sql) if rank == 2 else f"CAST({operand.sql} AS DOUBLE)"
+    if rank == 2:
+        return _single_of_whole(operand.sql) if operand.kind in {"int", "long"} else operand.sql
+    return f"CAST({operand.sql} AS DOUBLE)"
 
 
 def _single(number: str) -> str:
     return f"CAST(CAST({number} AS FLOAT) AS DOUBLE)"
 
 
-def _real_comparison(operator: str, a: str, b: str) -> str:
-    """Compare doubles as IEEE 754 has it; to Spark, NaN equals itself and is greater than all others."""
-    if operator == "<>":
-        return f"({a} <> {b} OR isnan({a}))"
-    return f"({a} {operator} {b} AND NOT isnan({b if operator in {'<', '<='} else a}))"
+def _single_of_whole(number: str) -> str:
+    """Return a long rounded to a float. Spark leaves a cast out between two that it takes for wider, and it is not."""
+    return f"CAST(nanvl(CAST({number} AS FLOAT), FLOAT('0')) AS DOUBLE)"
+
+
+def _real_comparison(operator: str, a: str, b: str, *, is_number: bool = False) -> str:
+    """Compare doubles as IEEE 754 has it; to Spark, NaN equals itself and is greater than all others.
+
+    Args:
+        operator: The operator.
+        a: A double, or null.
+        b: A double, or null.
+        is_number: Whether *b* is neither NaN nor null.
+    """
+    left, right = (f"nanvl({part}, {_NO_DOUBLE})" for part in (a, b))
+    return f"coalesce({left} {operator} {b if is_number else right}, {str(operator == '<>').upper()})"
 
 
 def _literal_comparison(operator: str, a: _Property, b: _Static) -> str:
@@ -260,17 +288,15 @@ def _literal_comparison(operator: str, a: _Property, b: _Static) -> str:
         assert b.value is not None
         as_float, as_double = real(float32(_as_float(b.value))), real(float(b.value))
         if b.kind in {"int", "long"}:
-            exact = f"{whole} {operator} {b.sql}"
-            among_floats = _real_comparison(operator, approximate, as_float)
+            exact = f"coalesce({whole} {operator} {b.sql}, FALSE)"
         else:
-            promoted = _single(whole) if b.kind == "float" else f"CAST({whole} AS DOUBLE)"
-            exact = _real_comparison(operator, promoted, as_double)
-            among_floats = _real_comparison(operator, approximate, as_double)
-        among_doubles = _real_comparison(operator, approximate, as_double)
-        branches = [is_null, (f"{a.kind} IN {_WHOLE}", f"coalesce({exact}, FALSE)")]
-        if among_floats != among_doubles:
-            branches.append((f"{a.kind} = 'float'", f"coalesce({among_floats}, FALSE)"))
-        branches.append((f"{a.kind} IN ('float', 'double')", f"coalesce({among_doubles}, FALSE)"))
+            promoted = _single_of_whole(whole) if b.kind == "float" else f"CAST({whole} AS DOUBLE)"
+            exact = f"coalesce({promoted} {operator} {as_double}, FALSE)"
+        branches = [is_null, (f"{a.kind} IN {_WHOLE}", exact)]
+        if b.kind in {"int", "long"} and as_float != as_double:
+            branches.append((f"{a.kind} = 'float'", _approximate_comparison(operator, approximate, as_float)))
+        among_doubles = _approximate_comparison(operator, approximate, as_double)
+        branches.append((f"{a.kind} IN ('float', 'double')", among_doubles))
         return case(*branches, otherwise="FALSE")
     if operator not in {"=", "<>"}:
         return case(is_null, otherwise="FALSE")
@@ -280,6 +306,13 @@ def _literal_comparison(operator: str, a: _Property, b: _Static) -> str:
     if operator == "=" and not _is_ambiguous(str(b.value)):
         return f"({a.text} = {b.sql})"  # nothing but a string has this text
     return case(is_null, otherwise=f"({a.text} {operator} {b.sql} AND {a.is_string})")
+
+
+def _approximate_comparison(operator: str, property_value: str, literal: str) -> str:
+    """Compare the value of a property, null where its text says none, with a literal."""
+    if operator != "<>":
+        return _real_comparison(operator, property_value, literal, is_number=True)
+    return f"coalesce({property_value} <> {literal}, FALSE)"  # to Spark, too, NaN is no other number
 
 
 def _as_float(value: bool | int | float) -> float:
@@ -326,7 +359,7 @@ def _double_of(part: str) -> str:
 
 
 def _float_of(part: str) -> str:
-    return f"CASE WHEN {part}.r <= 1 THEN {_single(f'{part}.w')} ELSE {part}.d END"
+    return f"CASE WHEN {part}.r <= 1 THEN {_single_of_whole(f'{part}.w')} ELSE {part}.d END"
 
 
 def _struct_comparison(operator: str, x: str) -> str:

@@ -21,18 +21,22 @@ FIELDS: Final = (
 NAMES: Final = "`__kjms_names`"
 VALUES: Final = "`__kjms_values`"
 LAYOUT: Final = "`__kjms_layout`"
+TYPES: Final = "`__kjms_types`"
+
+_HEADER: Final = "try_validate_utf8(CAST(get(headers.value, array_position(headers.key, 'kjms') - 1) AS STRING))"
+_VALID: Final = f"CASE WHEN {_HEADER} RLIKE '^[0-9]{{1,9}};' THEN {_HEADER} END"
 
 HELPERS: Final = {
     # The last header of a name counts: from the end, it is the first.
     NAMES: "reverse(headers.key)",
     VALUES: "reverse(headers.value)",
     # But the first one called kjms is the layout; an application may call a property so.
-    LAYOUT: "try_validate_utf8(CAST(get(headers.value, array_position(headers.key, 'kjms') - 1) AS STRING))",
+    LAYOUT: _VALID,
+    TYPES: f"concat(',', split_part({_VALID}, ';', 3))",
 }
 """Columns that are added to Kafka's, so that no record is searched more often than needed."""
 
-IS_LAYOUT: Final = f"coalesce({LAYOUT} RLIKE '^[0-9]{{1,9}};', FALSE)"
-TYPES: Final = f"concat(',', split_part({LAYOUT}, ';', 3))"
+IS_LAYOUT: Final = f"({LAYOUT} IS NOT NULL)"
 
 
 class Source(Protocol):
@@ -92,7 +96,7 @@ class Record:
             return "'int'"
         start = quoted(f",{name}=")
         declared = f"substring_index(substring_index({TYPES}, {start}, -1), ',', 1)"
-        branches = [(f"contains({LAYOUT}, {quoted(f'{name}=')}) AND contains({TYPES}, {start})", declared)]
+        branches = [(f"contains({TYPES}, {start})", declared)]
         if name == "JMSXGroupSeq":
             branches.insert(0, (f"NOT {IS_LAYOUT}", "'int'"))
         return case(*branches)

@@ -17,11 +17,7 @@ KINDS: Final = ("boolean", *EXACT_KINDS, "float", "double")
 """The types that a property can have beside String."""
 
 _PLAIN: Final = re.compile(r"[ -&(-\[\]-~]*")
-_RANGES: Final = {
-    "byte": "-128 AND 127",
-    "short": "-32768 AND 32767",
-    "int": "-2147483648 AND 2147483647",
-}
+_SQL_TYPES: Final = {"byte": "TINYINT", "short": "SMALLINT", "int": "INT", "long": "BIGINT"}
 
 
 def quoted(text: str) -> str:
@@ -65,23 +61,16 @@ _IS_REAL: Final = f"RLIKE {regex(_REAL_NUMBER)}"
 
 def read_whole(kind: str, text: str) -> str:
     """Return the long that the expression *text* says as a value of the exact type *kind*; null where it says none."""
-    number = f"TRY_CAST({text} AS BIGINT)"
-    bounded = " ".join(
-        f"WHEN '{name}' THEN CASE WHEN {number} BETWEEN {bounds} THEN {number} END" for name, bounds in _RANGES.items()
+    casts = " ".join(
+        f"WHEN '{name}' THEN CAST(TRY_CAST({text} AS {sql}) AS BIGINT)" for name, sql in _SQL_TYPES.items()
     )
-    return f"CASE WHEN {text} {IS_WHOLE} THEN CASE {kind} {bounded} WHEN 'long' THEN {number} END END"
+    return f"CASE WHEN {text} {IS_WHOLE} THEN CASE {kind} {casts} END END"
 
 
 def read_real(kind: str, text: str) -> str:
     """Return the double that *text* says as a value of type *kind*, float or double; null where it says none."""
-
-    def checked(number: str) -> str:
-        odd = f"isnan({number}) OR abs({number}) = {real(math.inf)}"
-        return f"CASE WHEN NOT ({odd}) THEN {number} WHEN {text} {_IS_REAL} THEN {number} END"
-
-    single = f"CAST(TRY_CAST({text} AS FLOAT) AS DOUBLE)"
-    double = f"TRY_CAST({text} AS DOUBLE)"
-    return f"CASE {kind} WHEN 'double' THEN {checked(double)} WHEN 'float' THEN {checked(single)} END"
+    double, single = f"TRY_CAST({text} AS DOUBLE)", f"CAST(TRY_CAST({text} AS FLOAT) AS DOUBLE)"
+    return f"CASE WHEN {text} {_IS_REAL} THEN CASE {kind} WHEN 'double' THEN {double} WHEN 'float' THEN {single} END END"
 
 
 def is_valid(kind: str, text: str) -> str:

@@ -1,0 +1,18 @@
+"""A record as the Python mapping reads it, beside the frame that Spark reads."""
+
+from __future__ import annotations
+
+from kjms.mapping import KafkaRecord
+
+
+class Source:
+    """A record as a Kafka consumer gives it, at the place where `records` puts it."""
+
+    def __init__(self, record: KafkaRecord, offset: int = 0) -> None:
+        self.key = lambda: record.key
+        self.value = lambda: record.value
+        self.headers = lambda: record.headers
+        self.timestamp = lambda: (1, record.timestamp)
+        self.topic = lambda: "orders"
+        self.partition = lambda: 3
+        self.offset = lambda: offset
