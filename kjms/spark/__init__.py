@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kjms.spark._decode import decode
+from kjms.spark._reading import Pattern, Subscription, read_batch, read_stream
 from kjms.spark._session import spark_session
 
-__all__ = ["decode", "spark_session"]
+__all__ = ["Pattern", "Subscription", "decode", "read_batch", "read_stream", "spark_session"]

@@ -333,7 +333,9 @@ def _struct(operand: _Operand) -> str:
     if isinstance(operand, str):
         return operand
     if isinstance(operand, _Static):
-        sql, rank = operand.sql, f"CASE WHEN {operand.sql} IS NOT NULL THEN {_RANKS[operand.kind]} END"
+        sql, rank = operand.sql, str(_RANKS[operand.kind])
+        if operand.value is None:
+            rank = f"CASE WHEN {sql} IS NOT NULL THEN {rank} END"
         if operand.kind == "string":
             return _made(rank, text=sql)
         if operand.kind in {"float", "double"}:
