@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kjms.errors import MessageFormatException
 from kjms.mapping import body_schema
+from kjms.selector import parse_selector
+from kjms.spark._predicates import BOUND, predicate
 from kjms.spark._require import require_avro
+from kjms.spark import _sources
 from kjms.spark._sources import (
     FIELDS,
     HELPERS,
@@ -16,19 +20,16 @@ from kjms.spark._sources import (
     LAYOUT,
     NAMES,
     TYPES,
-    header,
+    Record,
+    found,
     is_foreign_group,
-    long_of,
-    message_id,
-    text_of,
-    timestamp,
 )
 from kjms.spark._sql import KINDS, case, is_valid, quoted, regex
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["COORDINATES", "SOURCE_COLUMNS", "decode", "decoded", "with_helpers"]
+__all__ = ["COORDINATES", "SOURCE_COLUMNS", "decode", "decoded", "selected", "with_helpers"]
 
 SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 """What Spark's Kafka source gives, with ``includeHeaders``."""
@@ -67,6 +68,17 @@ BRANCHES: Final = {
 }
 
 
+def header(name: str) -> str:
+    """Return the column that keeps what was found in the header of a header field."""
+    return f"`__kjms_{name}`"
+
+
+text_of = partial(_sources.text_of, of=header)
+long_of = partial(_sources.long_of, of=header)
+message_id = partial(_sources.message_id, of=header)
+timestamp = partial(_sources.timestamp, of=header)
+
+
 def decode(frame: DataFrame, destination: str = "topic") -> DataFrame:
     """Return the messages in *frame*, which has the columns of Spark's Kafka source.
 
@@ -94,8 +106,34 @@ def decode(frame: DataFrame, destination: str = "topic") -> DataFrame:
 
 
 def with_helpers(frame: DataFrame) -> DataFrame:
-    """Return *frame* with the columns that the readers of headers look at."""
-    return frame.selectExpr("*", *(f"{sql} AS {name}" for name, sql in HELPERS.items()))
+    """Return *frame* with the columns that the readers of headers look at.
+
+    An array of one element is exploded for them: Spark would otherwise copy what makes them to each place that speaks
+    of them, below all conditions, and do the work again there.
+    """
+    for step in HELPERS:
+        frame = _with_columns(frame, step)
+    return frame
+
+
+def _with_columns(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    fields = ", ".join(f"'{name.strip('`')}', {sql}" for name, sql in columns.items())
+    return frame.selectExpr("*", f"inline(array(named_struct({fields})))")
+
+
+def selected(frame: DataFrame, selector: str | None) -> DataFrame:
+    """Return those records of a frame `with_helpers` whose messages *selector* is true for.
+
+    Raises:
+        InvalidSelectorException: It is no selector.
+    """
+    parsed = parse_selector(selector)
+    if parsed is None:
+        return frame
+    wanted = predicate(parsed.tree, Record())
+    if wanted.properties:
+        frame = frame.selectExpr("*", f"explode(array({wanted.properties})) AS `{BOUND}`")
+    return frame.where(wanted.condition)
 
 
 def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> DataFrame:
@@ -107,8 +145,8 @@ def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> Dat
         more: Columns of the frame that are kept.
     """
     require_avro(frame.sparkSession)
-    with_kind = frame.selectExpr("*", f"{_kind()} AS {KIND}")
-    with_bodies = with_kind.withColumns({name.strip("`"): _avro(kind) for name, kind in AVRO.items()})
+    with_fields = _with_columns(frame, {header(name): found(name) for name in FIELDS} | {KIND: _kind()})
+    with_bodies = with_fields.withColumns({name.strip("`"): _avro(kind) for name, kind in AVRO.items()})
     selected = {
         "messageID": message_id(),
         "messageType": case(

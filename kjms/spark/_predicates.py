@@ -40,14 +40,14 @@ from kjms.selector.tree import (
 from kjms.spark._sources import FIELDS, Source
 from kjms.spark._sql import EXACT_KINDS, case, is_valid, quoted, read_real, read_whole, real, regex
 
-__all__ = ["condition_text"]
+__all__ = ["BOUND", "Predicate", "predicate"]
 
 _MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _RANKS: Final = {"int": 0, "long": 1, "float": 2, "double": 3, "string": 4, "boolean": 5}
 _NOT_A_NUMBER: Final = 6
 _WHOLE: Final = f"({', '.join(repr(kind) for kind in EXACT_KINDS)})"
 _UNKNOWN: Final = "CAST(NULL AS BOOLEAN)"
-_BOUND: Final = "kjms_properties"
+BOUND: Final = "__kjms_properties"
 _NO_LONG, _NO_DOUBLE, _NO_STRING = (f"CAST(NULL AS {kind})" for kind in ("BIGINT", "DOUBLE", "STRING"))
 
 
@@ -85,13 +85,34 @@ class _Property:
 _Operand: TypeAlias = "_Static | _Property | str"  # str: the text of a struct
 
 
-def condition_text(tree: Condition, source: Source) -> str:
-    """Return the SQL of the condition *tree* on frames in which *source* says where things are.
+@dataclass(frozen=True)
+class Predicate:
+    """A selector in Spark's words.
+
+    Args:
+        condition: The condition; it speaks of the properties as fields of a struct called `BOUND`.
+        properties: That struct; empty where it needs none.
+    """
+
+    condition: str
+    properties: str
+
+    @property
+    def expression(self) -> str:
+        """The whole as one expression: true, false or null for unknown."""
+        if not self.properties:
+            return self.condition
+        return f"get(transform(array({self.properties}), {BOUND} -> {self.condition}), 0)"
+
+
+def predicate(tree: Condition, source: Source) -> Predicate:
+    """Return the condition *tree* for frames in which *source* says where things are.
 
     Spec: JMS 2.0 §3.8.1.
     """
     writer = _Writer(source)
-    return writer.with_properties(writer.condition(tree))
+    condition = writer.condition(tree)
+    return Predicate(condition, writer.properties())
 
 
 class _Writer:
@@ -102,15 +123,13 @@ class _Writer:
         self._names: Iterator[int] = itertools.count(1)
         self._properties: dict[str, _Property] = {}
 
-    def with_properties(self, condition: str) -> str:
-        """Return *condition* with the properties that it speaks of, each looked up once."""
-        if not self._properties:
-            return condition
+    def properties(self) -> str:
+        """Return the struct of the properties that the condition speaks of, each looked up once."""
         fields = [
             f"'t{number}', {self._source.text(name)}, 'k{number}', {self._source.kind(name)}"
             for number, name in enumerate(self._properties)
         ]
-        return f"get(transform(array(named_struct({', '.join(fields)})), {_BOUND} -> {condition}), 0)"
+        return f"named_struct({', '.join(fields)})" if fields else ""
 
     def condition(self, node: Condition) -> str:
         match node:
@@ -209,7 +228,7 @@ class _Writer:
         if name in FIELDS:
             return _Static("string", _NO_STRING)
         number = len(self._properties)
-        return self._properties.setdefault(name, _Property(f"{_BOUND}.t{number}", f"{_BOUND}.k{number}"))
+        return self._properties.setdefault(name, _Property(f"{BOUND}.t{number}", f"{BOUND}.k{number}"))
 
 
 def _negated(negated: bool, condition: str) -> str:

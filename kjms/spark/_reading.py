@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, shown
-from kjms.selector import parse_selector
 from kjms.spark._cluster import connected, kafka_options, topic_of
-from kjms.spark._decode import decoded, with_helpers
-from kjms.spark._predicates import condition_text
+from kjms.spark._decode import decoded, selected, with_helpers
 from kjms.spark._require import require_kafka
-from kjms.spark._sources import Record
 from kjms.spark._sql import quoted, regex
 
 if TYPE_CHECKING:
@@ -138,11 +135,7 @@ def read_stream(
 
 
 def _messages(frame: DataFrame, asked: _Asked, selector: str | None) -> DataFrame:
-    records = with_helpers(frame)
-    parsed = parse_selector(selector)
-    if parsed is not None:
-        records = records.where(condition_text(parsed.tree, Record()))
-    return decoded(records, asked.destination())
+    return decoded(selected(with_helpers(frame), selector), asked.destination())
 
 
 def _with_security(

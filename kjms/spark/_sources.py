@@ -5,12 +5,13 @@ Text of Spark SQL, as in `kjms.spark._sql`. What a record's headers mean is docs
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kjms.spark._sql import IS_WHOLE, case, quoted
 
-__all__ = ["FIELDS", "HELPERS", "Decoded", "Record", "Source", "header", "long_of", "text_of"]
+__all__ = ["FIELDS", "HELPERS", "Decoded", "Record", "Source", "found", "long_of", "text_of"]
 
 FIELDS: Final = (
     "JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSReplyTo", "JMSDestination", "JMSDeliveryMode", "JMSType",
@@ -23,18 +24,22 @@ VALUES: Final = "`__kjms_values`"
 LAYOUT: Final = "`__kjms_layout`"
 TYPES: Final = "`__kjms_types`"
 
-_HEADER: Final = "try_validate_utf8(CAST(get(headers.value, array_position(headers.key, 'kjms') - 1) AS STRING))"
-_VALID: Final = f"CASE WHEN {_HEADER} RLIKE '^[0-9]{{1,9}};' THEN {_HEADER} END"
+_GIVEN: Final = "`__kjms_given`"
 
-HELPERS: Final = {
-    # The last header of a name counts: from the end, it is the first.
-    NAMES: "reverse(headers.key)",
-    VALUES: "reverse(headers.value)",
-    # But the first one called kjms is the layout; an application may call a property so.
-    LAYOUT: _VALID,
-    TYPES: f"concat(',', split_part({_VALID}, ';', 3))",
-}
-"""Columns that are added to Kafka's, so that no record is searched more often than needed."""
+HELPERS: Final = (
+    {
+        # The last header of a name counts: from the end, it is the first.
+        NAMES: "reverse(headers.key)",
+        VALUES: "reverse(headers.value)",
+        # But the first one called kjms is the layout; an application may call a property so.
+        _GIVEN: "try_validate_utf8(CAST(get(headers.value, array_position(headers.key, 'kjms') - 1) AS STRING))",
+    },
+    {
+        LAYOUT: f"CASE WHEN {_GIVEN} RLIKE '^[0-9]{{1,9}};' THEN {_GIVEN} END",
+        TYPES: f"CASE WHEN {_GIVEN} RLIKE '^[0-9]{{1,9}};' THEN concat(',', split_part({_GIVEN}, ';', 3)) END",
+    },
+)
+"""Columns that are added to Kafka's, one step after the other, so that no record is searched more often than needed."""
 
 IS_LAYOUT: Final = f"({LAYOUT} IS NOT NULL)"
 
@@ -52,17 +57,21 @@ class Source(Protocol):
         """Return the type of the header field *name* and its value; None where selectors see nothing of that name."""
 
 
-def header(name: str) -> str:
+Of: TypeAlias = "Callable[[str], str]"
+"""Gives the bytes of the header of a name, as text of SQL."""
+
+
+def found(name: str) -> str:
     """Return the bytes of the last header called *name*; null where there is none."""
     return f"get({VALUES}, array_position({NAMES}, {quoted(name)}) - 1)"
 
 
-def text_of(name: str) -> str:
+def text_of(name: str, of: Of = found) -> str:
     """Return the text of the last header called *name*; what is no UTF-8 in it is U+FFFD."""
-    return f"make_valid_utf8(CAST({header(name)} AS STRING))"
+    return f"make_valid_utf8(CAST({of(name)} AS STRING))"
 
 
-def long_of(name: str, default: str, between: str = "") -> str:
+def long_of(name: str, default: str, between: str = "", of: Of = found) -> str:
     """Return the whole number in the header *name*, *default* where there is none or it cannot be read.
 
     Args:
@@ -70,7 +79,7 @@ def long_of(name: str, default: str, between: str = "") -> str:
         default: An expression.
         between: What it must lie between, as in ``1 AND 2``.
     """
-    text = f"CAST({header(name)} AS STRING)"
+    text = f"CAST({of(name)} AS STRING)"
     number = f"TRY_CAST({text} AS BIGINT)"
     fits = f"{text} {IS_WHOLE}" + (f" AND {number} BETWEEN {between}" if between else "")
     return f"coalesce(CASE WHEN {fits} THEN {number} END, {default})"
@@ -155,15 +164,16 @@ def is_foreign_group() -> str:
     return f"NOT {IS_LAYOUT} AND coalesce(array_position({NAMES}, 'JMSXGroupID'), 0) = 0"
 
 
-def message_id() -> str:
+def message_id(of: Of = found) -> str:
     """Return the message's id; a record that no JMS program wrote has one of its coordinates."""
     made = "concat('ID:kafka-', topic, '-', `partition`, '-', `offset`)"
-    return f"coalesce({text_of('JMSMessageID')}, CASE WHEN NOT {IS_LAYOUT} THEN {made} END)"
+    return f"coalesce({text_of('JMSMessageID', of)}, CASE WHEN NOT {IS_LAYOUT} THEN {made} END)"
 
 
-def timestamp() -> str:
+def timestamp(of: Of = found) -> str:
     """Return when the message was sent; of a record that no JMS program wrote, when it was written."""
-    return long_of("JMSTimestamp", f"CASE WHEN {IS_LAYOUT} THEN 0 ELSE greatest(unix_millis(`timestamp`), 0) END")
+    default = f"CASE WHEN {IS_LAYOUT} THEN 0 ELSE greatest(unix_millis(`timestamp`), 0) END"
+    return long_of("JMSTimestamp", default, of=of)
 
 
 def mode_text(mode: str) -> str:

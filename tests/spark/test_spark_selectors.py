@@ -16,7 +16,7 @@ from kjms.mapping import KafkaRecord, decode
 from kjms.message._values import text_of
 from kjms.selector import Selector, parse_selector
 from kjms.spark._decode import with_helpers
-from kjms.spark._predicates import condition_text
+from kjms.spark._predicates import predicate
 from kjms.spark._sources import Record
 
 FIELDS = {"JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSDeliveryMode", "JMSPriority", "JMSType"}
@@ -55,7 +55,7 @@ def test_each_case_of_the_table_is_so_in_spark(records, part):
     cases = SELECTOR_CASES[part::5]
     frame = with_helpers(records([record_of(properties) for _, properties, _ in cases]))
     texts = [
-        f"CASE WHEN offset = {number} THEN {condition_text(parse_selector(text).tree, Record())} END"
+        f"CASE WHEN offset = {number} THEN {predicate(parse_selector(text).tree, Record()).expression} END"
         for number, (text, _, _) in enumerate(cases)
     ]
     found = evaluated(frame, texts)
@@ -88,7 +88,7 @@ def test_ten_thousand_pairs_of_selector_and_message_have_one_answer(spark, recor
     ]
     held = [record_of(properties) for properties in messages]
     found = evaluated(
-        with_helpers(records(held)), [condition_text(condition, Record()) for condition in conditions]
+        with_helpers(records(held)), [predicate(condition, Record()).expression for condition in conditions]
     )
     compared = 0
     for record, answers in zip(held, found, strict=True):
