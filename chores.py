@@ -74,7 +74,7 @@ def demo(arguments: Sequence[str]) -> int:
 def test(arguments: Sequence[str]) -> int:
     """Run all tests, on a real Kafka for each processor, which they start."""
     return run(
-        "test", "-m", "pytest", "--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "worksteal", *arguments
+        "test", "-m", "pytest", "--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup", *arguments
     )
 
 

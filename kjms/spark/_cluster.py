@@ -1,4 +1,4 @@
-"""A factory's settings in the words of Spark's Kafka source and sink, and what Spark's driver asks the cluster itself."""
+"""A factory's settings in the words of Spark's Kafka source and sink, and the driver's own connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a frame of Kafka records becomes a frame of messages: one column for each header field, and the body by type."""
+"""Where a frame of Kafka records becomes one of messages: a column for each header field, and the body by type."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from kjms.errors import MessageFormatException
 from kjms.mapping import body_schema
 from kjms.selector import parse_selector
+from kjms.spark import _sources
 from kjms.spark._predicates import BOUND, predicate
 from kjms.spark._require import require_avro
-from kjms.spark import _sources
 from kjms.spark._sources import (
     FIELDS,
     HELPERS,
@@ -24,7 +24,7 @@ from kjms.spark._sources import (
     found,
     is_foreign_group,
 )
-from kjms.spark._sql import KINDS, case, is_valid, quoted, regex
+from kjms.spark._sql import case, is_valid, quoted, regex
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -227,9 +227,7 @@ def property_types() -> str:
     """Return the types of those properties that are no strings."""
     start = "concat(',', n, '=')"
     said = f"substring_index(substring_index({TYPES}, {start}, -1), ',', 1)"
-    declared = case(
-        (f"contains({TYPES}, {start})", said), (f"n = 'JMSXGroupSeq' AND NOT {IS_LAYOUT}", "'int'")
-    )
+    declared = case((f"contains({TYPES}, {start})", said), (f"n = 'JMSXGroupSeq' AND NOT {IS_LAYOUT}", "'int'"))
     kinds = f"transform_values({properties()}, (n, t) -> named_struct('k', {declared}, 't', t))"
     valid = f"map_filter({kinds}, (n, v) -> {is_valid('v.k', 'v.t')})"
     return f"transform_values({valid}, (n, v) -> v.k)"

@@ -164,7 +164,9 @@ class _Encoding:
             "JMSExpiration": f"nullif({self._column('expiration')}, 0L)",
             "JMSDeliveryTime": f"nullif(nullif({delivery}, 0L), {timestamp})",
         }
-        written = [_entry(quoted(name), f"CAST({_text(sql)} AS BINARY)", f"{sql} IS NOT NULL") for name, sql in fields.items()]
+        written = [
+            _entry(quoted(name), f"CAST({_text(sql)} AS BINARY)", f"{sql} IS NOT NULL") for name, sql in fields.items()
+        ]
         written += [
             _entry(quoted(name), f"CAST({_text(f'`{name}`')} AS BINARY)", f"`{name}` IS NOT NULL")
             for name in self._properties
@@ -200,10 +202,14 @@ class _Encoding:
 
     def _kind(self) -> str:
         """Return the body type."""
-        guessed = case(
-            *((f"`{name}` IS NOT NULL", f"'{name}'") for name in _BODY_COLUMNS if self._has(name)),
-            otherwise="'text'" if self._has("text") else "'message'",
-        ) if any(map(self._has, _BODY_COLUMNS)) else "'message'"
+        guessed = (
+            case(
+                *((f"`{name}` IS NOT NULL", f"'{name}'") for name in _BODY_COLUMNS if self._has(name)),
+                otherwise="'text'" if self._has("text") else "'message'",
+            )
+            if any(map(self._has, _BODY_COLUMNS))
+            else "'message'"
+        )
         if not self._has("messageType"):
             return guessed
         known = "messageType RLIKE '^(message|text|bytes|map|stream|object(/[A-Za-z0-9._+-]+)?)$'"
@@ -269,15 +275,15 @@ def _union(sql: str, kind: str, branches: dict[str, tuple[str, str]]) -> str:
     return f"concat(X'{branch}', {_primitive(value, avro)})"
 
 
-def _typed_value(value: str, kind: DataType) -> str:
+def _typed_value(value: str, kind: Any) -> str:
     """Return a value of a map or stream in Avro; a struct of `TYPED` says its type itself."""
     if _is_typed(kind):
         branches = [
             (f"{value}.{name} IS NOT NULL", _union(f"{value}.{name}", sql, _BRANCHES))
             for name, sql in _TYPED_FIELDS.items()
-            if name in kind.names  # type: ignore[attr-defined]
+            if name in kind.names
         ]
-        if "char" in kind.names:  # type: ignore[attr-defined]
+        if "char" in kind.names:
             unit = f"CAST(conv(hex(encode({value}.char, 'UTF-16BE')), 16, 10) AS INT)"
             branches.append((f"{value}.char IS NOT NULL", f"concat(X'08', {_primitive(unit, 'int')})"))
         return case(*branches, otherwise="X'00'")
@@ -308,9 +314,7 @@ def _named(name: str, value: str) -> str:
 
 def _avro_map(column: str, kind: Any) -> str:
     if kind.typeName() == "struct":
-        parts = [
-            _named(field.name, _typed_value(f"{column}.`{field.name}`", field.dataType)) for field in kind.fields
-        ]
+        parts = [_named(field.name, _typed_value(f"{column}.`{field.name}`", field.dataType)) for field in kind.fields]
         return f"CASE WHEN {column} IS NOT NULL THEN {_counted(str(len(parts)), _concat(parts))} END"
     entry = f"concat({_primitive('e.key', 'string')}, {_typed_value('e.value', kind.valueType)})"
     return _counted(f"cardinality({column})", _joined(f"transform(map_entries({column}), e -> {entry})"))
@@ -328,9 +332,7 @@ def _avro_plain(value: str, kind: Any, depth: int = 0) -> str:
     """Return a value of an ObjectMessage in Avro, null for null at the top."""
     name = kind.typeName()
     if name == "struct":
-        parts = [
-            _named(field.name, _inner(f"{value}.`{field.name}`", field.dataType, depth)) for field in kind.fields
-        ]
+        parts = [_named(field.name, _inner(f"{value}.`{field.name}`", field.dataType, depth)) for field in kind.fields]
         body = f"concat(X'10', {_counted(str(len(parts)), _concat(parts))})"
     elif name == "array":
         item = f"e{depth}"

@@ -158,6 +158,7 @@ class _Writer:
                 return _negated(negated, self._string_test(identifier, lambda value: f"{value} RLIKE {pattern}", None))
             case IsNull(identifier, negated):
                 return f"({self._value(identifier)} IS {'NOT ' if negated else ''}NULL)"
+        raise AssertionError(node)
 
     def _value(self, identifier: Identifier) -> str:
         """Return the text of a property, or the value of a header field."""
@@ -165,9 +166,7 @@ class _Writer:
         assert not isinstance(operand, str)
         return operand.text if isinstance(operand, _Property) else operand.sql
 
-    def _string_test(
-        self, identifier: Identifier, test: Callable[[str], str], values: tuple[str, ...] | None
-    ) -> str:
+    def _string_test(self, identifier: Identifier, test: Callable[[str], str], values: tuple[str, ...] | None) -> str:
         """Return a test that only strings pass, unknown where the value is null.
 
         Args:

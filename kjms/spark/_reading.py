@@ -200,10 +200,14 @@ class _Asked:
         with connected(self._factory, self._user, self._password) as connection:
             topics = connection._engine.topics
             counts = {topic: topics.look_up(topic) for topic in self._topics}
-            known = _standing(connection, place) if isinstance(place, Subscription) else {
-                (topic_of(self._factory, destination), number): offset
-                for (destination, number), offset in place.items()
-            }
+            known = (
+                _standing(connection, place)
+                if isinstance(place, Subscription)
+                else {
+                    (topic_of(self._factory, destination), number): offset
+                    for (destination, number), offset in place.items()
+                }
+            )
         unknown = [topic for topic, _ in known if topic not in counts]
         if unknown:
             raise InvalidDestinationException(f"offsets are given for {unknown[0]!r}, which is not read")

@@ -78,6 +78,7 @@ def long_of(name: str, default: str, between: str = "", of: Of = found) -> str:
         name: The header.
         default: An expression.
         between: What it must lie between, as in ``1 AND 2``.
+        of: Gives the bytes of the header.
     """
     text = f"CAST({of(name)} AS STRING)"
     number = f"TRY_CAST({text} AS BIGINT)"

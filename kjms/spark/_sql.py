@@ -70,11 +70,13 @@ def read_whole(kind: str, text: str) -> str:
 def read_real(kind: str, text: str) -> str:
     """Return the double that *text* says as a value of type *kind*, float or double; null where it says none."""
     double, single = f"TRY_CAST({text} AS DOUBLE)", f"CAST(TRY_CAST({text} AS FLOAT) AS DOUBLE)"
-    return f"CASE WHEN {text} {_IS_REAL} THEN CASE {kind} WHEN 'double' THEN {double} WHEN 'float' THEN {single} END END"
+    return (
+        f"CASE WHEN {text} {_IS_REAL} THEN CASE {kind} WHEN 'double' THEN {double} WHEN 'float' THEN {single} END END"
+    )
 
 
 def is_valid(kind: str, text: str) -> str:
-    """Return whether *text* says a value of the type *kind*, one of `KINDS`; false where the type is another or null."""
+    """Return whether *text* says a value of the type *kind*; false where that is none of `KINDS`."""
     exact = ", ".join(f"'{name}'" for name in EXACT_KINDS)
     return case(
         (f"{kind} IN ({exact})", f"({read_whole(kind, text)}) IS NOT NULL"),

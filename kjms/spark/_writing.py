@@ -1,8 +1,7 @@
-"""Frames that are sent: to one destination, with ids by which a batch that is written again can be told from a new one."""
+"""Frames that are sent, with ids by which a batch that is written again can be told from a new one."""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -182,7 +181,7 @@ def _with_ids(frame: DataFrame, batch: str, identity: Sequence[str] | None) -> D
     columns = list(identity or frame.columns)
     digest = f.md5(f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns))))
     made = [f.lit(f"ID:spark-{batch}-"), digest]
-    if identity is None and not _PLACE <= set(columns):  # equal rows: which is which does not matter
+    if identity is None and not _PLACE.issubset(columns):  # equal rows: which is which does not matter
         made += [f.lit("-"), f.row_number().over(Window.partitionBy(digest).orderBy(digest)).cast("string")]
     given = f.col(_ID) if _ID in frame.columns else f.lit(None).cast("string")
     return frame.withColumn(_ID, f.coalesce(given, f.concat(*made)))

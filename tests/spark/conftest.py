@@ -1,4 +1,4 @@
-"""What the tests of Spark share: one session for each pytest process, and records as Spark's Kafka source gives them."""
+"""What the tests of Spark share: a session, and records as Spark's Kafka source gives them."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_each_message_goes_through_spark_and_is_the_same(spark, kjms_factory, kj
         "byte", "short", "char", "long", "double", "bytes", "null-value",
     ]  # fmt: skip
 
-    consumer = session.create_durable_consumer(kjms_topic, "s") if False else session.create_consumer(kjms_topic)
+    consumer = session.create_consumer(kjms_topic)
     write_batch(frame, kjms_factory, kjms_topic)
     received = [consumer.receive(WAIT) for _ in sent]
     assert all(received)
@@ -194,7 +194,7 @@ def test_selectors_places_and_patterns(spark, kjms_factory, kjms_connection, kjm
     """A batch has what the selector wants, of all destinations, from a place on."""
     session = kjms_connection.create_session()
     topics = [Topic(f"{kjms_destination_name}.{letter}") for letter in "ab"]
-    consumer = session.create_durable_consumer(topics[0], kjms_destination_name)
+    consumer = session.create_shared_durable_consumer(topics[0], kjms_destination_name)
     for topic, number in itertools.product(topics, range(4)):
         message = session.create_text_message(f"{topic.topic_name[-1]}{number}")
         message.set_int_property("number", number)
@@ -226,9 +226,7 @@ def test_a_stream_goes_on_from_its_checkpoint(spark, kjms_factory, kjms_connecti
         for number in range(3):
             producer.send(session.create_text_message(f"{part}{number}"))
         frame = read_stream(spark, kjms_factory, kjms_queue, starting="earliest").drop("messageID")
-        query = write_stream(
-            frame, kjms_factory, kjms_topic, checkpoint=str(tmp_path), trigger={"availableNow": True}
-        )
+        query = write_stream(frame, kjms_factory, kjms_topic, checkpoint=str(tmp_path), trigger={"availableNow": True})
         query.awaitTermination(60)
         received = [consumer.receive(WAIT) for _ in range(3)]
         assert sorted(message.text for message in received) == [f"{part}{number}" for number in range(3)]
