@@ -45,7 +45,7 @@ VALUE_TEXT: Final = "CAST(value AS STRING)"
 CONTROL: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 BODIES: Final = ("message", "text", "bytes", "map", "stream", "object")
 BODY_TYPE: Final = f"split_part({LAYOUT}, ';', 2)"
-INTERNAL: Final = ("kjms-to", "kjms-later", "kjms-moved")
+INTERNAL: Final = ("kjms-to", "kjms-later", "kjms-moved", "JMSXDeliveryCount")
 
 TYPED: Final = (
     "STRUCT<propertyType: STRING, boolean: BOOLEAN, byte: TINYINT, short: SMALLINT, integer: INT, long: BIGINT,"
@@ -201,7 +201,7 @@ def _kind() -> str:
 
 def _destination(name: str) -> str:
     text = text_of(name)
-    is_one = f"{text} RLIKE '^(queue|topic|temp-queue|temp-topic)://(?s).'"
+    is_one = f"{text} RLIKE '^(queue|topic|temp-queue|temp-topic)://(?s).' AND NOT {_is_no_text(name)}"
     scheme = f"substring_index({text}, '://', 1)"
     rest = f"substring({text}, length({scheme}) + 4)"
     return f"CASE WHEN {is_one} THEN named_struct('destinationType', {scheme}, 'name', {rest}) END"

@@ -75,7 +75,6 @@ def read_batch(
     selector: str | None = None,
     starting: Place = EARLIEST,
     ending: Place = LATEST,
-    pending: bool = False,
     options: Mapping[str, str] | None = None,
     user: str | None = None,
     password: str | None = None,
@@ -89,24 +88,17 @@ def read_batch(
         selector: Which messages are wanted; the others' bodies are not decoded. None: all.
         starting: Where to begin.
         ending: Where to end.
-        pending: Of queues, only what is not settled, wherever its messages stand, with the columns ``redelivered`` and
-            ``deliveryCount``; *starting* and *ending* do not apply.
         options: More options of Spark's Kafka source; they win.
         user: The name for SASL; None: who the factory's *kafka* says, or nobody.
         password: The password for it.
 
     Raises:
         InvalidSelectorException: The selector is none.
-        InvalidDestinationException: There is no such destination or subscription; or *pending* is for queues.
+        InvalidDestinationException: There is no such destination or subscription.
         JMSException: The cluster does not answer, or the session lacks a connector.
 
-    Spec: JMS 2.0 §3.8.1 (selectors), §5.8 (a look at a queue that takes nothing).
+    Spec: JMS 2.0 §3.8.1 (selectors).
     """
-    if pending:
-        from kjms.spark._pending import read_pending
-
-        queues = [destinations] if isinstance(destinations, Destination) else destinations
-        return read_pending(spark, factory, queues, selector, _with_security(factory, options, user, password))
     asked = _Asked(factory, destinations, user, password)
     settings = {**asked.options(starting, "starting", options), **asked.place(ending, "ending"), **(options or {})}
     require_kafka(spark)
@@ -136,12 +128,6 @@ def read_stream(
 
 def _messages(frame: DataFrame, asked: _Asked, selector: str | None) -> DataFrame:
     return decoded(selected(with_helpers(frame), selector), asked.destination())
-
-
-def _with_security(
-    factory: ConnectionFactory, options: Mapping[str, str] | None, user: str | None, password: str | None
-) -> dict[str, Any]:
-    return {"options": options or {}, "user": user, "password": password}
 
 
 class _Asked:
