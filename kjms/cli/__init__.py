@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "schedule": "list, cancel or deliver delayed messages",
     "destinations": "list queues and topics, and what waits in them",
     "subscriptions": "list subscriptions and what waits in them, or delete one",
+    "spark": "keep messages in Parquet files with Spark, and send them from there",
 }
 
 FAILED: Final = 1

@@ -14,9 +14,9 @@ from kjms.destinations import Destination, Queue, parse_destination
 from kjms.errors import InvalidDestinationException, JMSException
 
 if TYPE_CHECKING:
-    from kjms import Connection
+    from kjms import Connection, ConnectionFactory
 
-__all__ = ["add_connection_options", "connect", "destination", "queue", "seconds"]
+__all__ = ["add_connection_options", "connect", "destination", "factory_of", "queue", "seconds"]
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_CONFIG: Final = Path("kjms.toml")
@@ -88,21 +88,27 @@ def connect(arguments: argparse.Namespace, *, may_create: bool = True) -> Connec
         ValueError: Something in it is wrong.
         JMSException: No broker answered in time, or the credentials were refused.
     """
-    from kjms import ConnectionFactory
-
+    factory = factory_of(arguments, may_create=may_create)
     password = os.environ.get(PASSWORD_VARIABLE) if arguments.user else None
-    if arguments.user and password is None:
-        raise WrongUse(f"--user {arguments.user}: the environment variable {PASSWORD_VARIABLE} must hold the password")
-    settings = _settings(arguments)
-    if not may_create:
-        settings["create_destinations"] = False
-    connection = ConnectionFactory(**settings).create_connection(arguments.user, password)
+    connection = factory.create_connection(arguments.user, password)
 
     def report(failure: JMSException) -> None:
         print(f"kjms {arguments.command}: {failure}", file=sys.stderr)
 
     connection.exception_listener = report
     return connection
+
+
+def factory_of(arguments: argparse.Namespace, *, may_create: bool = True) -> ConnectionFactory:
+    """Return the factory that *arguments* describe; arguments and errors are those of `connect`."""
+    from kjms import ConnectionFactory
+
+    if arguments.user and PASSWORD_VARIABLE not in os.environ:
+        raise WrongUse(f"--user {arguments.user}: the environment variable {PASSWORD_VARIABLE} must hold the password")
+    settings = _settings(arguments)
+    if not may_create:
+        settings["create_destinations"] = False
+    return ConnectionFactory(**settings)
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:

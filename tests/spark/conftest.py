@@ -35,6 +35,9 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     "spark.sql.session.timeZone": "UTC",
+    # No Python can run on the executors, so nothing of kjms does.
+    "spark.pyspark.python": "/no/python/on/executors",
+    "spark.pyspark.driver.python": sys.executable,
 }
 
 
