@@ -26,19 +26,6 @@ SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int,"
     " headers array<struct<key: string, value: binary>>"
 )
-SETTINGS = {
-    "master": "local[2]",
-    "spark.ui.enabled": False,
-    "spark.sql.shuffle.partitions": 2,
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-    "spark.sql.session.timeZone": "UTC",
-    # No Python can run on the executors, so nothing of kjms does.
-    "spark.pyspark.python": "/no/python/on/executors",
-    "spark.pyspark.driver.python": sys.executable,
-}
 
 
 def reason_to_skip() -> str | None:
@@ -67,12 +54,16 @@ def spark() -> Iterator[SparkSession]:
     reason = reason_to_skip()
     if reason:
         pytest.skip(reason)
+    from spark_records import SETTINGS
+
     from kjms.spark import spark_session
 
-    session = spark_session("kjms tests", **SETTINGS)
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", "/no/python/on/executors")  # so that nothing of kjms runs there
+        session = spark_session("kjms tests", **SETTINGS)
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from conftest import SETTINGS
+from spark_records import SETTINGS
 
 from kjms import ConnectionFactory, Queue
 from kjms.spark import spark_session

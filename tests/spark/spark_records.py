@@ -1,8 +1,19 @@
-"""A record as the Python mapping reads it, beside the frame that Spark reads."""
+"""A record as the Python mapping reads it, beside the frame that Spark reads, and the settings of that Spark."""
 
 from __future__ import annotations
 
 from kjms.mapping import KafkaRecord
+
+SETTINGS = {
+    "master": "local[2]",
+    "spark.ui.enabled": False,
+    "spark.sql.shuffle.partitions": 2,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.sql.session.timeZone": "UTC",
+}
 
 
 class Source:
