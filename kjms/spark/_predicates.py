@@ -112,7 +112,7 @@ def predicate(tree: Condition, source: Source) -> Predicate:
     """
     writer = _Writer(source)
     condition = writer.condition(tree)
-    return Predicate(condition, writer.properties())
+    return Predicate(condition, writer.properties(condition))
 
 
 class _Writer:
@@ -123,12 +123,13 @@ class _Writer:
         self._names: Iterator[int] = itertools.count(1)
         self._properties: dict[str, _Property] = {}
 
-    def properties(self) -> str:
-        """Return the struct of the properties that the condition speaks of, each looked up once."""
-        fields = [
-            f"'t{number}', {self._source.text(name)}, 'k{number}', {self._source.kind(name)}"
-            for number, name in enumerate(self._properties)
-        ]
+    def properties(self, condition: str) -> str:
+        """Return the struct of the properties that *condition* speaks of, each looked up once."""
+        fields = []
+        for number, name in enumerate(self._properties):
+            fields.append(f"'t{number}', {self._source.text(name)}")
+            if f"{BOUND}.k{number} " in condition:
+                fields.append(f"'k{number}', {self._source.kind(name)}")
         return f"named_struct({', '.join(fields)})" if fields else ""
 
     def condition(self, node: Condition) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from kjms.spark._sql import IS_WHOLE, case, quoted
+from kjms.spark._sql import case, is_whole, quoted
 
 __all__ = ["FIELDS", "HELPERS", "Decoded", "Record", "Source", "found", "long_of", "text_of"]
 
@@ -24,19 +24,23 @@ VALUES: Final = "`__kjms_values`"
 LAYOUT: Final = "`__kjms_layout`"
 TYPES: Final = "`__kjms_types`"
 
+_KEYS: Final = "`__kjms_keys`"
 _GIVEN: Final = "`__kjms_given`"
+# Layout 1 is what there is; the regular expression costs more.
+_IS_VALID: Final = f"startswith({_GIVEN}, '1;') OR {_GIVEN} RLIKE '^[0-9]{{1,9}};'"
+_THIRD: Final = f"substring_index(substring_index(concat({_GIVEN}, ';;'), ';', 3), ';', -1)"
 
 HELPERS: Final = (
+    {_KEYS: "headers.key", VALUES: "headers.value"},
     {
         # The last header of a name counts: from the end, it is the first.
-        NAMES: "reverse(headers.key)",
-        VALUES: "reverse(headers.value)",
+        NAMES: f"reverse({_KEYS})",
         # But the first one called kjms is the layout; an application may call a property so.
-        _GIVEN: "try_validate_utf8(CAST(get(headers.value, array_position(headers.key, 'kjms') - 1) AS STRING))",
+        _GIVEN: f"try_validate_utf8(CAST(get({VALUES}, array_position({_KEYS}, 'kjms') - 1) AS STRING))",
     },
     {
-        LAYOUT: f"CASE WHEN {_GIVEN} RLIKE '^[0-9]{{1,9}};' THEN {_GIVEN} END",
-        TYPES: f"CASE WHEN {_GIVEN} RLIKE '^[0-9]{{1,9}};' THEN concat(',', split_part({_GIVEN}, ';', 3)) END",
+        LAYOUT: f"CASE WHEN {_IS_VALID} THEN {_GIVEN} END",
+        TYPES: f"CASE WHEN {_IS_VALID} THEN concat(',', {_THIRD}) END",
     },
 )
 """Columns that are added to Kafka's, one step after the other, so that no record is searched more often than needed."""
@@ -63,7 +67,7 @@ Of: TypeAlias = "Callable[[str], str]"
 
 def found(name: str) -> str:
     """Return the bytes of the last header called *name*; null where there is none."""
-    return f"get({VALUES}, array_position({NAMES}, {quoted(name)}) - 1)"
+    return f"get({VALUES}, cardinality({NAMES}) - array_position({NAMES}, {quoted(name)}))"
 
 
 def text_of(name: str, of: Of = found) -> str:
@@ -82,7 +86,7 @@ def long_of(name: str, default: str, between: str = "", of: Of = found) -> str:
     """
     text = f"CAST({of(name)} AS STRING)"
     number = f"TRY_CAST({text} AS BIGINT)"
-    fits = f"{text} {IS_WHOLE}" + (f" AND {number} BETWEEN {between}" if between else "")
+    fits = is_whole(text) + (f" AND {number} BETWEEN {between}" if between else "")
     return f"coalesce(CASE WHEN {fits} THEN {number} END, {default})"
 
 

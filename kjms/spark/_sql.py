@@ -10,7 +10,7 @@ import math
 import re
 from typing import Final
 
-__all__ = ["EXACT_KINDS", "IS_WHOLE", "KINDS", "case", "is_valid", "quoted", "read_real", "read_whole", "real", "regex"]
+__all__ = ["EXACT_KINDS", "KINDS", "case", "is_valid", "is_whole", "quoted", "read_real", "read_whole", "real", "regex"]
 
 EXACT_KINDS: Final = ("byte", "short", "int", "long")
 KINDS: Final = ("boolean", *EXACT_KINDS, "float", "double")
@@ -49,14 +49,15 @@ def case(*branches: tuple[str, str], otherwise: str = "NULL") -> str:
     return f"CASE {whens} ELSE {otherwise} END"
 
 
-_WHOLE_NUMBER: Final = r"^[+-]?[0-9]+\z"
 _REAL_NUMBER: Final = r"[0-9]|^[\x00- ]*[+-]?(NaN|Infinity)[\x00- ]*\z"
-
-IS_WHOLE: Final = f"RLIKE {regex(_WHOLE_NUMBER)}"
-"""Behind a text: whether it is a whole number. A cast alone would let white space pass."""
 
 # Spark's cast knows more names than Java does ("inf", "nan"); what is beyond all numbers has digits.
 _IS_REAL: Final = f"RLIKE {regex(_REAL_NUMBER)}"
+
+
+def is_whole(text: str) -> str:
+    """Return whether *text* begins and ends as a whole number does: to a cast, white space around it is no matter."""
+    return f"({text} >= '+' AND {text} < ':' AND substring({text}, -1, 1) BETWEEN '0' AND '9')"
 
 
 def read_whole(kind: str, text: str) -> str:
@@ -64,7 +65,7 @@ def read_whole(kind: str, text: str) -> str:
     casts = " ".join(
         f"WHEN '{name}' THEN CAST(TRY_CAST({text} AS {sql}) AS BIGINT)" for name, sql in _SQL_TYPES.items()
     )
-    return f"CASE WHEN {text} {IS_WHOLE} THEN CASE {kind} {casts} END END"
+    return f"CASE WHEN {is_whole(text)} THEN CASE {kind} {casts} END END"
 
 
 def read_real(kind: str, text: str) -> str:

@@ -58,12 +58,10 @@ def spark() -> Iterator[SparkSession]:
 
     from kjms.spark import spark_session
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", "/no/python/on/executors")  # so that nothing of kjms runs there
-        session = spark_session("kjms tests", **SETTINGS)
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
-        session.stop()
+    session = spark_session("kjms tests", **SETTINGS)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
 
 
 @pytest.fixture

@@ -26,6 +26,12 @@ WAIT = 20_000
 WAIT_SECONDS = 90.0
 
 
+@pytest.fixture(autouse=True)
+def no_python_on_executors(spark, monkeypatch):
+    """Executors that have no Python, hence no kjms."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")
+
+
 def send(connection, destination, numbers):
     session = connection.create_session()
     producer = session.create_producer(destination)
@@ -95,7 +101,7 @@ def test_what_is_missing_is_said(spark, kjms_factory, kjms_topic, tmp_path, caps
 
 
 def test_no_python_runs_on_executors(spark, kjms_factory, kjms_connection, kjms_queue):
-    """The tests' executors have no Python, hence no kjms: a function in Python fails there, and messages are read."""
+    """Where a function in Python fails, messages are read, and all pipelines of these tests run."""
     send(kjms_connection, kjms_queue, range(2))
     frame = read_batch(spark, kjms_factory, kjms_queue, selector="number >= 0 AND number + 1 < 3")
     assert "Python" not in frame._jdf.queryExecution().executedPlan().toString()
