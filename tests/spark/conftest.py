@@ -65,6 +65,14 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def f(spark: SparkSession) -> Any:
+    """Spark's functions: tests are collected without pyspark, too."""
+    from pyspark.sql import functions
+
+    return functions
+
+
+@pytest.fixture
 def records(spark: SparkSession) -> Callable[[Iterable[KafkaRecord]], DataFrame]:
     """A function that makes a frame of records, as Spark's Kafka source gives it: in topic orders, partition 3."""
     from datetime import datetime, timezone

@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pyspark")
-
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 

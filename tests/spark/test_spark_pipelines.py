@@ -12,10 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark")
-
-from pyspark.sql import functions as f
-
 from kjms import cli
 from kjms.errors import JMSException
 from kjms.spark import read_batch
@@ -100,7 +96,7 @@ def test_what_is_missing_is_said(spark, kjms_factory, kjms_topic, tmp_path, caps
     assert "needs --checkpoint" in capsys.readouterr().err
 
 
-def test_no_python_runs_on_executors(spark, kjms_factory, kjms_connection, kjms_queue):
+def test_no_python_runs_on_executors(spark, kjms_factory, kjms_connection, kjms_queue, f):
     """Where a function in Python fails, messages are read, and all pipelines of these tests run."""
     send(kjms_connection, kjms_queue, range(2))
     frame = read_batch(spark, kjms_factory, kjms_queue, selector="number >= 0 AND number + 1 < 3")

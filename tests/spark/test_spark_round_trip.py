@@ -7,10 +7,6 @@ import time
 
 import pytest
 
-pytest.importorskip("pyspark")
-
-from pyspark.sql import functions as f
-
 from kjms import (
     BytesMessage,
     MapMessage,
@@ -86,7 +82,7 @@ def seen(message: Message) -> dict[str, object]:
     }
 
 
-@pytest.mark.requirement("JMS-3.4-2", "NET-152")
+@pytest.mark.requirement("NET-152")
 def test_each_message_goes_through_spark_and_is_the_same(spark, kjms_factory, kjms_connection, kjms_queue, kjms_topic):
     """What Spark reads and writes again is, to a consumer, the message that was sent."""
     session = kjms_connection.create_session()
@@ -117,8 +113,8 @@ def test_each_message_goes_through_spark_and_is_the_same(spark, kjms_factory, kj
     assert by_id == {message.jms_message_id: seen(message) for message in sent}
 
 
-@pytest.mark.requirement("JMS-3.4-2")
-def test_a_frame_becomes_messages(spark, kjms_factory, kjms_connection, kjms_queue):
+@pytest.mark.requirement("NET-152")
+def test_a_frame_becomes_messages(spark, kjms_factory, kjms_connection, kjms_queue, f):
     """Columns are header fields, bodies and typed properties; the group is the record's key."""
     frame = spark.range(3).select(
         f.concat(f.lit("text "), "id").alias("text"),
@@ -177,7 +173,7 @@ def test_columns_that_do_not_fit_are_named_before_anything_is_written(spark, kjm
         assert not connection._engine.topics.look_up(kjms_queue.queue_name)
 
 
-def test_ids_of_a_batch_that_is_written_again_are_the_same(spark):
+def test_ids_of_a_batch_that_is_written_again_are_the_same(spark, f):
     """Whatever the order of rows, a row has the id that it had; equal rows have two."""
     from kjms.spark._writing import _with_ids
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("pyspark")
-
 from hypothesis import Phase, given, settings
 from selector_cases import RULES, SELECTOR_CASES, jms_type
 from selector_reference import CONDITIONS, PROPERTIES
