@@ -80,7 +80,7 @@ def test(arguments: Sequence[str]) -> int:
     """Run all tests, on a real Kafka for each processor, which they start; those of the gateway need a C compiler."""
     ready("amqp", is_needed=False)
     return run(
-        "test", "-m", "pytest", "--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "worksteal", *arguments
+        "test", "-m", "pytest", "--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loadgroup", *arguments
     )
 
 

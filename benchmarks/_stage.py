@@ -41,6 +41,7 @@ class Stage:
         self.bootstrap_servers = bootstrap_servers
         self.count = 1
         self._topics: list[str] = []
+        self._kept: list[str] = []
         self._numbers = itertools.count(1)
         self._prefix = f"bench-{uuid.uuid4().hex[:8]}"
         self._samples: dict[DeliveryMode, Sample] = {}
@@ -55,6 +56,7 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._topics += self._kept
         self.clear()
         if self.bootstrap_servers:
             del self._filler, self._admin  # they would complain of a broker that ends before them
@@ -73,6 +75,13 @@ class Stage:
         self._topics.append(name)
         if filled:
             self.fill(name, filled)
+        return name
+
+    def kept_topic(self, partitions: int) -> str:
+        """Return the name of a new topic that is there until the stage ends, and not only for a round."""
+        name = f"{self._prefix}-{next(self._numbers)}"
+        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(WAIT_SECONDS)
+        self._kept.append(name)
         return name
 
     def fill(self, topic: str, messages: int) -> None:

@@ -78,8 +78,6 @@ class FactorySettings:
         hand_over: bool | None = None,
         max_unacknowledged: int | None = None,
     ) -> None:
-        if drop_duplicates:  # a setting that is silently ignored would be a broken promise
-            raise ValueError(f"drop_duplicates: not available in kjms {__version__} yet")
         _check_expiry_queues([expiry_queue, *(option.expiry_queue for option in (destinations or {}).values())])
         self._options = FactoryOptions(
             bootstrap_servers=bootstrap_servers,
@@ -141,7 +139,9 @@ class ConnectionFactory(FactorySettings):
         prefetch: How many messages of a destination a process holds ahead of its consumers.
         pipelined_acknowledge: AUTO_ACKNOWLEDGE does not wait for its commits: faster, and a crash may repeat what
             was acknowledged in the last tenth of a second.
-        drop_duplicates: Not available yet.
+        drop_duplicates: Consumers do not get messages whose JMSMessageID was there already: of the last 100,000
+            messages of a destination in this process, and of the last 10,000 in each partition of a queue, whoever
+            had it before. The first consumer of a queue in a process decides for all of them.
         send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
         expiry_queue: The queue that expired messages go to; None: they vanish.
         hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).

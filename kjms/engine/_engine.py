@@ -27,6 +27,7 @@ from kjms.engine._outage import Outage
 from kjms.engine._publisher import Publisher
 from kjms.engine._reader import NOTHING, Reader
 from kjms.engine._registry import Registry
+from kjms.engine._repeats import Repeats
 from kjms.engine._rescuer import Rescuer
 from kjms.engine._schedule import Schedule
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
@@ -37,7 +38,7 @@ from kjms.engine._topics import Topics
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import REGISTRY, queue_group, topic_for, transactional_ids
-from kjms.options import DestinationOptions, FactoryOptions
+from kjms.options import FactoryOptions
 from kjms.selector import Selector
 
 __all__ = ["Engine"]
@@ -249,13 +250,13 @@ class Engine:
         if not isinstance(destination, Queue):
             before = self.schedule.ends(topic)
             starts = self.topics.ends(topic, partitions)
-            reader = self._new_reader(destination, topic, None, starts, chosen, before, is_shared=False)
+            reader = self._new_reader(destination, topic, None, starts, options, before, is_shared=False)
             return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
             if queue_reader is None:
                 queue_reader = self._readers[topic] = self._new_reader(
-                    destination, topic, queue_group(topic), None, chosen, is_shared=True
+                    destination, topic, queue_group(topic), None, options, is_shared=True
                 )
                 self.space.look_after(queue_reader, chosen.kept_ms)
             return queue_reader.add_feed(selector, wakeup)
@@ -270,11 +271,10 @@ class Engine:
         on_lost: OnLost,
     ) -> Feed:
         """Return a feed for a consumer of a named subscription; see `Subscriptions.open`."""
-        chosen = options.destination(terms.destination.topic_name)
 
         def new_reader(group: str, delayed_before: Mapping[int, int]) -> Reader:
             return self._new_reader(
-                terms.destination, terms.topic, group, None, chosen, delayed_before, is_shared=terms.is_shared
+                terms.destination, terms.topic, group, None, options, delayed_before, is_shared=terms.is_shared
             )
 
         return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
@@ -296,11 +296,12 @@ class Engine:
         topic: str,
         group: str | None,
         starts: Mapping[int, int] | None,
-        chosen: DestinationOptions,
+        options: FactoryOptions,
         delayed_before: Mapping[int, int] = NOTHING,
         *,
         is_shared: bool,
     ) -> Reader:
+        chosen = options.destination(destination_name(destination))
         reader = Reader(
             destination,
             destination_name(destination),
@@ -314,6 +315,7 @@ class Engine:
             on_error=self.tell,
             delayed_before=delayed_before,
             exchange=self.exchange if is_shared and chosen.hand_over is not False else None,
+            repeats=Repeats() if options.drop_duplicates else None,
         )
         self.schedule.watch(reader)
         return reader

@@ -23,6 +23,7 @@ from kjms.engine._holdings import Commit, Holdings, beginning, oldest
 from kjms.engine._journal import Event
 from kjms.engine._membership import Membership
 from kjms.engine._refusal import Refusal
+from kjms.engine._repeats import LOOK_BACK, Repeats
 from kjms.engine._settings import NEW_TOPIC
 from kjms.engine._transactor import AbortedError, Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException, JMSSecurityException
@@ -100,6 +101,7 @@ class Reader:
         delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
             each partition that they waited in ended then. They are none of its messages.
         exchange: Through which other processes in the group get messages; None: there can be none.
+        repeats: Knows what was there already, and is not to be delivered; None: everything is delivered.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Reader:
         on_error: Callable[[JMSException], None],
         delayed_before: Mapping[int, int] = NOTHING,
         exchange: Exchange | None = None,
+        repeats: Repeats | None = None,
     ) -> None:
         self.destination = destination
         self.name = name
@@ -124,6 +127,7 @@ class Reader:
         self._config = dict(config)
         self._starts = None if starts is None else dict(starts)
         self._delayed_before = dict(delayed_before)
+        self._repeats = repeats
         self.prefetch = prefetch
         self._limit = prefetch  # as many as are held ready; more where priorities tell them apart
         self._decode = decode
@@ -381,8 +385,8 @@ class Reader:
     def _make_room(self, partitions: Iterable[Partition], share: float = ROOM) -> None:
         """Move messages of *partitions* aside, so that their settlement gets small again.
 
-        While there is time, those go that lie scattered and that nobody wants: others will soon be settled. If there are
-        none, or at the last moment, it is the oldest *share*.
+        While there is time, those go that lie scattered and that nobody wants: others will soon be settled. If there
+        are none, or at the last moment, it is the oldest *share*.
         """
         for partition in partitions:
             if partition in self._crowding:
@@ -449,13 +453,20 @@ class Reader:
     def _open(self, consumer: Consumer, places: Sequence[tuple[str, int]]) -> list[Partition]:
         """Read the partitions at *places* from where their settlement stands; the caller holds the client."""
         restored = self._holdings.restore(consumer, places)  # without the lock: it may take long
-        starts = [partition.start for partition in restored]
+        starts = [self._start(partition) for partition in restored]
         consumer.incremental_assign(starts)
         consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
         with self.lock:
             for partition in restored:
                 self._holdings.add(partition)
         return restored
+
+    def _start(self, partition: Partition) -> TopicPartition:
+        """Return from where to read *partition*: earlier where it matters what was there."""
+        start = partition.start
+        if self._repeats is not None and self.keeps_unwanted and partition.topic == self.topic and start.offset > 0:
+            start.offset = max(start.offset - LOOK_BACK, 0)  # a log that begins later is read from there
+        return start
 
     def drop_box(self, partition: Partition) -> None:
         """Read *partition*, a box, no longer; the caller holds the lock."""
@@ -964,7 +975,7 @@ class Reader:
         return min(TICK_SECONDS, max(due / 1000 - time.time(), 0)) if due else TICK_SECONDS
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
-        holdings, buffer = self._holdings, self.buffer
+        holdings, buffer, repeats = self._holdings, self.buffer, self._repeats
         has_boxes = False
         refusal = None
         for record in records:
@@ -978,7 +989,11 @@ class Reader:
             offset = record.offset()
             delivery = Delivery(record, partition, offset, next(self._orders))
             settlement = partition.settlement
+            is_repeat = repeats is not None and partition.topic == self.topic and repeats.sees(record)
             if not settlement.read(offset, delivery):
+                continue
+            if is_repeat:
+                settlement.settle(offset)
                 continue
             if self._delayed_before and self._is_too_old(record):
                 settlement.settle(offset)
@@ -986,6 +1001,8 @@ class Reader:
             if partition.is_aside:
                 delivery.record, delivery.told = unmoved(record)
                 delivery.recall(delivery.told)
+                if repeats is not None:
+                    repeats.sees(delivery.record)
             if offset < settlement.recalls:
                 noted = settlement.noted(offset)
                 if noted is not None:

@@ -1,0 +1,242 @@
+"""Destinations as frames: what of Kafka is read, from where to where, and what a row is then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kjms.destinations import Destination, Queue, Topic
+from kjms.errors import InvalidDestinationException, shown
+from kjms.spark._cluster import connected, kafka_options, topic_of
+from kjms.spark._decode import decoded, selected, with_helpers
+from kjms.spark._require import require_kafka
+from kjms.spark._sql import quoted, regex
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kjms import Connection, ConnectionFactory
+
+__all__ = ["Pattern", "Place", "Subscription", "read_batch", "read_stream"]
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+# What Spark understands as an offset beside offsets.
+_NAMED_OFFSETS: Final = {EARLIEST: -2, LATEST: -1}
+_ESCAPED: Final = r"^--([a-zA-Z0-9._]|-[0-9a-f]{2})+\z"
+# Topics that kjms keeps for itself.
+_INTERNAL: Final = r"(?!kjms\.)(?!.*\.kjms\.(parked|later|aside|demand|handover)(\.|$))"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """All queues or topics whose Kafka topics fit a regular expression; a stream finds new ones as they come.
+
+    Args:
+        kind: `kjms.Queue` or `kjms.Topic`: what they are.
+        expression: A regular expression of Java's, for whole names of Kafka topics.
+
+    >>> Pattern(Topic, "prices[.].*")
+    Pattern(kind=<class 'kjms.destinations.Topic'>, expression='prices[.].*')
+    """
+
+    kind: type[Queue] | type[Topic]
+    expression: str
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A place to start from: where a durable or shared subscription stands, which this does not change.
+
+    Args:
+        name: The subscription's name.
+        client_id: The client identifier that it belongs to, if it has one.
+    """
+
+    name: str
+    client_id: str | None = None
+
+
+Place: TypeAlias = "str | int | datetime | Subscription | Mapping[tuple[Destination, int], int]"
+"""``earliest``, ``latest``, a time (milliseconds since 1970 UTC, or a datetime), where a subscription stands, or the
+offset of each partition of each destination; partitions that are not named start at their beginning."""
+
+Destinations: TypeAlias = "Destination | Sequence[Destination] | Pattern"
+
+
+def read_batch(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    destinations: Destinations,
+    *,
+    selector: str | None = None,
+    starting: Place = EARLIEST,
+    ending: Place = LATEST,
+    options: Mapping[str, str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> DataFrame:
+    """Return the messages that stand in *destinations* now: nothing is consumed.
+
+    Args:
+        spark: The session, see `spark_session`.
+        factory: Says which cluster.
+        destinations: A queue or topic, several, or a `Pattern`.
+        selector: Which messages are wanted; the others' bodies are not decoded. None: all.
+        starting: Where to begin.
+        ending: Where to end.
+        options: More options of Spark's Kafka source; they win.
+        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        password: The password for it.
+
+    Raises:
+        InvalidSelectorException: The selector is none.
+        InvalidDestinationException: There is no such destination or subscription.
+        JMSException: The cluster does not answer, or the session lacks a connector.
+
+    Spec: JMS 2.0 §3.8.1 (selectors).
+    """
+    asked = _Asked(factory, destinations, user, password)
+    settings = {**asked.options(starting, "starting", options), **asked.place(ending, "ending"), **(options or {})}
+    require_kafka(spark)
+    return _messages(spark.read.format("kafka").options(**settings).load(), asked, selector)
+
+
+def read_stream(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    destinations: Destinations,
+    *,
+    selector: str | None = None,
+    starting: Place = LATEST,
+    options: Mapping[str, str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> DataFrame:
+    """Return a streaming frame of the messages of *destinations*; nothing is consumed. Arguments as `read_batch`.
+
+    Where a query starts that has no checkpoint is *starting*; one that has goes on where it was.
+    """
+    asked = _Asked(factory, destinations, user, password)
+    settings = {**asked.options(starting, "starting", options), **(options or {})}
+    require_kafka(spark)
+    return _messages(spark.readStream.format("kafka").options(**settings).load(), asked, selector)
+
+
+def _messages(frame: DataFrame, asked: _Asked, selector: str | None) -> DataFrame:
+    return decoded(selected(with_helpers(frame), selector), asked.destination())
+
+
+class _Asked:
+    """What is to be read, in the words of Spark's Kafka source."""
+
+    def __init__(
+        self, factory: ConnectionFactory, destinations: Destinations, user: str | None, password: str | None
+    ) -> None:
+        self._factory = factory
+        self._user = user
+        self._password = password
+        if isinstance(destinations, Pattern):
+            self._pattern: Pattern | None = destinations
+            self._topics: dict[str, Destination] = {}
+            return
+        self._pattern = None
+        given = [destinations] if isinstance(destinations, Destination) else list(destinations)
+        if not given or not all(isinstance(each, Destination) for each in given):
+            raise InvalidDestinationException(f"destinations are queues and topics, unlike {shown(destinations)}")
+        self._topics = {topic_of(factory, each): each for each in given}
+
+    def options(self, start: Place, which: str, options: Mapping[str, str] | None) -> dict[str, str]:
+        """Return all options but those that say where a batch ends."""
+        if self._pattern is not None:
+            what = {"subscribePattern": f"{_INTERNAL}(?:{self._pattern.expression})"}
+        else:
+            what = {"subscribe": ",".join(self._topics)}
+        return {
+            **kafka_options(self._factory, self._user, self._password),
+            **what,
+            **self.place(start, which),
+            "includeHeaders": "true",
+            "kafka.isolation.level": "read_committed",
+            "kafka.allow.auto.create.topics": "false",
+        }
+
+    def place(self, place: Place, which: str) -> dict[str, str]:
+        """Return the options for where to begin or to end; *which* is ``starting`` or ``ending``."""
+        if isinstance(place, str) and place in _NAMED_OFFSETS:
+            return {f"{which}Offsets": place}
+        if isinstance(place, datetime):
+            place = round(place.timestamp() * 1000)
+        if isinstance(place, int) and not isinstance(place, bool):
+            if which == "starting":
+                return {"startingTimestamp": str(place), "startingOffsetsByTimestampStrategy": LATEST}
+            return {"endingTimestamp": str(place)}
+        if self._pattern is None and isinstance(place, (Subscription, Mapping)):
+            return {f"{which}Offsets": json.dumps(self._offsets(place, EARLIEST if which == "starting" else LATEST))}
+        raise ValueError(
+            f"{which}: a place is 'earliest', 'latest', a time, a subscription or the offsets of partitions"
+            f"{' (the last two not with a pattern)' if self._pattern else ''}, unlike {shown(place)}"
+        )
+
+    def _offsets(self, place: Subscription | Mapping[tuple[Destination, int], int], other: str) -> dict[str, Any]:
+        """Return the offset of each partition, as Spark wants it."""
+        with connected(self._factory, self._user, self._password) as connection:
+            topics = connection._engine.topics
+            counts = {topic: topics.look_up(topic) for topic in self._topics}
+            known = (
+                _standing(connection, place)
+                if isinstance(place, Subscription)
+                else {
+                    (topic_of(self._factory, destination), number): offset
+                    for (destination, number), offset in place.items()
+                }
+            )
+        unknown = [topic for topic, _ in known if topic not in counts]
+        if unknown:
+            raise InvalidDestinationException(f"offsets are given for {unknown[0]!r}, which is not read")
+        return {
+            topic: {str(number): known.get((topic, number), _NAMED_OFFSETS[other]) for number in range(count)}
+            for topic, count in counts.items()
+        }
+
+    def destination(self) -> str:
+        """Return the struct of the destination that a record was read from, as text of SQL."""
+        if self._pattern is None:
+            branches = "".join(
+                f" WHEN {quoted(topic)} THEN {_struct(each.scheme, quoted(each._name))}"
+                for topic, each in self._topics.items()
+            )
+            return f"CASE topic{branches} END"
+        options = self._factory._options
+        prefix = options.queue_prefix if issubclass(self._pattern.kind, Queue) else options.topic_prefix
+        rest = f"substring(topic, {len(prefix) + 1})"
+        read = f"try_url_decode(replace(substring({rest}, 3), '-', '%'))"
+        name = f"coalesce(CASE WHEN {rest} RLIKE {regex(_ESCAPED)} THEN {read} END, {rest})"
+        return _struct(self._pattern.kind.scheme, name)
+
+
+def _struct(scheme: str, name: str) -> str:
+    return f"named_struct('destinationType', '{scheme}', 'name', {name})"
+
+
+def _standing(connection: Connection, subscription: Subscription) -> dict[tuple[str, int], int]:
+    """Return what the subscription has settled from the beginning on, by topic and partition.
+
+    Raises:
+        InvalidDestinationException: There is no such subscription.
+        JMSException: Kafka does not say.
+    """
+    from confluent_kafka import TopicPartition
+
+    engine = connection._engine
+    for found in engine.subscriptions.find():
+        if (found.identity.name, found.identity.client_id) == (subscription.name, subscription.client_id):
+            topic = found.terms.topic
+            places = [TopicPartition(topic, number) for number in range(engine.topics.look_up(topic))]
+            committed = engine.topics.committed(found.group, places)
+            return {(topic, known.partition): known.offset for known in committed if known.offset >= 0}
+    whose = "" if subscription.client_id is None else f" of client {subscription.client_id!r}"
+    raise InvalidDestinationException(f"there is no subscription {subscription.name!r}{whose}")

@@ -1,0 +1,187 @@
+"""Frames that are sent, with ids by which a batch that is written again can be told from a new one."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.destinations import Destination, Queue, Topic
+from kjms.errors import InvalidDestinationException, MessageFormatException, shown
+from kjms.spark._cluster import connected, kafka_options
+from kjms.spark._encode import KEY, encode, encoded
+from kjms.spark._require import require_kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+    from kjms import ConnectionFactory
+
+__all__ = ["write_batch", "write_stream"]
+
+_ID: Final = "messageID"
+_PLACE: Final = frozenset({"topic", "partition", "offset"})  # where a row was read from tells it from all others
+
+
+def write_batch(
+    frame: DataFrame,
+    factory: ConnectionFactory,
+    destination: Destination,
+    *,
+    identity: Sequence[str] | None = None,
+    query: str | None = None,
+    options: Mapping[str, str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> None:
+    """Send the messages in *frame* to *destination*, which is made where it is missing and the factory allows that.
+
+    A message's id is its ``messageID``, or else made of *query* and of what stands in the row, so that the same row
+    that is written again, by a task that is tried again for instance, has the same id: consumers of a factory with
+    ``drop_duplicates`` get it once. It goes to the same partition, too, unless its JMSXGroupID says another.
+
+    Args:
+        frame: The messages, see `encode`.
+        factory: Says which cluster.
+        destination: A queue or topic.
+        identity: The columns that tell a row from the others, where there are such. None: all columns, and equal rows
+            are numbered, for which Spark sorts the frame.
+        query: What the ids begin with; give the same one to a program that is run again. None: a new one.
+        options: More options of Spark's Kafka sink; they win.
+        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        password: The password for it.
+
+    Raises:
+        MessageFormatException: Columns do not fit; the text names each. Nothing was written.
+        InvalidDestinationException: There is no such destination, and it may not be made.
+        JMSException: The cluster does not answer.
+
+    Spec: JMS 2.0 §3.4.3 (ids), §4.4 (what a send sets).
+    """
+    sink = _Sink(frame, factory, destination, identity, options, user, password)
+    sink.write(frame, f"{query or uuid.uuid4().hex}-0")
+
+
+def write_stream(
+    frame: DataFrame,
+    factory: ConnectionFactory,
+    destination: Destination,
+    *,
+    checkpoint: str,
+    identity: Sequence[str] | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    options: Mapping[str, str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> StreamingQuery:
+    """Send the messages of the streaming *frame* to *destination*; returns the query, which runs.
+
+    After a crash the last batch may be written again, with the ids that its messages had, which are made of the query's
+    id, the batch's number and the row. Arguments as `write_batch`, and:
+
+    Args:
+        frame: The messages.
+        factory: Says which cluster.
+        destination: A queue or topic.
+        checkpoint: Where the query keeps how far it is; started again with it, the query goes on.
+        identity: As in `write_batch`.
+        trigger: When batches are made, as ``{"processingTime": "5 seconds"}`` or ``{"availableNow": True}``; None: as
+            fast as possible.
+        name: What Spark calls the query.
+        options: More options of Spark's Kafka sink.
+        user: The name for SASL.
+        password: The password for it.
+
+    Raises:
+        MessageFormatException: Columns do not fit; the text names each. Nothing was written.
+        InvalidDestinationException: There is no such destination, and it may not be made.
+        JMSException: The cluster does not answer.
+    """
+    sink = _Sink(frame, factory, destination, identity, options, user, password)
+    return run_stream(frame, sink.write, checkpoint, trigger, name)
+
+
+def run_stream(
+    frame: DataFrame,
+    write: Callable[[DataFrame, str], None],
+    checkpoint: str,
+    trigger: Mapping[str, Any] | None,
+    name: str | None,
+) -> StreamingQuery:
+    """Start a query that calls *write* with each batch and a text that is the batch's own, also when it comes again."""
+    started = threading.Event()
+    ids: list[str] = []
+
+    def write_one(batch: DataFrame, number: int) -> None:
+        started.wait()  # only then the query's id is known, which it keeps over restarts
+        write(batch, f"{ids[0]}-{number}")
+
+    writer = frame.writeStream.option("checkpointLocation", checkpoint).foreachBatch(write_one)
+    if trigger:
+        writer = writer.trigger(**trigger)
+    if name:
+        writer = writer.queryName(name)
+    query = writer.start()
+    ids.append(query.id)
+    started.set()
+    return query
+
+
+class _Sink:
+    """Where frames of one kind go, checked beforehand."""
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        factory: ConnectionFactory,
+        destination: Destination,
+        identity: Sequence[str] | None,
+        options: Mapping[str, str] | None,
+        user: str | None,
+        password: str | None,
+    ) -> None:
+        require_kafka(frame.sparkSession)
+        if type(destination) not in {Queue, Topic}:
+            raise InvalidDestinationException(f"frames are sent to queues and topics, not to {shown(destination)}")
+        unknown = [name for name in identity or () if name not in frame.columns]
+        if unknown:
+            raise MessageFormatException(f"identity: the frame has no column {', '.join(unknown)}")
+        encode(frame)  # tells what does not fit
+        self._identity = identity
+        self._options = {**kafka_options(factory, user, password), **(options or {})}
+        with connected(factory, user, password) as connection:
+            self._topic, self._partitions = connection._engine.topic_of(destination, factory._options)
+            self._later = None
+            if "deliveryTime" in frame.columns:
+                self._later = connection._engine.schedule.prepare(self._topic, self._partitions)
+
+    def write(self, frame: DataFrame, batch: str) -> None:
+        """Write the messages of *frame*, whose ids begin with *batch* where they have none."""
+        from pyspark.sql import functions as f
+
+        named = _with_ids(frame, batch, self._identity)
+        topic = f.lit(self._topic)
+        if self._later is not None:
+            is_late = f.expr("deliveryTime > unix_millis(current_timestamp())")
+            topic = f.when(is_late, f.lit(self._later)).otherwise(topic)
+        # Kafka's own choice for messages without a group would differ from one attempt to the next.
+        spread = f.expr(f"CASE WHEN `{KEY}` IS NULL THEN CAST(pmod(hash({_ID}), {self._partitions}) AS INT) END")
+        records = encoded(named, topic=topic, partition=spread)
+        records.write.format("kafka").options(**self._options).save()
+
+
+def _with_ids(frame: DataFrame, batch: str, identity: Sequence[str] | None) -> DataFrame:
+    """Return *frame* with an id in each row that has none: made of *batch* and the row, however rows are ordered."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    columns = list(identity or frame.columns)
+    digest = f.md5(f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns))))
+    made = [f.lit(f"ID:spark-{batch}-"), digest]
+    if identity is None and not _PLACE.issubset(columns):  # equal rows: which is which does not matter
+        made += [f.lit("-"), f.row_number().over(Window.partitionBy(digest).orderBy(digest)).cast("string")]
+    given = f.col(_ID) if _ID in frame.columns else f.lit(None).cast("string")
+    return frame.withColumn(_ID, f.coalesce(given, f.concat(*made)))

@@ -1,0 +1,88 @@
+"""What the tests of Spark share: a session, and records as Spark's Kafka source gives them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kjms.mapping import KafkaRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TESTS = Path(__file__).parents[1]
+for folder in (TESTS, TESTS / "unit" / "selector", Path(__file__).parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int,"
+    " headers array<struct<key: string, value: binary>>"
+)
+
+
+def reason_to_skip() -> str | None:
+    """Why Spark cannot run here; None where it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    home = os.environ.get("JAVA_HOME")
+    if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
+        return "there is no Java"
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of Spark run in one process, so that they share one session, and first: they take longest."""
+    items.sort(key=lambda item: Path(__file__).parent not in item.path.parents)
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            # pyspark leaves sockets to the garbage collector, here and there.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A Spark of this process's own."""
+    reason = reason_to_skip()
+    if reason:
+        pytest.skip(reason)
+    from spark_records import SETTINGS
+
+    from kjms.spark import spark_session
+
+    session = spark_session("kjms tests", **SETTINGS)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def f(spark: SparkSession) -> Any:
+    """Spark's functions: tests are collected without pyspark, too."""
+    from pyspark.sql import functions
+
+    return functions
+
+
+@pytest.fixture
+def records(spark: SparkSession) -> Callable[[Iterable[KafkaRecord]], DataFrame]:
+    """A function that makes a frame of records, as Spark's Kafka source gives it: in topic orders, partition 3."""
+    from datetime import datetime, timezone
+
+    def made(given: Iterable[KafkaRecord]) -> DataFrame:
+        rows: list[tuple[Any, ...]] = []
+        for offset, (key, value, headers, timestamp) in enumerate(given):
+            when = datetime.fromtimestamp(timestamp / 1000, timezone.utc)
+            rows.append((key, value, "orders", 3, offset, when, 0, list(headers) or None))
+        return spark.createDataFrame(rows, SCHEMA)
+
+    return made

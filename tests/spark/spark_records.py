@@ -1,0 +1,29 @@
+"""A record as the Python mapping reads it, beside the frame that Spark reads, and the settings of that Spark."""
+
+from __future__ import annotations
+
+from kjms.mapping import KafkaRecord
+
+SETTINGS = {
+    "master": "local[2]",
+    "spark.ui.enabled": False,
+    "spark.sql.shuffle.partitions": 2,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class Source:
+    """A record as a Kafka consumer gives it, at the place where `records` puts it."""
+
+    def __init__(self, record: KafkaRecord, offset: int = 0) -> None:
+        self.key = lambda: record.key
+        self.value = lambda: record.value
+        self.headers = lambda: record.headers
+        self.timestamp = lambda: (1, record.timestamp)
+        self.topic = lambda: "orders"
+        self.partition = lambda: 3
+        self.offset = lambda: offset

@@ -1,0 +1,22 @@
+"""The examples in docs/spark.md run, one after the other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+
+
+def test_the_examples_run(spark, kjms_broker, kjms_destination_name, tmp_path, capsys):
+    """What the page shows works, in its order."""
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(examples) == 5
+    names: dict[str, object] = {}
+    for example in examples:
+        text = example.replace("localhost:9092", kjms_broker.bootstrap_servers).replace("/tmp", str(tmp_path))
+        text = re.sub(r'"(orders|large-orders|orders-again)"', rf'"{kjms_destination_name}.\1"', text)
+        exec(compile(text, str(PAGE), "exec"), names)
+    shown = capsys.readouterr().out
+    assert "two pounds of coffee" in shown
+    assert "1 large orders are kept" in shown

@@ -1,0 +1,229 @@
+"""Messages through Kafka and Spark: what kjms sends Spark reads, what Spark writes kjms receives."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from kjms import (
+    BytesMessage,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    Queue,
+    StreamMessage,
+    TextMessage,
+    Topic,
+)
+from kjms.errors import InvalidDestinationException, MessageFormatException
+from kjms.spark import Pattern, Subscription, read_batch, read_stream, write_batch, write_stream
+
+WAIT = 20_000
+PROPERTIES = {
+    "flag": ("boolean", True),
+    "tiny": ("byte", -128),
+    "small": ("short", 32767),
+    "number": ("int", -(2**31)),
+    "large": ("long", 2**63 - 1),
+    "single": ("float", 0.10000000149011612),
+    "real": ("double", 1e300),
+    "text": ("string", "grün"),
+}
+
+
+def messages() -> list[Message]:
+    """A message of each type, with properties of all types and every header field that an application sets."""
+    stream = StreamMessage()
+    for kind, value in (("byte", 7), ("short", -7), ("char", "ß"), ("long", 1), ("double", 0.5), ("bytes", b"\0\xff")):
+        getattr(stream, f"write_{kind}")(value)
+    stream.write_object(None)
+    map_ = MapMessage({"n": 1, "name": "x", "nothing": None, "data": b"\1", "yes": True})
+    map_.set_float("f", 0.5)
+    map_.set_char("c", "c")
+    made = [
+        TextMessage("Grüße 😀"),
+        TextMessage(None),
+        BytesMessage(b"\0\1\xff"),
+        map_,
+        MapMessage({}),
+        stream,
+        ObjectMessage({"list": [1, None, {"deep": 2.5}]}),
+        Message(),
+    ]
+    for number, message in enumerate(made):
+        for name, (kind, value) in PROPERTIES.items():
+            getattr(message, f"set_{kind}_property")(name, value)
+        message.set_string_property("nothing", None)
+        message.jms_correlation_id = f"c{number}"
+        message.jms_reply_to = Queue("replies")
+        message.jms_type = "sort"
+    made[0].jms_correlation_id_as_bytes = b"\xff\0"
+    return made
+
+
+def seen(message: Message) -> dict[str, object]:
+    """What a consumer sees of a message, but for what is its own at every send."""
+    names = [name for name in message.property_names() if name != "JMSXDeliveryCount"]
+    body = message._body[1] if isinstance(message, ObjectMessage) else message._body
+    return {
+        "class": type(message),
+        "body": bytes(body) if isinstance(message, BytesMessage) else body,
+        "properties": {n: (message.property_type(n), message.get_object_property(n)) for n in sorted(names)},
+        "correlation": message.jms_correlation_id_as_bytes,
+        "reply_to": message.jms_reply_to,
+        "type": message.jms_type,
+        "priority": message.jms_priority,
+        "mode": message.jms_delivery_mode,
+        "expiration": message.jms_expiration,
+        "id": message.jms_message_id,
+        "timestamp": message.jms_timestamp,
+    }
+
+
+@pytest.mark.requirement("NET-152")
+def test_each_message_goes_through_spark_and_is_the_same(spark, kjms_factory, kjms_connection, kjms_queue, kjms_topic):
+    """What Spark reads and writes again is, to a consumer, the message that was sent."""
+    session = kjms_connection.create_session()
+    producer = session.create_producer(kjms_queue)
+    producer.priority, producer.time_to_live, producer.delivery_mode = 7, 3_600_000, 1
+    sent = messages()
+    for message in sent:
+        producer.send(message)
+    frame = read_batch(spark, kjms_factory, kjms_queue)
+    rows = {row["messageID"]: row for row in frame.collect()}
+    assert [rows[message.jms_message_id]["damage"] for message in sent] == [[]] * len(sent)
+    first = rows[sent[0].jms_message_id]
+    assert (first["text"], first["messageType"], first["priority"], first["deliveryMode"]) == ("Grüße 😀", "text", 7, 1)
+    assert first["replyTo"].asDict() == {"destinationType": "queue", "name": "replies"}
+    assert first["destination"].asDict() == {"destinationType": "queue", "name": kjms_queue.queue_name}
+    assert first["propertyTypes"] == {n: kind for n, (kind, _) in PROPERTIES.items() if kind != "string"}
+    assert first["properties"]["large"] == str(2**63 - 1)
+    assert rows[sent[3].jms_message_id]["map"]["f"]["float"] == 0.5
+    assert [item["propertyType"] for item in rows[sent[5].jms_message_id]["stream"]] == [
+        "byte", "short", "char", "long", "double", "bytes", "null-value",
+    ]  # fmt: skip
+
+    consumer = session.create_consumer(kjms_topic)
+    write_batch(frame, kjms_factory, kjms_topic)
+    received = [consumer.receive(WAIT) for _ in sent]
+    assert all(received)
+    by_id = {message.jms_message_id: seen(message) for message in received}
+    assert by_id == {message.jms_message_id: seen(message) for message in sent}
+
+
+@pytest.mark.requirement("NET-152")
+def test_a_frame_becomes_messages(spark, kjms_factory, kjms_connection, kjms_queue, f):
+    """Columns are header fields, bodies and typed properties; the group is the record's key."""
+    frame = spark.range(3).select(
+        f.concat(f.lit("text "), "id").alias("text"),
+        f.lit(9).alias("priority"),
+        f.lit("topic://replies").alias("replyTo"),
+        f.lit("g").alias("JMSXGroupID"),
+        f.col("id").alias("number"),
+        f.lit(1.5).alias("price"),
+        f.lit(None).cast("string").alias("empty"),
+    )
+    consumer = kjms_connection.create_session().create_consumer(kjms_queue)
+    write_batch(frame, kjms_factory, kjms_queue, query="nightly")
+    received = sorted((consumer.receive(WAIT) for _ in range(3)), key=lambda message: message.text)
+    assert [message.text for message in received] == ["text 0", "text 1", "text 2"]
+    first = received[0]
+    assert (first.jms_priority, first.jms_reply_to) == (9, Topic("replies"))
+    assert (first.property_type("number"), first.get_long_property("number")) == ("long", 0)
+    assert (first.property_type("price"), first.get_double_property("price")) == ("double", 1.5)
+    assert first.get_string_property("JMSXGroupID") == "g"
+    assert not first.property_exists("empty")
+    assert first.jms_message_id.startswith("ID:spark-nightly-0-")
+    assert len({message.jms_message_id for message in received}) == 3
+    assert abs(first.jms_timestamp - time.time() * 1000) < 600_000
+    keys = {bytes(row["key"]) for row in read_batch(spark, kjms_factory, kjms_queue).collect()}
+    assert keys == {b"g"}
+
+
+def test_bodies_of_plain_columns(spark, kjms_factory, kjms_connection, kjms_queue):
+    """Maps, structs, arrays and plain values become map, stream and object bodies with their types."""
+    map_frame = spark.sql("SELECT named_struct('a', 1, 'b', 2L, 'c', 'x', 'd', X'01', 'e', CAST(NULL AS INT)) AS map")
+    stream_frame = spark.sql("SELECT array(1, NULL, 3) AS stream")
+    object_frame = spark.sql(
+        "SELECT named_struct('a', array(1, 2), 'b', map('k', 0.5D), 'c', CAST(NULL AS STRING)) AS object"
+    )
+    consumer = kjms_connection.create_session().create_consumer(kjms_queue)
+    for frame in (map_frame, stream_frame, object_frame):
+        write_batch(frame, kjms_factory, kjms_queue)
+    received = {type(message): message for message in (consumer.receive(WAIT) for _ in range(3))}
+    assert received[MapMessage]._body == {
+        "a": ("int", 1), "b": ("long", 2), "c": ("string", "x"), "d": ("bytes", b"\1"), "e": ("string", None),
+    }  # fmt: skip
+    assert received[StreamMessage]._body == [("int", 1), ("string", None), ("int", 3)]
+    assert received[ObjectMessage].object == {"a": [1, 2], "b": {"k": 0.5}, "c": None}
+
+
+def test_columns_that_do_not_fit_are_named_before_anything_is_written(spark, kjms_factory, kjms_queue):
+    """Each column that cannot be part of a message is told, and what would be needed."""
+    frame = spark.sql("SELECT 'x' AS text, 'high' AS priority, current_date() AS day, 1 AS `no name`, 2 AS JMSXGroupID")
+    with pytest.raises(MessageFormatException) as failure:
+        write_batch(frame, kjms_factory, kjms_queue)
+    text = str(failure.value)
+    assert "4 columns do not fit" in text
+    for part in ("priority: int is needed, not string", "day: date is no type", "no name:", "JMSXGroupID: string"):
+        assert part in text
+    with kjms_factory.create_connection() as connection:
+        assert not connection._engine.topics.look_up(kjms_queue.queue_name)
+
+
+def test_ids_of_a_batch_that_is_written_again_are_the_same(spark, f):
+    """Whatever the order of rows, a row has the id that it had; equal rows have two."""
+    from kjms.spark._writing import _with_ids
+
+    def ids(frame, batch="q-1"):
+        return sorted(row["messageID"] for row in _with_ids(frame, batch, None).collect())
+
+    frame = spark.createDataFrame([("a", 1), ("b", 2), ("a", 1)], "text string, n int")
+    assert ids(frame) == ids(frame.orderBy(f.desc("text")).repartition(3))
+    assert len(set(ids(frame))) == 3
+    assert not set(ids(frame)) & set(ids(frame, "q-2"))
+
+
+def test_selectors_places_and_patterns(spark, kjms_factory, kjms_connection, kjms_destination_name):
+    """A batch has what the selector wants, of all destinations, from a place on."""
+    session = kjms_connection.create_session()
+    topics = [Topic(f"{kjms_destination_name}.{letter}") for letter in "ab"]
+    consumer = session.create_shared_durable_consumer(topics[0], kjms_destination_name)
+    for topic, number in itertools.product(topics, range(4)):
+        message = session.create_text_message(f"{topic.topic_name[-1]}{number}")
+        message.set_int_property("number", number)
+        session.create_producer(topic).send(message)
+
+    def texts(destinations, **settings):
+        return sorted(row["text"] for row in read_batch(spark, kjms_factory, destinations, **settings).collect())
+
+    assert texts(topics, selector="number BETWEEN 1 AND 2") == ["a1", "a2", "b1", "b2"]
+    assert texts(Pattern(Topic, f"{kjms_destination_name}[.].*"), selector="number = 3") == ["a3", "b3"]
+    assert texts(topics[0], starting={(topics[0], 0): 2}) == ["a2", "a3"]
+    assert texts(topics[0], ending={(topics[0], 0): 1}) == ["a0"]
+    third = read_batch(spark, kjms_factory, topics[0], selector="number = 2").first()
+    assert texts(topics[0], starting=int(third["kafkaTimestamp"].timestamp() * 1000))[-2:] == ["a2", "a3"]
+    assert consumer.receive(WAIT).text == "a0"
+    consumer.close()
+    standing = Subscription(kjms_destination_name)
+    assert texts(topics[0], starting=standing) == ["a1", "a2", "a3"]
+    session.unsubscribe(kjms_destination_name)
+    with pytest.raises(InvalidDestinationException, match="there is no subscription"):
+        texts(topics[0], starting=standing)
+
+
+def test_a_stream_goes_on_from_its_checkpoint(spark, kjms_factory, kjms_connection, kjms_queue, kjms_topic, tmp_path):
+    """A query that is started again sends what came since, and each message once."""
+    session = kjms_connection.create_session()
+    consumer, producer = session.create_consumer(kjms_topic), session.create_producer(kjms_queue)
+    for part in range(2):
+        for number in range(3):
+            producer.send(session.create_text_message(f"{part}{number}"))
+        frame = read_stream(spark, kjms_factory, kjms_queue, starting="earliest").drop("messageID")
+        query = write_stream(frame, kjms_factory, kjms_topic, checkpoint=str(tmp_path), trigger={"availableNow": True})
+        query.awaitTermination(60)
+        received = [consumer.receive(WAIT) for _ in range(3)]
+        assert sorted(message.text for message in received) == [f"{part}{number}" for number in range(3)]
+        assert all(message.jms_message_id.startswith(f"ID:spark-{query.id}-{part}-") for message in received)

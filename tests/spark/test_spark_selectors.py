@@ -1,0 +1,96 @@
+"""Selectors as Spark's conditions: they say of a record what the Python predicate says of its message."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, given, settings
+from selector_cases import RULES, SELECTOR_CASES, jms_type
+from selector_reference import CONDITIONS, PROPERTIES
+from spark_records import Source
+
+from kjms import Queue
+from kjms.mapping import KafkaRecord, decode
+from kjms.message._values import text_of
+from kjms.selector import Selector, parse_selector
+from kjms.spark._decode import with_helpers
+from kjms.spark._predicates import predicate
+from kjms.spark._sources import Record
+
+FIELDS = {"JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSDeliveryMode", "JMSPriority", "JMSType"}
+MODES = {"PERSISTENT": "2", "NON_PERSISTENT": "1"}
+
+
+def record_of(properties) -> KafkaRecord:
+    """Return a record with header fields and properties as the cases write them."""
+    types, headers = [], []
+    for name, held in properties.items():
+        kind, value = jms_type(held), held[1] if isinstance(held, tuple) else held
+        if value is None:
+            headers.append((name, None))
+            continue
+        text = text_of(kind, value) if kind in {"float", "double", "boolean"} else str(value)
+        headers.append((name, MODES.get(text, text).encode() if name in FIELDS else text.encode()))
+        if kind != "string" and name not in FIELDS:
+            types.append(f"{name}={kind}")
+    return KafkaRecord(None, b"", [("kjms", f"1;text;{','.join(types)}".encode()), *headers], 0)
+
+
+def message_of(record: KafkaRecord):
+    return decode(Source(record), Queue("orders"))
+
+
+def evaluated(frame, texts):
+    """Return, for each row of *frame* in its order, what each of the conditions *texts* is: one job of Spark."""
+    rows = frame.selectExpr("offset", f"array({', '.join(texts)}) AS answers").collect()
+    return [row["answers"] for row in sorted(rows, key=lambda row: row["offset"])]
+
+
+@pytest.mark.parametrize("part", range(5))
+@pytest.mark.requirement(*sorted({each for rule in RULES for each in rule.requirements}))
+def test_each_case_of_the_table_is_so_in_spark(records, part):
+    """A selector says of a record in Spark what the rules of the specification say."""
+    cases = SELECTOR_CASES[part::5]
+    frame = with_helpers(records([record_of(properties) for _, properties, _ in cases]))
+    texts = [
+        f"CASE WHEN offset = {number} THEN {predicate(parse_selector(text).tree, Record()).expression} END"
+        for number, (text, _, _) in enumerate(cases)
+    ]
+    found = evaluated(frame, texts)
+    answers = [(case, answered[number]) for number, (case, answered) in enumerate(zip(cases, found, strict=True))]
+    assert [(case, answer) for case, answer in answers if answer is not case[2]] == []
+
+
+def generated(strategy, count):
+    """Return *count* different examples of *strategy*, the same each time."""
+    found = []
+
+    @given(strategy)
+    @settings(max_examples=count * 3, database=None, deadline=None, derandomize=True, phases=[Phase.generate])
+    def collect(example):
+        if len(found) < count and example not in found:
+            found.append(example)
+
+    collect()
+    assert len(found) == count
+    return found
+
+
+@pytest.mark.requirement("JMS-3.8.1.1-26", "JMS-3.8.1.1-36", "JMS-3.8.1.2-1", "JMS-3.8.1.2-2", "JMS-3.8.1.2-3")
+def test_ten_thousand_pairs_of_selector_and_message_have_one_answer(spark, records):
+    """Python and Spark say the same of any message, unknown included."""
+    conditions = generated(CONDITIONS, 125)
+    messages = [
+        {name: held for name, held in properties.items() if name != "JMSType" or isinstance(held, str)}
+        for properties in generated(PROPERTIES, 80)
+    ]
+    held = [record_of(properties) for properties in messages]
+    found = evaluated(
+        with_helpers(records(held)), [predicate(condition, Record()).expression for condition in conditions]
+    )
+    compared = 0
+    for record, answers in zip(held, found, strict=True):
+        message = message_of(record)
+        for condition, answer in zip(conditions, answers, strict=True):
+            assert answer is Selector("", condition).evaluate(message), (str(condition), record.headers)
+            compared += 1
+    assert compared == 10_000
