@@ -375,7 +375,7 @@ def test_closing_waits_for_a_running_listener(
     assert running.wait(PATIENCE)
     closing = threading.Thread(target=(session if what == "session" else connection).close)
     closing.start()
-    while not session._is_closed:
+    while not (session._is_closed if what == "session" else connection._is_closing):
         threading.Event().wait(0.001)
     assert closing.is_alive()
     go_on.set()
