@@ -22,6 +22,15 @@ class DestinationType(enum.Enum):
     TEMPORARY_QUEUE = "temp-queue"
     TEMPORARY_TOPIC = "temp-topic"
 
+    @classmethod
+    def of(cls, destination: Destination) -> DestinationType:
+        """Return the kind of *destination*.
+
+        >>> DestinationType.of(Queue("orders"))
+        <DestinationType.QUEUE: 'queue'>
+        """
+        return cls(destination.scheme)
+
 
 class Destination:
     """What a message is sent to or received from: a `Queue` or a `Topic`.
@@ -44,7 +53,7 @@ class Destination:
     @property
     def destination_type(self) -> DestinationType:
         """Which kind of destination it is."""
-        return DestinationType(self.scheme)
+        return DestinationType.of(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Destination) and (self.scheme, self._name) == (other.scheme, other._name)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kjms._closing import AutoCloseable
 from kjms._config import configuration
 from kjms._connection import Connection, ConnectionFactory
-from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.destinations import Destination, DestinationType
 from kjms.errors import IllegalStateException, JMSException, shown
 
 if TYPE_CHECKING:
@@ -53,24 +53,6 @@ _VARIABLES: Final = {  # KJMS_BOOTSTRAP is among those that win over the file's 
     ContextKey.USER: "KJMS_USER",
     ContextKey.PASSWORD: "KJMS_PASSWORD",
 }
-
-
-class DestinationType(enum.Enum):
-    """The kinds of destinations."""
-
-    QUEUE = Queue.scheme
-    TOPIC = Topic.scheme
-    TEMPORARY_QUEUE = TemporaryQueue.scheme
-    TEMPORARY_TOPIC = TemporaryTopic.scheme
-
-    @classmethod
-    def of(cls, destination: Destination) -> DestinationType:
-        """Return the kind of *destination*.
-
-        >>> DestinationType.of(Queue("orders"))
-        <DestinationType.QUEUE: 'queue'>
-        """
-        return cls(destination.scheme)
 
 
 class NameNotFoundException(JMSException, LookupError):
