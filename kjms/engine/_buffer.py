@@ -160,6 +160,7 @@ class Buffer:
 
     Attributes:
         wants_recall: Whether somebody has come who may want what is parked.
+        is_urgent: Whether it is wanted in order, all of it: nothing newer is made ready meanwhile.
     """
 
     def __init__(self, destination: Destination, *, keeps_unwanted: bool, limit: int, parks: bool = False) -> None:
@@ -178,7 +179,8 @@ class Buffer:
         self._parking: set[Partition] = set()  # where messages were parked
         self._passed_over: set[Partition] = set()  # whose messages somebody who came has not been given yet
         self._in_order: set[Partition] = set()  # of which nothing is made ready before what is parked
-        self.wants_recall = False
+        self._is_aside_first = False  # nor of any partition but those of what was moved aside: that is older
+        self.wants_recall = self.is_urgent = False
         self.partners: Iterable[Partner] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Partner, Delivery]] = []  # what they are to get, until it is sent
         self._bound: dict[bytes, Partner] = {}  # who got the last message of a group
@@ -208,15 +210,19 @@ class Buffer:
         lane = self._lanes.get(feed.selector)
         if lane is None:
             lane = self._lanes[feed.selector] = Lane(feed.selector, 2 * self._limit)
+            self._parking = {partition for partition in self._parking if partition.settlement.parked}
             parking = self._with_parked()
-            self.wants_recall = self.wants_recall or bool(parking)
             self._passed_over |= parking  # older ones come first
             if lane.selector is None:
                 self._in_order |= parking
+                self._is_aside_first = any(partition.is_aside for partition in self._parking)
+                self.is_urgent = bool(self._in_order) or self._is_aside_first
+            self.wants_recall = self.wants_recall or self.is_urgent or bool(parking)
             everything = self._everything()
             self.unwanted = []
             for delivery in everything:
-                if delivery.partition not in parking and self._wants(lane, delivery):
+                is_late = delivery.partition in parking or self._is_held_back(delivery.partition)
+                if not is_late and self._wants(lane, delivery):
                     self._add(lane, delivery)
                 elif not delivery.lanes:
                     self._keep(delivery)
@@ -259,7 +265,8 @@ class Buffer:
         if delivery.due:
             self._delay(delivery)
             return
-        if self._in_order and delivery.partition in self._in_order:
+        if self.is_urgent and self._is_held_back(delivery.partition):
+            self._parking.add(delivery.partition)
             _forget(delivery)
             return
         lucky = None
@@ -484,7 +491,7 @@ class Buffer:
         kept = []
         for delivery in self.unwanted[:half]:
             # What makes a settlement large is moved aside before it is parked: then it is together.
-            if delivery.is_moving or delivery.partition.is_crowded or self._is_wanted_elsewhere(delivery):
+            if _stays(delivery) or delivery.partition.is_crowded or self._is_wanted_elsewhere(delivery):
                 kept.append(delivery)
             else:
                 self._parking.add(delivery.partition)
@@ -502,31 +509,37 @@ class Buffer:
         )
 
     def recalled(self) -> list[Partition]:
-        """Return the partitions with parked messages, to be read again, and with them whatever is ready: in order."""
-        partitions = self._with_parked()
+        """Return the partitions with parked messages, to be read again, and with them whatever is ready: in order.
+
+        Where all of them are wanted, these are only the partitions of what was moved aside as long as there are such.
+        """
+        everything = self._everything()
+        partitions = self._with_parked() | {d.partition for d in everything if self._is_held_back(d.partition)}
         passed_over, self._passed_over = self._passed_over | partitions, set()
-        self.wants_recall = False
-        self._in_order.clear()
         left = []
-        for delivery in self._everything():
+        for delivery in everything:
             if delivery.partition in passed_over or not delivery.lanes:
                 self.held -= bool(delivery.lanes)
-                if delivery.partition in partitions and not delivery.is_moving:
+                if delivery.partition in partitions and not _stays(delivery):
                     _forget(delivery)
                 else:
                     left.append(delivery)
+        self._parking |= partitions
         self.unwanted = []
+        aside = {partition for partition in partitions if partition.is_aside}
+        self._is_aside_first = self._is_aside_first and bool(aside) and None in self._lanes
+        first = aside if self._is_aside_first else partitions
+        self._in_order = partitions - first
+        self.is_urgent = self.wants_recall = self._is_aside_first
         self.put_back(left)  # some may have been in one of these partitions when somebody came who wants them
-        return list(partitions)
+        return list(first)
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Whether nothing of *partition* is made ready before what is parked has been read again."""
+        return partition in self._in_order or (self._is_aside_first and not partition.is_aside)
 
     def _with_parked(self) -> set[Partition]:
-        self._parking = {partition for partition in self._parking if partition.settlement.has_parked}
-        return self._parking.copy()
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether somebody has come who wants all of what is parked: nothing newer is made ready meanwhile."""
-        return bool(self._in_order)
+        return {partition for partition in self._parking if partition.settlement.has_parked}
 
     # Other processes.
 
@@ -642,6 +655,11 @@ class Buffer:
         for other in self._lanes.values():
             if other.hungry and next(iter(other), None) is not None:
                 other.wake_one()
+
+
+def _stays(delivery: Delivery) -> bool:
+    """Tell whether *delivery* cannot be parked: it is being moved, or reading has not come to it yet."""
+    return delivery.is_moving or delivery.offset >= delivery.partition.settlement.position
 
 
 def _forget(delivery: Delivery) -> None:

@@ -258,7 +258,7 @@ class Engine:
                 queue_reader = self._readers[topic] = self._new_reader(
                     destination, topic, queue_group(topic), None, options, is_shared=True
                 )
-                self.space.look_after(queue_reader, chosen.kept_ms)
+            self.space.look_after(queue_reader, chosen.kept_ms)
             return queue_reader.add_feed(selector, wakeup)
 
     def open_subscription(

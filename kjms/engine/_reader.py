@@ -930,12 +930,15 @@ class Reader:
         with self.lock:
             if self._crowding:  # what is being moved would come before older ones
                 return
-            if not self.buffer.is_urgent:
-                if any(partition.settlement.is_rereading for partition in self._holdings):
-                    self._rest_until = now + (now - self._recalled_at)
-                    return
-                if now < self._rest_until:
-                    return
+            rereading = [partition for partition in self._holdings if partition.settlement.is_rereading]
+            if self.buffer.is_urgent:
+                if any(p.is_aside and (p.settlement.is_rereading or p.settlement.is_behind) for p in self._holdings):
+                    return  # older ones are still to come
+            elif rereading:
+                self._rest_until = now + (now - self._recalled_at)
+                return
+            elif now < self._rest_until:
+                return
             self._recalled_at = now
             partitions = self.buffer.recalled()
         with self._client:

@@ -61,10 +61,12 @@ class Space:
 
         Args:
             reader: What settles the messages.
-            kept_ms: For how many milliseconds they stay; None: an hour if kjms made the topic, and for ever if not.
+            kept_ms: For how many milliseconds they stay; None: as was said last, or else an hour if kjms made the
+                topic, and for ever if not.
         """
         with self._lock:
-            self._readers[reader] = kept_ms
+            if kept_ms is not None or reader not in self._readers:
+                self._readers[reader] = kept_ms
         self.begin()
 
     def begin(self) -> None:

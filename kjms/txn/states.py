@@ -116,7 +116,7 @@ class PartitionSettlement(Generic[T]):
         if offset < self.position:
             return self.parked > 0 and self._take_back(offset, message)
         if self._reread != NOWHERE:
-            if self._reread < self.position:  # it was broken off
+            if self.is_rereading:  # it was broken off
                 self._parked_from = min(self._parked_from, self._reread)
             self._reread = NOWHERE
         if offset != self.position and self.position >= 0:
@@ -153,11 +153,10 @@ class PartitionSettlement(Generic[T]):
     # What is parked: it is in the runs, and not in _open.
 
     def park(self, offset: int) -> None:
-        """Forget the message at *offset*, which nobody has; it stays unsettled."""
-        if self._ahead.pop(offset, None) is None:  # else it is read for the first time
-            del self._open[offset]
-            self.parked += 1
-            self._parked_from = min(self._parked_from, offset)
+        """Forget the message at *offset*, which was read and nobody has; it stays unsettled."""
+        del self._open[offset]
+        self.parked += 1
+        self._parked_from = min(self._parked_from, offset)
         if offset in self._histories:
             self.recalls = max(self.recalls, offset + 1)
 
@@ -175,6 +174,11 @@ class PartitionSettlement(Generic[T]):
         return self._reread
 
     @property
+    def is_behind(self) -> bool:
+        """Whether something was placed that was not read yet."""
+        return bool(self._ahead)
+
+    @property
     def has_parked(self) -> bool:
         """Whether messages are parked that are not being read again."""
         return self._parked_from != NOWHERE
@@ -182,7 +186,7 @@ class PartitionSettlement(Generic[T]):
     @property
     def is_rereading(self) -> bool:
         """Whether what was parked is being read again."""
-        return self._reread < self.position
+        return self.parked > 0 and self._reread < self.position
 
     def _parked_before(self, low: int) -> Iterator[int]:
         for first, past in zip(self._firsts, self._pasts, strict=True):

@@ -74,6 +74,12 @@ def proton() -> None:
 
 
 @pytest.fixture(scope="session")
+def kjms_factory(kjms_broker: Any) -> ConnectionFactory:
+    """A factory whose connections, the gateway's among them, share no engine with the other tests."""
+    return ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": "kjms-amqp-tests"})
+
+
+@pytest.fixture(scope="session")
 def start_gateway(proton: None, kjms_factory: ConnectionFactory) -> Iterator[Callable[..., RunningGateway]]:
     """Starts a gateway with these options, ended with the tests."""
     started: list[RunningGateway] = []

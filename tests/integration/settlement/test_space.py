@@ -16,6 +16,11 @@ SECONDS = 20_000
 Eventually = Callable[[Callable[[], object]], None]
 
 
+def factory(broker: Any, queue: Queue, **options: Any) -> ConnectionFactory:
+    """Return a factory whose connections share their engine, which gives back space, with no other test."""
+    return ConnectionFactory(broker.bootstrap_servers, kafka={"client.id": queue.queue_name}, **options)
+
+
 def send(connection: Connection, queue: Queue, count: int) -> None:
     with connection.create_session() as session, session.create_producer(queue) as producer:
         for number in range(count):
@@ -42,8 +47,7 @@ def settle(connection: Connection, queue: Queue, count: int) -> Message | None:
 
 def test_what_is_settled_and_old_enough_is_deleted(kjms_broker: Any, queue: Queue) -> None:
     """Of a queue that kjms made, the records before the oldest unsettled one go; the others are delivered."""
-    servers = kjms_broker.bootstrap_servers
-    with ConnectionFactory(servers, keep_settled=0).create_connection() as connection:
+    with factory(kjms_broker, queue, keep_settled=0).create_connection() as connection:
         connection.start()
         send(connection, queue, 10)
         message = settle(connection, queue, 6)
@@ -52,16 +56,16 @@ def test_what_is_settled_and_old_enough_is_deleted(kjms_broker: Any, queue: Queu
         assert connection._engine.space.give_back() == 1
         assert first_offset(kjms_broker, queue.queue_name) == 6
         assert connection._engine.space.give_back() == 0
-    with ConnectionFactory(servers).create_connection() as connection:
+    with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
         texts = [consumer.receive(SECONDS) for _ in range(4)]
         assert [text.text for text in texts if isinstance(text, TextMessage)] == ["6", "7", "8", "9"]
 
 
-def test_what_was_settled_a_moment_ago_stays(kjms_factory: ConnectionFactory, kjms_broker: Any, queue: Queue) -> None:
+def test_what_was_settled_a_moment_ago_stays(kjms_broker: Any, queue: Queue) -> None:
     """For an hour a settled message stays readable, for other programs and for those who look for mistakes."""
-    with kjms_factory.create_connection() as connection:
+    with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         send(connection, queue, 5)
         settle(connection, queue, 4)
@@ -71,12 +75,13 @@ def test_what_was_settled_a_moment_ago_stays(kjms_factory: ConnectionFactory, kj
 
 def test_what_another_group_has_not_read_yet_stays(kjms_broker: Any, queue: Queue) -> None:
     """Nothing is deleted beyond what any other group of Kafka has committed."""
-    servers = kjms_broker.bootstrap_servers
-    with ConnectionFactory(servers, keep_settled=0).create_connection() as connection:
+    with factory(kjms_broker, queue, keep_settled=0).create_connection() as connection:
         connection.start()
         send(connection, queue, 10)
         settle(connection, queue, 8)
-        archive = Consumer({"bootstrap.servers": servers, "group.id": f"archive-of-{queue.queue_name}"})
+        archive = Consumer(
+            {"bootstrap.servers": kjms_broker.bootstrap_servers, "group.id": f"archive-of-{queue.queue_name}"}
+        )
         archive.commit(offsets=[TopicPartition(queue.queue_name, 0, 3)], asynchronous=False)
         assert connection._engine.space.give_back() == 1
         assert first_offset(kjms_broker, queue.queue_name) == 3
@@ -92,26 +97,40 @@ def test_a_topic_that_others_made_keeps_everything(kjms_broker: Any, queue: Queu
     for number in range(5):
         producer.produce(topic, str(number), timestamp=1_000)
     producer.flush()
-    with ConnectionFactory(servers).create_connection() as connection:
+    with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         settle(connection, queue, 4)
         assert connection._engine.space.give_back() == 0
-    with ConnectionFactory(servers, keep_settled=1_000).create_connection() as connection:
+    with factory(kjms_broker, queue, keep_settled=1_000).create_connection() as connection:
         connection.start()
         assert connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(SECONDS) is not None
         assert connection._engine.space.give_back() == 1
     assert first_offset(kjms_broker, topic) == 4
 
 
+def test_what_was_said_last_of_how_long_it_stays_counts(kjms_broker: Any, queue: Queue) -> None:
+    """A connection that says how long settled messages stay is heard though another one reads the queue already."""
+    with factory(kjms_broker, queue).create_connection() as first:
+        first.start()
+        send(first, queue, 5)
+        settle(first, queue, 4)
+        assert first._engine.space.give_back() == 0
+        with factory(kjms_broker, queue, keep_settled=0).create_connection() as second:
+            second.create_session().create_consumer(queue).close()
+            with factory(kjms_broker, queue).create_connection() as third:
+                third.create_session().create_consumer(queue).close()
+            assert first._engine.space.give_back() == 1
+    assert first_offset(kjms_broker, queue.queue_name) == 4
+
+
 def test_who_made_a_queue_is_known_to_other_programs(
     kjms_broker: Any, queue: Queue, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A queue that one program made is given its space back by another one, later."""
-    servers = kjms_broker.bootstrap_servers
-    with ConnectionFactory(servers).create_connection() as connection:
+    with factory(kjms_broker, queue).create_connection() as connection:
         send(connection, queue, 5)
     monkeypatch.setattr("kjms.engine._space.DEFAULT_MS", 0)
-    with ConnectionFactory(servers).create_connection() as connection:
+    with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         settle(connection, queue, 4)
         eventually(lambda: connection._engine.space.give_back() == 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
@@ -15,6 +16,8 @@ from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._partners import Partners
 from kjms.selector import Selector, parse_selector
 from kjms.txn.metadata import State
+
+EMPTY = State(0, 0, (), 0)
 
 
 def partition_from(start: int) -> Partition:
@@ -353,6 +356,76 @@ def test_very_many_that_nobody_wants_are_parked(monkeypatch: pytest.MonkeyPatch)
         partition.settlement.settle(delivery.offset)
     assert got == [1, 0, *range(2, 35)]
     assert partition.settlement.base == 35
+
+
+def test_what_was_moved_aside_and_parked_comes_before_what_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who wants everything gets what was moved aside first, though it has to be read again, and the rest is here."""
+    unused: Any = None
+    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    aside, partition = Partition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
+    log = [Record(number) for number in range(20)]
+    orders = itertools.count()
+
+    def read(source: Partition, records: list[Record]) -> None:
+        for record in records:
+            delivery = Delivery(record, source, record.offset(), next(orders))
+            if source.settlement.read(record.offset(), delivery):
+                buffer.arrive(delivery)
+
+    def take_all() -> list[tuple[str, int]]:
+        got = []
+        while (delivery := buffer.take(feed)) is not None:
+            got.append((delivery.partition.topic, delivery.offset))
+            delivery.partition.settlement.settle(delivery.offset)
+        return got
+
+    other = Feed(unused, parse_selector("n > 100"), threading.Event())
+    buffer.join(other)
+    read(aside, log[:12])
+    assert aside.settlement.parked > 0
+    read(partition, log[:5])
+    assert partition.settlement.parked == 0
+    feed = Feed(unused, None, threading.Event())
+    buffer.join(feed)
+    assert take_all() == []
+    read(partition, log[5:8])
+    assert buffer.recalled() == [aside]
+    read(partition, log[8:10])
+    read(aside, log[aside.settlement.recall(0) : 6])
+    assert take_all() == [("t.aside", number) for number in range(6)]
+    assert aside.settlement.is_rereading
+    read(partition, log[10:12])
+    read(aside, log[6:12])
+    assert not aside.settlement.is_rereading
+    assert take_all() == [("t.aside", number) for number in range(6, 12)]
+    assert buffer.is_urgent
+    assert buffer.recalled() == [partition]
+    assert not buffer.is_urgent
+    read(partition, log[partition.settlement.recall(0) :])
+    assert take_all() == [("t", number) for number in range(20)]
+
+
+def test_what_was_moved_and_is_still_to_be_read_is_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message whose copy has not been read yet is kept, in its place: else it would come as if it were the newest."""
+    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    aside, partition = Partition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
+    for number in range(9):
+        delivery = Delivery(Record(number), partition, number, number)
+        partition.settlement.read(number, delivery)
+        buffer.arrive(delivery)
+        if number < 3:
+            aside.settlement.place(number, delivery)
+            partition.settlement.settle(number)
+            delivery.partition = aside
+    for number in range(9, 30):
+        delivery = Delivery(Record(number), partition, number, number)
+        partition.settlement.read(number, delivery)
+        buffer.arrive(delivery)
+    assert partition.settlement.parked > 0
+    assert [delivery.order for delivery in buffer.unwanted[:3]] == [0, 1, 2]
+    assert aside.settlement.is_behind
 
 
 def test_what_others_want_is_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
