@@ -21,8 +21,10 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import sub
 from typing import Final, NamedTuple
 
 __all__ = ["LIMIT", "DamagedStateError", "History", "NewerStateError", "State", "read_state", "write_state"]
@@ -31,6 +33,7 @@ LIMIT: Final = 4_000  # characters; brokers refuse metadata of over 4,096 bytes 
 VERSION: Final = 1
 PREFIX: Final = "kjms/"
 WORTH_DEFLATING: Final = 64  # bytes; shorter ones only get longer
+DEFLATING: Final = 6, zlib.DEFLATED, 12, 5  # level, method, window, memory: small is quick, and serves as well here
 LARGEST: Final = 1 << 24  # bytes that a payload may inflate to: what cannot have been written is not read
 
 
@@ -99,36 +102,34 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
     >>> read_state(write_state(State(7, 20, [(7, 8), (9, 12)], 15)), 7).runs
     ((7, 8), (9, 12))
     """
-    payload = bytes(_bytes(_numbers(state)))
+    payload = b"".join(map(_bytes, _numbers(state)))
     form = "p"
     if len(payload) > WORTH_DEFLATING:
-        form, payload = "z", zlib.compress(payload, 6)
+        deflating = zlib.compressobj(*DEFLATING)
+        form, payload = "z", deflating.compress(payload) + deflating.flush()
     return f"{PREFIX}{VERSION} {topic_id} {engine} {form}{base64.b64encode(payload).decode()}"
 
 
-def _numbers(state: State) -> Iterator[int]:
-    yield max(state.mark - state.base, 0)
-    yield len(state.runs)
-    end = state.base
-    for first, past in state.runs:
-        yield first - end
-        yield past - first
-        end = past
-    yield max(state.known - end, 0)
-    yield len(state.histories)
+def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
+    """Return what is written: what comes before the runs, the runs, and what follows them."""
+    ends = [state.base, *chain.from_iterable(state.runs)]
+    runs = [*map(sub, ends[1:], ends)]  # how far each run begins behind the one before, and how long it is
+    rest = [max(state.known - ends[-1], 0), len(state.histories)]
     last = state.base
     for offset in sorted(state.histories):
         deliveries, excused, due = state.histories[offset]
-        yield offset - last
-        yield deliveries << 2 | (excused > 0) << 1 | (due > 0)
+        rest += offset - last, deliveries << 2 | (excused > 0) << 1 | (due > 0)
         if excused > 0:
-            yield excused
+            rest.append(excused)
         if due > 0:
-            yield due
+            rest.append(due)
         last = offset
+    return [max(state.mark - state.base, 0), len(state.runs)], runs, rest
 
 
-def _bytes(numbers: Iterable[int]) -> bytearray:
+def _bytes(numbers: list[int]) -> bytes:
+    if not numbers or max(numbers) <= 0x7F:
+        return bytes(numbers)
     written = bytearray()
     add = written.append
     for number in numbers:
@@ -137,7 +138,7 @@ def _bytes(numbers: Iterable[int]) -> bytearray:
             add(rest & 0x7F | 0x80)
             rest >>= 7
         add(rest)
-    return written
+    return bytes(written)
 
 
 def owner(metadata: str | None) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
@@ -322,13 +322,21 @@ class PartitionSettlement(Generic[T]):
 
     def _collect(self, runs: list[tuple[int, int]], top: int, settled: Collection[int]) -> int:
         """Put the unsettled offsets below *top* into *runs*; return the base."""
-        for first, past in self._without(settled):
-            if first >= top:
-                if not runs:
-                    return first
-                break
-            is_joined = bool(runs) and self._gaps.get(runs[-1][1]) == first
-            runs.append((runs.pop()[0] if is_joined else first, min(past, top)))
+        if settled or self._gaps:
+            for first, past in self._without(settled):
+                if first >= top:
+                    if not runs:
+                        return first
+                    break
+                is_joined = bool(runs) and self._gaps.get(runs[-1][1]) == first
+                runs.append((runs.pop()[0] if is_joined else first, min(past, top)))
+        else:  # there may be a thousand, for every message that is acknowledged
+            count = bisect_left(self._firsts, top)
+            if not count and self._firsts:
+                return self._firsts[0]
+            runs += zip(self._firsts[:count], self._pasts[:count], strict=True)
+            if runs and runs[-1][1] > top:
+                runs[-1] = runs[-1][0], top
         if len(self._gaps) > MOST_GAPS:
             self._gaps = {begin: past for begin, past in self._gaps.items() if begin > self.base}
         for begin, past in self._unread(top, settled):
