@@ -37,7 +37,7 @@ from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
-from kjms.mapping.names import REGISTRY, queue_group, topic_for, transactional_ids
+from kjms.mapping.names import REGISTRY, is_internal, queue_group, topic_for, transactional_ids
 from kjms.options import FactoryOptions
 from kjms.selector import Selector
 
@@ -216,12 +216,15 @@ class Engine:
         """Return the Kafka topic of *destination* and its number of partitions; it is made where *options* say so.
 
         Raises:
-            InvalidDestinationException: There is no such topic, the name cannot be one, or it is temporary.
+            InvalidDestinationException: There is no such topic, the name cannot be one, it is temporary, or Kafka's or
+                kjms's own.
         """
         if isinstance(destination, TemporaryQueue | TemporaryTopic):
             raise InvalidDestinationException(f"{destination} is temporary, and has no Kafka topic of its own")
         name = destination_name(destination)
         topic = topic_for(destination, options.queue_prefix, options.topic_prefix)
+        if is_internal(topic) or topic.startswith("__"):
+            raise InvalidDestinationException(f"{destination} is no destination: kjms, or Kafka, keeps its own there")
         chosen = options.destination(name)
         count = self.topics.ensure(
             topic,

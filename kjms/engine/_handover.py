@@ -7,13 +7,13 @@ import math
 import random
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine._partners import Partner, Partners, read_notice, written_notice
-from kjms.engine._transactor import Copy, Move
+from kjms.engine._transactor import Move
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
-from kjms.mapping.moved import moved_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,12 +162,7 @@ class HandOver:
     def move(self, delivery: Delivery, partner: Partner) -> Move:
         """Return the move of *delivery* to *partner*."""
         box = partner.box
-
-        def copy(_too_large: int) -> Copy:
-            with self._lock:
-                history = delivery.history
-                return Copy(self.topic, box, moved_record(delivery.record, history), history)
-
+        copy = self._reader.copy_for(delivery, lambda: (self.topic, box))
         return Move(delivery, copy, is_aside=False, partner=partner, box=box)
 
     # Speaking; the caller holds the lock.
@@ -487,18 +482,13 @@ class HandOver:
         for delivery in reader.buffer.give_up(
             lambda d: d.partition.is_box and not d.due and (d.record.partition() or 0) not in owned
         ):
-            moves.append(Move(delivery, self._home_copy(delivery), is_aside=False))
+            moves.append(Move(delivery, reader.copy_for(delivery, partial(self._home_of, delivery)), is_aside=False))
         reader.submit(moves)
 
-    def _home_copy(self, delivery: Delivery) -> Callable[[int], Copy]:
-        def copy(_too_large: int) -> Copy:
-            number = delivery.record.partition() or 0
-            self._reader.aside.ensure(number)
-            with self._lock:
-                history = delivery.history
-                return Copy(self._reader.aside.topic, number, moved_record(delivery.record, history), history)
-
-        return copy
+    def _home_of(self, delivery: Delivery) -> tuple[str, int]:
+        number = delivery.record.partition() or 0
+        self._reader.aside.ensure(number)
+        return self._reader.aside.topic, number
 
 
 def _chunks(wants: list[str | None]) -> list[list[str | None]]:

@@ -400,19 +400,27 @@ class Reader:
                 for delivery in chosen:
                     delivery.is_moving = True
                 self.aside.mover.submit(
-                    self, [Move(delivery, self._aside_copy(delivery), is_aside=True) for delivery in chosen]
+                    self,
+                    [Move(each, self.copy_for(each, partial(self._room_for, each)), is_aside=True) for each in chosen],
                 )
 
-    def _aside_copy(self, delivery: Delivery) -> Callable[[int], Copy]:
-        def copy(too_large: int) -> Copy:
-            topic, number = self._aside_place(delivery.partition)
-            if topic == self.aside.topic:
-                self.open_aside(number)
+    def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
+        """Return what makes the copy of *delivery*, with what has happened to it by then, for where *place* says."""
+
+        def copy(_too_large: int) -> Copy:
+            topic, number = place()
             with self.lock:
                 history = delivery.history
                 return Copy(topic, number, moved_record(delivery.record, history), history)
 
         return copy
+
+    def _room_for(self, delivery: Delivery) -> tuple[str, int]:
+        """Return where *delivery* is moved aside to; it is read by then."""
+        topic, number = self._aside_place(delivery.partition)
+        if topic == self.aside.topic:
+            self.open_aside(number)
+        return topic, number
 
     def _aside_place(self, partition: Partition) -> tuple[str, int]:
         """Return where messages of *partition* are moved aside to; those of a box to its end."""
@@ -1198,18 +1206,10 @@ class Reader:
             return
         place = self.aside.topic, home
 
-        def moved(delivery: Delivery) -> Callable[[int], Copy]:
-            def copy(_too_large: int) -> Copy:
-                with self.lock:
-                    history = delivery.history
-                    return Copy(*place, moved_record(delivery.record, history), history)
-
-            return copy
-
         try:
             self.open_aside(home)
             self.aside.rescuer.move(
-                self, [Move(delivery, moved(delivery), is_aside=True, to=place) for delivery in in_hands]
+                self, [Move(each, self.copy_for(each, lambda: place), is_aside=True, to=place) for each in in_hands]
             )
         except (JMSException, AbortedError, KafkaException) as error:
             _log.warning("%d messages of %s come again elsewhere: %s", len(in_hands), self.name, error)

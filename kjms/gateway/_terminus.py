@@ -14,9 +14,8 @@ from proton import DataException, Terminus
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import InvalidDestinationException, InvalidSelectorException, MessageFormatException
 from kjms.mapping.amqp import parse_address
-from kjms.mapping.names import is_internal
 
-__all__ = ["Wanted", "capabilities", "destination_at", "public", "temporary_kind", "wanted"]
+__all__ = ["Wanted", "capabilities", "destination_at", "temporary_kind", "wanted"]
 
 _KINDS: Final = {"queue": 0, "topic": 1, "temporary-queue": 2, "temporary-topic": 3}
 _SELECTOR: Final = frozenset({0x0000468C00000004, "apache.org:selector-filter:string"})
@@ -70,19 +69,7 @@ def destination_at(terminus: Terminus) -> Destination:
     found = parse_address(terminus.address, kind, None)
     if found is None:
         raise InvalidDestinationException("the link says no address")
-    return public(found)
-
-
-def public(destination: Destination) -> Destination:
-    """Return *destination*, unless it is a Kafka topic of Kafka's or kjms's own.
-
-    Raises:
-        InvalidDestinationException: It is one.
-    """
-    name = destination._name
-    if not isinstance(destination, TemporaryQueue | TemporaryTopic) and (is_internal(name) or name.startswith("__")):
-        raise InvalidDestinationException(f"{destination} is not for clients: kjms, or Kafka, keeps its own there")
-    return destination
+    return found
 
 
 def temporary_kind(terminus: Terminus) -> type[TemporaryQueue] | type[TemporaryTopic]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms._relay import Forwarder, RelaySession, Transacted
 from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
-from kjms.gateway._terminus import public
 from kjms.mapping.amqp import decode, encode
 
 if TYPE_CHECKING:
@@ -373,8 +372,6 @@ class Worker:
             where = destination or message.jms_destination
             if where is None:
                 raise InvalidDestinationException("a message to the anonymous relay says in 'to' where it goes (§6.2)")
-            if destination is None:
-                public(where)
             if transaction is not None:
                 with self._session.within(self._in_transaction(transaction)):
                     forwarder.forward(message, where)

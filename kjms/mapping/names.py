@@ -30,7 +30,6 @@ __all__ = [
     "later",
     "later_group",
     "later_transactional_id",
-    "parked",
     "queue_group",
     "subscription_group",
     "topic_for",
@@ -47,7 +46,6 @@ REGISTRY: Final = "kjms.registry"
 INBOX: Final = "kjms.inbox."
 """What the topics begin with that are inboxes."""
 
-_PARKED: Final = ".kjms.parked"
 _LATER: Final = ".kjms.later"
 _ASIDE: Final = ".kjms.aside"
 _DEMAND: Final = ".kjms.demand"
@@ -187,11 +185,6 @@ def _of_group(topic: str, group: str, suffix: str) -> str:
     return _beside(topic, f"{suffix}.{hashlib.sha256(group.encode()).hexdigest()[:12]}")
 
 
-def parked(topic: str) -> str:
-    """Return the topic of the messages of *topic* that nobody wants now."""
-    return _beside(topic, _PARKED)
-
-
 def later(topic: str) -> str:
     """Return the topic of the messages of *topic* that are not yet due."""
     return _beside(topic, _LATER)
@@ -242,6 +235,6 @@ def transactional_ids(engine: str) -> tuple[str, str, str]:
 
 def is_internal(topic: str) -> bool:
     """Tell whether *topic* is one that kjms keeps for itself."""
-    if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(INBOX) or topic.endswith((_PARKED, _LATER)):
+    if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(INBOX) or topic.endswith(_LATER):
         return True
     return _OF_GROUP.fullmatch(topic) is not None

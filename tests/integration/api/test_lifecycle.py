@@ -249,6 +249,14 @@ def test_bad_destinations_and_selectors_are_refused(session: Session, kjms_broke
                 call(Topic("kjms-test-never-made"))
 
 
+@pytest.mark.parametrize("name", ["kjms.registry", "orders.kjms.later", "__consumer_offsets"])
+def test_what_kjms_or_kafka_keeps_for_itself_is_no_destination(session: Session, name: str) -> None:
+    """Nobody sends to, receives from or browses the topics that the library itself lives on."""
+    for call in (session.create_producer, session.create_consumer, session.create_browser):
+        with pytest.raises(InvalidDestinationException, match=name):
+            call(Queue(name))
+
+
 def test_a_dead_address_is_named_within_the_send_timeout() -> None:
     """Connecting to an address where nobody answers fails in bounded time, and says which address."""
     began = time.monotonic()
