@@ -19,7 +19,7 @@ from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
 from kjms.engine._committer import Committer
-from kjms.engine._errors import is_refusal, jms_error
+from kjms.engine._errors import is_refusal, is_shortage, jms_error
 from kjms.engine._exchange import Exchange
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
@@ -351,12 +351,12 @@ class Engine:
 
     # Trouble.
 
-    def _is_refused(self) -> bool:
-        return any(is_refusal(error) for error in self._last_error)
+    def _is_hopeless(self) -> bool:
+        return any(is_refusal(error) or is_shortage(error) for error in self._last_error)
 
     def _kafka_error(self, error: KafkaError) -> None:
         """Hear of errors that belong to no call (from any client's thread)."""
-        if is_refusal(error) or not self._is_refused():
+        if is_refusal(error) or not self._is_hopeless():
             self._last_error[:] = [error]
         if error.fatal() or is_refusal(error):
             self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))

@@ -43,12 +43,14 @@ _RESOURCES: Final = frozenset(
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.POLICY_VIOLATION,
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
+        KafkaError._CRIT_SYS_RESOURCE,
     }
 )
 
 
 _ALERT: Final = "SSL alert number"  # how the TLS library says that the broker refused, after the handshake in TLS 1.3
 
+_NO_SOCKET: Final = "Failed to create socket"
 _BROKEN_OFF: Final = (
     "Local: Broker transport failure"  # librdkafka calls it an authentication error where one was tried
 )
@@ -59,6 +61,11 @@ def is_refusal(error: KafkaError) -> bool:
     if _BROKEN_OFF in error.str():
         return False
     return error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL} or _ALERT in error.str()
+
+
+def is_shortage(error: KafkaError) -> bool:
+    """Tell whether *error* says that this process may open no more sockets."""
+    return error.code() == KafkaError._TRANSPORT and _NO_SOCKET in error.str()
 
 
 def _explained(error: KafkaError) -> str:
@@ -106,7 +113,7 @@ def jms_error(
         kind = JMSSecurityException
     elif code in _DESTINATION:
         kind = InvalidDestinationException
-    elif code in _RESOURCES:
+    elif code in _RESOURCES or is_shortage(inner):
         kind = ResourceAllocationException
     linked = error if isinstance(error, KafkaException) else KafkaException(error)
     missing = ""

@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from kjms.engine._errors import is_refusal, jms_error, kafka_error
+from kjms.engine._errors import is_refusal, is_shortage, jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
 
 __all__ = ["NOT_READY", "Topics"]
@@ -68,10 +68,11 @@ class Topics:
         Args:
             timeout: Seconds to try.
             last_error: What the client library reported meanwhile; it goes into the error, and ends the attempt where
-                it says that Kafka refused the credentials: more attempts would not change that.
+                it says that Kafka refused the credentials, or that there are no more sockets: it would be so again.
 
         Raises:
             JMSSecurityException: Kafka refused the credentials.
+            ResourceAllocationException: This process may open no more sockets.
             JMSException: None did; the text names the address.
         """
         deadline = time.monotonic() + timeout
@@ -85,7 +86,7 @@ class Topics:
                     raise jms_error(error, f"connect to {self._servers}") from error
                 self.admin.poll(0)  # hears what the client library has to say
                 why = last_error[-1] if last_error else None
-                if why is not None and is_refusal(why):
+                if why is not None and (is_refusal(why) or is_shortage(why)):
                     raise jms_error(why, f"connect to {self._servers}") from error
                 if left <= ATTEMPT_SECONDS:
                     raise JMSException(

@@ -6,6 +6,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -229,3 +231,33 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         assert thread != threading.current_thread().name
         assert told_elsewhere == []
         assert text(elsewhere.create_consumer(queue).receive(SECONDS)) == "lost a connection"
+
+
+STARVED = """
+import resource, sys
+import psutil
+from kjms import ConnectionFactory, ResourceAllocationException
+import kjms.engine._engine
+open_now = psutil.Process().num_fds()
+for spare in range(8, 0, -1):  # the clients open pipes, too, before they open sockets
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + spare, open_now + spare))
+    try:
+        ConnectionFactory(sys.argv[1]).create_connection().close()
+    except ResourceAllocationException as error:
+        print(error)
+        break
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits are those of POSIX")
+@pytest.mark.requirement("NET-44")
+def test_a_connection_without_sockets_says_that_resources_are_missing(kjms_broker: Any) -> None:
+    """A process that may open no more sockets hears of that at once, not that nobody answers."""
+    starved = subprocess.run(
+        [sys.executable, "-c", STARVED, kjms_broker.bootstrap_servers],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Too many open files" in starved.stdout, starved
