@@ -109,7 +109,8 @@ def reference(arguments: Sequence[str]) -> int:
     """Write the API reference, as web pages, into build/reference, from the docstrings."""
     folder = HERE / "build" / "reference"
     # What pdoc warns of, names in annotations that only type checkers import, it writes as they stand.
-    done = run("docs", "-W", "ignore", "-m", "pdoc", "--docformat", "google", "--output-directory", folder, *REFERENCE, *arguments)
+    pdoc = ("-W", "ignore", "-m", "pdoc", "--docformat", "google", "--output-directory")
+    done = run("docs", *pdoc, folder, *REFERENCE, *arguments)
     if not done:
         print(f"written: {folder / 'index.html'}", file=sys.stderr)
     return done

@@ -1,9 +1,40 @@
-"""For all tests: Java without its second compiler.
+"""For all tests: Java without its second compiler, a connection, and a way to wait for a condition.
 
 A broker of the tests lives for seconds, and that compiler takes a third of the processors' time to make it faster in
 minutes. Benchmarks run without this.
 """
 
+from __future__ import annotations
+
 import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kjms import Connection, ConnectionFactory
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+WAIT_SECONDS = 20.0
+
+
+@pytest.fixture
+def connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
+    """A started connection."""
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], None]:
+    """A function that waits until its argument returns something true."""
+
+    def wait(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.01)
+
+    return wait

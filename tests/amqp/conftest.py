@@ -6,7 +6,6 @@ import asyncio
 import importlib.util
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,27 +137,6 @@ def there(connect: Callable[..., JavaObject]) -> JavaObject:
 
 
 @pytest.fixture
-def connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
-    """A started connection of Python."""
-    with kjms_factory.create_connection() as connection:
-        connection.start()
-        yield connection
-
-
-@pytest.fixture
 def here(connection: Connection) -> Session:
     """A Python session that acknowledges by itself."""
     return connection.create_session()
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
-    """A function that waits until its argument returns something true."""
-
-    def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.01)
-
-    return wait

@@ -1,4 +1,4 @@
-"""What the tests on a real Kafka share: a connection, other processes, and ways to wait for a condition."""
+"""What the tests on a real Kafka share: a session, destinations, and other processes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,13 @@ import contextlib
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Queue, Session, Topic
-
-WAIT_SECONDS = 20.0
-
-
-@pytest.fixture
-def connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
-    """A started connection."""
-    with kjms_factory.create_connection() as connection:
-        connection.start()
-        yield connection
+from kjms import Connection, Queue, Session, Topic
 
 
 @pytest.fixture
@@ -42,19 +31,6 @@ def queue(kjms_destination_name: str) -> Queue:
 def topic(kjms_destination_name: str) -> Topic:
     """A topic of this test's own."""
     return Topic(kjms_destination_name)
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
-    """A function that waits until its argument returns something true."""
-
-    def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.01)
-
-    return wait
 
 
 class Program:
