@@ -534,7 +534,8 @@ class Message:
 
     def property_exists(self, name: str) -> bool:
         """Tell whether the property *name* is set, be it to None (§3.5)."""
-        self._settle()
+        if self._mixed and name in FIELDS:
+            return False
         return name in self._properties or (name == DELIVERY_COUNT and self._properties_read_only)
 
     def property_names(self) -> list[str]:
@@ -671,9 +672,13 @@ class PropertiesView(MutableMapping[str, "bool | int | float | str | None"]):
         self._message = message
 
     def __getitem__(self, name: str) -> bool | int | float | str | None:
-        if not self._message.property_exists(name):
+        value = self._message._property_value(name)
+        if value is None and not self._message.property_exists(name):
             raise KeyError(name)
-        return self._message.get_object_property(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._message.property_exists(name)
 
     def __setitem__(self, name: str, value: bool | int | float | str | None) -> None:
         self._message.set_object_property(name, value)
