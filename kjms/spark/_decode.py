@@ -121,8 +121,13 @@ def _with_columns(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
     return frame.selectExpr("*", f"inline(array(named_struct({fields})))")
 
 
-def selected(frame: DataFrame, selector: str | None) -> DataFrame:
+def selected(frame: DataFrame, selector: str | None, source: Record | None = None) -> DataFrame:
     """Return those records of a frame `with_helpers` whose messages *selector* is true for.
+
+    Args:
+        frame: The records.
+        selector: The selector; None: all.
+        source: Where header fields and properties are found; None: as of messages that were never delivered.
 
     Raises:
         InvalidSelectorException: It is no selector.
@@ -130,7 +135,7 @@ def selected(frame: DataFrame, selector: str | None) -> DataFrame:
     parsed = parse_selector(selector)
     if parsed is None:
         return frame
-    wanted = predicate(parsed.tree, Record())
+    wanted = predicate(parsed.tree, source or Record())
     if wanted.properties:
         frame = frame.selectExpr("*", f"explode(array({wanted.properties})) AS `{BOUND}`")
     return frame.where(wanted.condition)

@@ -40,7 +40,8 @@ def where(frame: DataFrame, selector: str) -> DataFrame:
     Spec: JMS 2.0 §3.8.1.
     """
     parsed = parse_selector(selector)
-    return frame if parsed is None else frame.where(predicate(parsed.tree, Decoded()).expression)
+    source = Decoded(counts="deliveryCount" in frame.columns)
+    return frame if parsed is None else frame.where(predicate(parsed.tree, source).expression)
 
 
 def archive(
