@@ -24,15 +24,15 @@ DEEPEST: Final = 8  # each level doubles the expression
 
 
 def get_property(name: str, kind: str = "string") -> Column:
-    """Return the property *name* as a column of type *kind*, for frames with the columns that `kjms.spark.decode` makes.
+    """Return the property *name* as a column of type *kind*, for frames with the columns of `kjms.spark.decode`.
 
     Args:
         name: The property.
         kind: ``boolean``, ``byte``, ``short``, ``int``, ``long``, ``float``, ``double`` or ``string``.
 
     Returns:
-        What the getter of that type gives: an int can be read as long and as string, a string as any type whose value it
-        says, and so on. Null where there is no such property, where it is null, and where the getter would raise.
+        What the getter of that type gives: an int can be read as long and as string, a string as any type whose value
+        it says, and so on. Null where there is no such property, where it is null, and where the getter would raise.
 
     Raises:
         ValueError: *kind* is none of these.
@@ -68,7 +68,7 @@ def get_property(name: str, kind: str = "string") -> Column:
 
 
 def object_body(depth: int = 4) -> Column:
-    """Return the body of ObjectMessages as JSON, for frames with the columns that `kjms.spark.decode` makes.
+    """Return the body of ObjectMessages as JSON, for frames with the columns of `kjms.spark.decode`.
 
     That of objects that are plain values: ``messageType`` is ``object``. Others can be read with their codec only, and
     are in the column ``bytes``. Bytes become base64, whole numbers beyond 64 bits hexadecimal digits, and what JSON has
@@ -125,6 +125,9 @@ def _json(value: Column, depth: int) -> Column:
         written = f.to_json(f.array(of))
         return f.substring(written, f.lit(2), f.length(written) - 2)
 
+    def inner(of: Column) -> Column:
+        return f.coalesce(_json(of, depth - 1), f.lit("null"))
+
     def joined(begin: str, items: Column, end: str) -> Column:
         return f.concat(f.lit(begin), f.array_join(items, ","), f.lit(end))
 
@@ -139,11 +142,11 @@ def _json(value: Column, depth: int) -> Column:
         .when(value["member5"].isNotNull(), text(value["member5"]["hexadecimal"]))
     )
     if depth:
-        items = f.transform(value["member6"], lambda item: _json(item["value"], depth - 1))
+        items = f.transform(value["member6"], lambda item: inner(item["value"]))
         entries = f.transform(
             f.map_entries(value["member7"]),
-            lambda entry: f.concat(text(entry["key"]), f.lit(":"), _json(entry["value"]["value"], depth - 1)),
+            lambda entry: f.concat(text(entry["key"]), f.lit(":"), inner(entry["value"]["value"])),
         )
         made = made.when(value["member6"].isNotNull(), joined("[", items, "]"))
         made = made.when(value["member7"].isNotNull(), joined("{", entries, "}"))
-    return f.when(value.isNotNull(), made.otherwise(f.lit("null")))
+    return made

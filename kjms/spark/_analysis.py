@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.destinations import Destination, Queue, Topic
-from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException, shown
+from kjms.errors import InvalidDestinationException, MessageFormatException, shown
 from kjms.mapping.names import REDELIVERIES, destination_for, is_internal, queue_group
 from kjms.spark._cluster import connected, source_options, topic_of
 from kjms.spark._require import require_kafka
@@ -25,8 +25,8 @@ __all__ = ["dead_letters", "redeliveries", "settlement"]
 _QUEUE_GROUPS: Final = queue_group("")
 _SETTLEMENT: Final = (
     "scheme STRING, name STRING, group STRING, subscription STRING, clientID STRING, place STRING, topic STRING,"
-    " partition INT, begin BIGINT, end BIGINT, base BIGINT, mark BIGINT, unsettledUpTo BIGINT, runs INT, redelivered INT,"
-    " mostDeliveries INT, movedAsideUpTo BIGINT"
+    " partition INT, begin BIGINT, end BIGINT, base BIGINT, mark BIGINT, unsettledUpTo BIGINT, runs INT,"
+    " redelivered INT, mostDeliveries INT, movedAsideUpTo BIGINT"
 )
 _EVENT: Final = (
     "event STRING, time BIGINT, destination STRING, group STRING, topic STRING, partition INT, offset BIGINT,"
@@ -182,11 +182,7 @@ def redeliveries(
     else:
         records = table(spark, [], _NO_EVENTS)
     told = records.selectExpr(f"inline(array(from_json(CAST(value AS STRING), {quoted(_EVENT)})))")
-    scheme = "substring_index(destination, '://', 1)"
-    columns = {
-        "destination": f"named_struct('destinationType', {scheme}, 'name', substring(destination, length({scheme}) + 4))",
-        "messageID": "message_id",
-    }
+    columns = {"destination": _destination("destination"), "messageID": "message_id"}
     order = ("event", "time", "destination", "group", "topic", "partition", "offset", "messageID", "delivery", "cause")
     frame = told.where("event IS NOT NULL").selectExpr(
         *(f"{columns.get(name, _named(name))} AS `{name}`" for name in order)
@@ -222,12 +218,13 @@ def dead_letters(frame: DataFrame) -> DataFrame:
     def said(name: str) -> str:
         return f"try_element_at(properties, 'JMS_kjms_{name}')"
 
-    original = said("OriginalDestination")
-    scheme = f"substring_index({original}, '://', 1)"
     columns = [f"TRY_CAST({said(name)} AS {kind}) AS {column}" for column, (name, kind) in _LETTER.items()]
-    columns.insert(
-        2,
-        f"CASE WHEN contains({original}, '://') THEN named_struct('destinationType', {scheme}, 'name',"
-        f" substring({original}, length({scheme}) + 4)) END AS originalDestination",
-    )
+    columns.insert(2, f"{_destination(said('OriginalDestination'))} AS originalDestination")
     return frame.where(f"{said('Cause')} IS NOT NULL").selectExpr(*columns, "*")
+
+
+def _destination(text: str) -> str:
+    """Return the struct of a destination that stands there as text, ``queue://orders``."""
+    scheme = f"substring_index({text}, '://', 1)"
+    struct = f"named_struct('destinationType', {scheme}, 'name', substring({text}, length({scheme}) + 4))"
+    return f"CASE WHEN contains({text}, '://') THEN {struct} END"

@@ -111,9 +111,7 @@ def read_batch(
     asked = _Asked(factory, destinations, user, password)
     if pending:
         if (starting, ending) != (EARLIEST, LATEST):
-            raise ValueError(
-                "pending: what is not settled says itself from where to where it is; no place goes with it"
-            )
+            raise ValueError("pending: no starting and no ending goes with it: what is not settled is where it is")
         require_kafka(spark)
         settings = {**asked.common(), **(options or {})}
         records = pending_records(spark, factory, asked.queues(), settings, user, password)
