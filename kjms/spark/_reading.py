@@ -118,7 +118,27 @@ def read_batch(
         return _pending(records, asked, selector)
     settings = {**asked.options(starting, "starting"), **asked.place(ending, "ending"), **(options or {})}
     require_kafka(spark)
-    return _messages(spark.read.format("kafka").options(**settings).load(), asked, selector)
+    frame = with_helpers(spark.read.format("kafka").options(**settings).load())
+    return decoded(selected(frame, selector), asked.destination())
+
+
+def sized_batch(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    destinations: Sequence[Destination],
+    *,
+    starting: Place,
+    ending: Place,
+    user: str | None,
+    password: str | None,
+) -> DataFrame:
+    """Return the messages of *destinations*, with ``at``, where each was read, and ``size``, of its body in bytes."""
+    asked = _Asked(factory, destinations, user, password)
+    settings = {**asked.options(starting, "starting"), **asked.place(ending, "ending")}
+    require_kafka(spark)
+    records = with_helpers(spark.read.format("kafka").options(**settings).load())
+    more = (f"{asked.destination()} AS at", "coalesce(octet_length(value), 0) AS size")
+    return decoded(records, asked.destination(), more)
 
 
 def read_stream(
@@ -136,14 +156,24 @@ def read_stream(
 
     Where a query starts that has no checkpoint is *starting*; one that has goes on where it was.
     """
+    frame, destination = stream_of(spark, factory, destinations, starting, options, user, password)
+    return decoded(selected(with_helpers(frame), selector), destination)
+
+
+def stream_of(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    destinations: Destinations,
+    starting: Place,
+    options: Mapping[str, str] | None,
+    user: str | None,
+    password: str | None,
+) -> tuple[DataFrame, str]:
+    """Return the records that `read_stream` reads, and the struct of the destination of each, as text of SQL."""
     asked = _Asked(factory, destinations, user, password)
     settings = {**asked.options(starting, "starting"), **(options or {})}
     require_kafka(spark)
-    return _messages(spark.readStream.format("kafka").options(**settings).load(), asked, selector)
-
-
-def _messages(frame: DataFrame, asked: _Asked, selector: str | None) -> DataFrame:
-    return decoded(selected(with_helpers(frame), selector), asked.destination())
+    return spark.readStream.format("kafka").options(**settings).load(), asked.destination()
 
 
 def _pending(records: DataFrame, asked: _Asked, selector: str | None) -> DataFrame:
