@@ -14,13 +14,9 @@ from kjms.mapping.names import aside, handover, queue_group
 from kjms.spark import Pattern, read_batch
 from kjms.spark.pipelines import where
 
+pytestmark = pytest.mark.usefixtures("no_python_on_executors")
+
 WAIT = 20_000
-
-
-@pytest.fixture(autouse=True)
-def no_python_on_executors(spark, monkeypatch):
-    """Executors that have no Python, hence no kjms."""
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")
 
 
 @pytest.fixture

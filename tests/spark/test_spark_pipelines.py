@@ -18,14 +18,10 @@ from kjms.spark import read_batch
 from kjms.spark.pipelines import archive, replay, where
 
 PROCESS = Path(__file__).with_name("spark_archive_process.py")
+pytestmark = pytest.mark.usefixtures("no_python_on_executors")
+
 WAIT = 20_000
 WAIT_SECONDS = 90.0
-
-
-@pytest.fixture(autouse=True)
-def no_python_on_executors(spark, monkeypatch):
-    """Executors that have no Python, hence no kjms."""
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")
 
 
 def send(connection, destination, numbers):
