@@ -32,7 +32,7 @@ STYLE: Final = """
 body { margin: 0 auto; max-width: 960px; padding: 24px 20px 48px; background: var(--page); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 32px 0 4px; }
-p { margin: 0 0 8px; color: var(--soft); }
+p { margin: 0 0 8px; color: var(--soft); } .legend + p { margin-top: 14px; }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
 .card { background: var(--card); border-radius: 8px; padding: 10px 16px; min-width: 110px; }
 .card b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; } .card span { color: var(--soft); }
@@ -182,6 +182,8 @@ def _by(rows: Iterable[object], name: str, value: str) -> Points:
 
 
 def _sizes(report: Report) -> str:
+    if not report.traffic:
+        return ""
     rows = [
         (
             each.destination,
@@ -205,7 +207,7 @@ def _replies(report: Report) -> str:
         points[f"{each.destination}, median"][each.begin] = each.median
         points[f"{each.destination}, 95 %"][each.begin] = each.p95
     told = "from a request to its reply, by when the reply came"
-    return _plot(report, "Replies", told, points, duration, is_stacked=False) if points else ""
+    return _plot(report, "Replies", told, points, duration, is_stacked=False)
 
 
 def _befallen(report: Report) -> str:
@@ -213,14 +215,16 @@ def _befallen(report: Report) -> str:
     points: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for each in report.befallen:
         causes[each.event, each.destination, each.cause].append((each.messages, each.median_age))
-        points[f"{each.event}: {each.cause}"][each.begin] += each.messages
+        name = each.event if each.cause == "-" else f"{each.event}: {each.cause}"
+        points[name][each.begin] += each.messages
+    title = "Redeliveries and dead letters"
     if not causes:
-        return "<h2>Redeliveries and dead letters</h2><p>There were none.</p>"
+        return _plot(report, title, "", {}, count)
     rows = []
     for key, found in sorted(causes.items(), key=lambda item: -sum(number for number, _ in item[1])):
         ages = [age for _, age in found if age is not None]
         rows.append((*key, count(sum(number for number, _ in found)), duration(max(ages)) if ages else "-"))
-    plot = _plot(report, "Redeliveries and dead letters", "per interval, by cause", points, count)
+    plot = _plot(report, title, "per interval, by cause", points, count)
     head = ("event", "destination", "cause", "messages", "age")
     told = "The age is the time since the message was sent: the largest median of an interval."
     return plot + _table("", told, head, rows, numbers=2)
@@ -266,6 +270,8 @@ def _plot(
     report: Report, title: str, told: str, points: Points, text: Callable[[float], str], *, is_stacked: bool = True
 ) -> str:
     """Return a plot of *points*: stacked bars, or lines."""
+    if not points:
+        return f"<h2>{title}</h2><p>There were none.</p>"
     shown = _largest(points)
     begins = range(report.since, report.until, report.interval)
     if is_stacked:
