@@ -217,7 +217,7 @@ def _changes(arguments: argparse.Namespace) -> Callable[[DataFrame], DataFrame] 
         try:
             return frame.withColumns({name.strip(): f.expr(sql) for name, _, sql in pairs})
         except PySparkException as error:
-            raise JMSException(f"--set: {_first_line(error)}") from error
+            raise JMSException(f"--set: {_reason(error)}") from error
 
     return change
 
@@ -242,17 +242,18 @@ def _follow(name: str, query: StreamingQuery) -> int:
                     rate = f"{progress.processedRowsPerSecond:,.0f}/s"
                     print(f"kjms spark: batch {told}: {progress.numInputRows:,} records, {rate}", file=sys.stderr)
     except StreamingQueryException as error:
-        raise JMSException(f"{name} failed after {messages:,} records: {_first_line(error)}") from error
+        raise JMSException(f"{name} failed after {messages:,} records: {_reason(error)}") from error
     finally:
         query.stop()
     print(f"kjms spark: {name} is through with {messages:,} records", file=sys.stderr)
     return 0
 
 
-def _first_line(error: Exception) -> str:
-    """Return what went wrong, without the plan and the stack of Java."""
+def _reason(error: Exception) -> str:
+    """Return what went wrong, without the plan and the stacks of Java and Python."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1].removeprefix("Caused by: ") if causes else lines[0]) if lines else type(error).__name__
 
 
 def _tell(arguments: argparse.Namespace, report: Report) -> int:

@@ -31,6 +31,7 @@ from kjms.spark._confluent import confluent_decoded
 from kjms.spark.pipelines import report, route
 
 WAIT = 20_000
+NOW = time.time_ns() // 1_000_000  # what is older than a week, Kafka would delete
 ONCE = {"availableNow": True}
 
 
@@ -115,7 +116,7 @@ def struct_messages() -> list[Message]:
     map_.set_float("f", 0.1)
     made = [TextMessage("Grüße"), TextMessage(None), BytesMessage(b"\0\xff"), map_, Message()]
     for number, message in enumerate(made):
-        message.jms_message_id, message.jms_timestamp = f"ID:{number}", 1_750_000_000_000 + number
+        message.jms_message_id, message.jms_timestamp = f"ID:{number}", NOW + number
         message.jms_correlation_id, message.jms_type, message.jms_priority = "c", "sort", number
         message.jms_reply_to = Topic("replies")
         for kind, value in (
@@ -145,7 +146,7 @@ def given_records() -> list[KafkaRecord]:
     own.append(confluent.encode(struct_messages()[3]))
     wrapped = json.dumps({"schema": {}, "payload": json.loads(confluent.encode(TextMessage("in a payload")).value)})
     others = [wrapped.encode(), b"just text", b'{"order": 1}', b"\0\0\0\0\7damaged"]
-    return [*own, *(KafkaRecord(None, value, [], 1_750_000_000_100) for value in others)]
+    return [*own, *(KafkaRecord(None, value, [], NOW + 100) for value in others)]
 
 
 def test_what_is_no_struct_is_told(records):
