@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 Work with messages that Spark does. It needs pyspark and a Java: pip install 'kjms[spark]'. Spark runs here, on all
-processors (--master chooses another place); under spark-submit, where spark-submit says:
+processors (--master chooses another place); under spark-submit, where that says:
 
-    spark-submit --packages ... $(which kjms) spark archive orders --path /data/orders --checkpoint /data/orders.at
+    spark-submit --packages ... $(python3 -m kjms.spark.submit) archive orders --path ... --checkpoint ...
 
 archive   keeps the messages of destinations in Parquet files, each once
 replay    sends the messages of an archive to a destination, as they were
@@ -48,10 +48,10 @@ examples:
   kjms spark report orders replies --since 2h --html report.html
 """
 USES: Final = {
-    "archive": ({"path", "checkpoint"}, {"selector", "once"}),
-    "replay": ({"path"}, {"selector", "rate"}),
-    "route": ({"to", "checkpoint"}, {"otherwise", "set", "once"}),
-    "convert": ({"to", "checkpoint"}, {"schema", "once"}),
+    "archive": ({"path", "checkpoint"}, {"selector", "once", "option"}),
+    "replay": ({"path"}, {"selector", "rate", "option"}),
+    "route": ({"to", "checkpoint"}, {"otherwise", "set", "once", "option"}),
+    "convert": ({"to", "checkpoint"}, {"schema", "once", "option"}),
     "report": (set(), {"since", "interval", "html", "json"}),
 }
 """The options that each pipeline needs, and those that it takes."""
@@ -105,6 +105,13 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="report: write a page with plots, too")
     parser.add_argument("--json", action="store_true", help="report: as a JSON object")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; replay: of its sink (can be"
+        " repeated)",
+    )
     parser.add_argument("--master", metavar="URL", help="where Spark runs (local[*])")
     add_connection_options(parser)
 
@@ -146,7 +153,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kjms.spark import pipelines
 
     who: dict[str, Any] = {"user": user, "password": password}
-    streaming: dict[str, Any] = {"checkpoint": arguments.checkpoint, **who}
+    options = {name: value for name, _, value in (each.partition("=") for each in arguments.option or ())}
+    streaming: dict[str, Any] = {"checkpoint": arguments.checkpoint, "options": options, **who}
     if arguments.once:
         streaming["trigger"] = {"availableNow": True}
     wanted, path = arguments.destinations, arguments.path
@@ -165,7 +173,9 @@ def run(arguments: argparse.Namespace) -> int:
     if name == "report":
         found = pipelines.report(spark, chosen, wanted, since=arguments.since, interval=arguments.interval, **who)
         return _tell(arguments, found)
-    count = pipelines.replay(spark, chosen, path, wanted[0], selector=arguments.selector, rate=arguments.rate, **who)
+    count = pipelines.replay(
+        spark, chosen, path, wanted[0], selector=arguments.selector, rate=arguments.rate, options=options, **who
+    )
     print(f"kjms spark: {count} messages sent to {wanted[0]}", file=sys.stderr)
     return 0
 

@@ -11,13 +11,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from spark_records import SETTINGS
 
 from kjms import cli
 from kjms.errors import JMSException
 from kjms.spark import read_batch
 from kjms.spark.pipelines import archive, replay, where
 
-PROCESS = Path(__file__).with_name("spark_archive_process.py")
+LAUNCHED = {"master", "spark.driver.memory"}  # what spark-submit has options of its own for
 pytestmark = pytest.mark.usefixtures("no_python_on_executors")
 
 WAIT = 20_000
@@ -37,14 +38,31 @@ def kept(spark, path):
     return Counter(int(row["text"]) for row in spark.read.parquet(path).select("text").collect())
 
 
+def submitted(spark, *arguments: str) -> list[str]:
+    """Return the command that lets spark-submit run a pipeline, with the connectors of this session."""
+    import pyspark
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    settings = [f"--conf={name}={value}" for name, value in SETTINGS.items() if name not in LAUNCHED]
+    launched = [f"--master={SETTINGS['master']}", f"--driver-memory={SETTINGS['spark.driver.memory']}"]
+    jars = f"--jars={spark.sparkContext.getConf().get('spark.jars')}"
+    file = subprocess.run(
+        [sys.executable, "-m", "kjms.spark.submit"], capture_output=True, check=True, text=True
+    ).stdout
+    return [str(submit), *launched, *settings, jars, file.strip(), *arguments]
+
+
 def test_an_archive_that_is_killed_holds_each_message_once(
     spark, kjms_broker, kjms_factory, kjms_connection, kjms_queue, tmp_path
 ):
-    """Killed with -9 in the middle, and started again, the archive has all messages, and each once."""
+    """Run by spark-submit, killed with -9 in the middle, and started again, the archive has each message once."""
     path, checkpoint = str(tmp_path / "files"), str(tmp_path / "at")
     send(kjms_connection, kjms_queue, range(100))
-    program = [sys.executable, str(PROCESS), kjms_broker.bootstrap_servers, kjms_queue.queue_name, path, checkpoint]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    archiving = ["archive", kjms_queue.queue_name, "--path", path, "--checkpoint", checkpoint]
+    few = ["--option", "maxOffsetsPerTrigger=20", "--bootstrap", kjms_broker.bootstrap_servers]
+    paths = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+    program = submitted(spark, *archiving, *few)
     with subprocess.Popen(program, env=environment, start_new_session=True) as process:
         deadline = time.monotonic() + WAIT_SECONDS
         try:
