@@ -90,7 +90,12 @@ def test_an_archive_is_sent_again_as_it_was(spark, kjms_factory, kjms_connection
     assert where(frame, "number > 1 AND missing = 1").count() == 0
     sent = {row["text"]: row["messageID"] for row in frame.collect()}
     consumer = kjms_connection.create_session().create_consumer(kjms_topic)
+    begin = time.time_ns() // 1_000_000
     assert replay(spark, kjms_factory, path, kjms_topic, selector="number BETWEEN 1 AND 3", rate=2) == 3
+    again = read_batch(spark, kjms_factory, kjms_topic).selectExpr("text", "unix_millis(kafkaTimestamp) AS stored")
+    stored = {row["text"]: row["stored"] - begin for row in again.collect()}
+    assert min(stored["1"], stored["2"]) >= 0
+    assert stored["3"] >= 1_000  # two have gone in the first second
     received = [consumer.receive(WAIT) for _ in range(3)]
     assert [message.text for message in received] == ["1", "2", "3"]
     assert [message.get_int_property("number") for message in received] == [1, 2, 3]
