@@ -134,6 +134,7 @@ def sized_batch(
 ) -> DataFrame:
     """Return the messages of *destinations*, with ``at``, where each was read, and ``size``, of its body in bytes."""
     asked = _Asked(factory, destinations, user, password)
+    asked.require()
     settings = {**asked.options(starting, "starting"), **asked.place(ending, "ending")}
     require_kafka(spark)
     records = with_helpers(spark.read.format("kafka").options(**settings).load())
@@ -215,6 +216,18 @@ class _Asked:
         if self._pattern is not None or len(queues) < len(self._topics):
             raise InvalidDestinationException("pending: what is not settled is known of queues, each given by its name")
         return queues
+
+    def require(self) -> None:
+        """Raise what is wrong where a destination is not there: Spark's own error does not say which.
+
+        Raises:
+            InvalidDestinationException: There is no such destination.
+            JMSException: Kafka does not answer.
+        """
+        with connected(self._factory, self._user, self._password) as connection:
+            for topic, destination in self._topics.items():
+                if not connection._engine.topics.look_up(topic):
+                    raise InvalidDestinationException(f"there is no {destination}: no Kafka topic {shown(topic)}")
 
     def options(self, start: Place, which: str) -> dict[str, str]:
         """Return all options but those that say where a batch ends."""

@@ -25,7 +25,7 @@ from kjms import (
     Topic,
     cli,
 )
-from kjms.errors import InvalidSelectorException, MessageFormatException
+from kjms.errors import InvalidDestinationException, InvalidSelectorException, MessageFormatException
 from kjms.mapping import KafkaRecord, confluent
 from kjms.spark._confluent import confluent_decoded
 from kjms.spark.pipelines import report, route
@@ -239,6 +239,8 @@ def test_a_report_tells_what_went_through(spark, kjms_broker, kjms_queue, tmp_pa
     }  # fmt: skip
     assert all(each.median_age is not None for each in wanted.befallen)
     assert [(each.destination, each.messages) for each in wanted.waiting] == [(str(kjms_queue), 2), (str(replies), 1)]
+    with pytest.raises(InvalidDestinationException, match="there is no queue://nowhere"):
+        report(spark, factory, Queue("nowhere"))
     page = tmp_path / "report.html"
     given = ["spark", "report", kjms_queue.queue_name, "--since", "1h", "--interval", "1m", "--html", str(page)]
     assert cli.main([*given, "--bootstrap", kjms_broker.bootstrap_servers]) == 0
