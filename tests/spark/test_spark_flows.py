@@ -7,7 +7,6 @@ import re
 import time
 from collections import Counter
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -33,6 +32,7 @@ from kjms.spark.pipelines import report, route
 WAIT = 20_000
 NOW = time.time_ns() // 1_000_000  # what is older than a week, Kafka would delete
 ONCE = {"availableNow": True}
+EVEN = "number = 0 OR number = 2 OR number = 4"
 
 
 def received(connection, destination, count):
@@ -44,7 +44,7 @@ def received(connection, destination, count):
 
 @pytest.mark.requirement("JMS-3.8.1-1")
 @pytest.mark.usefixtures("no_python_on_executors")
-def test_a_route_is_taken_again_after_a_crash_with_the_same_ids(spark, kjms_broker, kjms_queue, tmp_path, f):
+def test_a_route_is_taken_again_after_a_crash_with_the_same_ids(spark, kjms_broker, kjms_queue, tmp_path, f, capsys):
     """Each message goes where a selector wants it; what is sent twice over a crash, consumers can drop."""
     name = kjms_queue.queue_name
     large, even, rest = Queue(f"{name}.large"), Queue(f"{name}.even"), Queue(f"{name}.rest")
@@ -58,20 +58,24 @@ def test_a_route_is_taken_again_after_a_crash_with_the_same_ids(spark, kjms_brok
             message.set_int_property("number", number)
             producer.disable_message_id = number == 4
             producer.send(message)
-        for _ in range(2):
-            query = route(
-                spark,
-                factory,
-                kjms_queue,
-                {large: "number > 2", even: "number = 0 OR number = 2 OR number = 4"},
-                otherwise=rest,
-                transform=lambda x: x.withColumns({"priority": f.lit(9), "seen": f.col("destination.name")}),
-                checkpoint=str(tmp_path),
-                trigger=ONCE,
-            )
-            assert query.awaitTermination(60)
-            (tmp_path / "commits" / "0").unlink()  # as if it had been killed before it wrote down that it was done
-            Path(tmp_path / "commits" / ".0.crc").unlink()
+        query = route(
+            spark,
+            factory,
+            kjms_queue,
+            {large: "number > 2", even: EVEN},
+            otherwise=rest,
+            transform=lambda x: x.withColumns({"priority": f.lit(9), "seen": f.col("destination.name")}),
+            checkpoint=str(tmp_path),
+            trigger=ONCE,
+        )
+        assert query.awaitTermination(60)
+        for left in ("0", ".0.crc"):  # as if it had been killed before it wrote down that it was done
+            (tmp_path / "commits" / left).unlink()
+        routes = ["--to", large.queue_name, "number > 2", "--to", even.queue_name, EVEN, "--otherwise", rest.queue_name]
+        changes = ["--set", "priority=9", "--set", "seen=destination.name"]
+        rest_of = ["--checkpoint", str(tmp_path), "--once", "--bootstrap", kjms_broker.bootstrap_servers]
+        assert cli.main(["spark", "route", name, *routes, *changes, *rest_of]) == 0
+        assert "batch 0: 5 records" in capsys.readouterr().err
         found = {each: received(connection, each, count) for each, count in ((large, 2), (even, 3), (rest, 1))}
         ends = {each: sum(connection._engine.topics.ends(each.queue_name).values()) for each in found}
         with session.create_browser(kjms_queue) as browser:
