@@ -42,7 +42,6 @@ def received(connection, destination, count):
         return found
 
 
-@pytest.mark.requirement("JMS-3.8.1-1")
 @pytest.mark.usefixtures("no_python_on_executors")
 def test_a_route_is_taken_again_after_a_crash_with_the_same_ids(spark, kjms_broker, kjms_queue, tmp_path, f, capsys):
     """Each message goes where a selector wants it; what is sent twice over a crash, consumers can drop."""

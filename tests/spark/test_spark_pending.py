@@ -45,7 +45,6 @@ def seen(frame):
     return sorted(tuple(row[name] for name in columns) for row in frame.select(*columns).collect())
 
 
-@pytest.mark.requirement("JMS-5.9-1", "NET-350")
 def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_queue, monkeypatch):
     """Settled in any order, moved aside, delivered and come back, expired: Spark sees what a browser sees."""
     monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 250)
