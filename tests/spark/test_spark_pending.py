@@ -62,7 +62,8 @@ def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_queue, mon
                 message.acknowledge()
         assert connection._engine.topics.look_up(aside(kjms_queue.queue_name, queue_group(kjms_queue.queue_name)))
         frame = read_batch(spark, factory, kjms_queue, pending=True)
-        assert seen(frame) == browsed(session, kjms_queue)
+        # What a session holds tells of its delivery once it is moved aside, which happens when it happens.
+        assert [each[:2] for each in seen(frame)] == [each[:2] for each in browsed(session, kjms_queue)]
         assert {row["topic"] for row in frame.select("topic").distinct().collect()} == {kjms_queue.queue_name}
         session.recover()
         now = browsed(session, kjms_queue)
