@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "destinations": "list queues and topics, and what waits in them",
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "subscriptions": "list subscriptions and what waits in them, or delete one",
-    "spark": "keep messages in Parquet files with Spark, and send them from there",
+    "spark": "archive, replay, route, convert or report on messages, with Spark",
 }
 
 FAILED: Final = 1

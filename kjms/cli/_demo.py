@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kjms.cli._shop import SCENES, Shop
+from kjms.cli._shop_in_spark import look_with_spark
 from kjms.cli._stage import Stage
 
 DESCRIPTION: Final = """\
@@ -18,7 +19,7 @@ Run a small shop on a real Kafka and watch it work: orders in a queue, workers w
 subscribers, selectors, and plain Kafka programs on both sides. Each scene checks what it claims.
 
 The Kafka is the one at KJMS_BOOTSTRAP or --bootstrap, where what the demo makes is deleted at its end; without either,
-one is started for the demo.
+one is started for the demo. At the end Spark shows the shop as a table, where it is installed.
 """
 
 
@@ -32,6 +33,7 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a Kafka that runs already")
+    parser.add_argument("--no-spark", action="store_true", help="leave Spark out, which takes some seconds to start")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
         with open_shop(broker.bootstrap_servers, is_shared=broker.kind == "external") as shop:
             for scene in SCENES:
                 scene(shop, stage)
-        seconds = time.monotonic() - begun
+            seconds = time.monotonic() - begun
+            if not arguments.no_spark:
+                look_with_spark(shop, stage)
     all_holds = stage.result(
         f"The shop handled {shop.handled} orders, each once, in {seconds:.1f} s; {stage.claims} claims checked."
     )

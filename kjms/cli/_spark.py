@@ -1,27 +1,65 @@
-"""``kjms spark``: work with messages that Spark does: keeping them in files, and sending them from there."""
+"""``kjms spark``: work with messages that Spark does: keeping, sending again, routing, converting, reporting."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, destination, factory
+from kjms.cli._terminal import columns
+from kjms.errors import JMSException
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from kjms.destinations import Destination
+    from kjms.spark.pipelines import Report
 
 DESCRIPTION: Final = """\
 Work with messages that Spark does. It needs pyspark and a Java: pip install 'kjms[spark]'. Spark runs here, on all
-processors (--master chooses another place); under spark-submit, where spark-submit says:
+processors (--master chooses another place); under spark-submit, where that says:
 
-    spark-submit --packages ... $(which kjms) spark archive orders --path /data/orders --checkpoint /data/orders.at
+    spark-submit --packages ... $(python3 -m kjms.spark.submit) archive orders --path ... --checkpoint ...
 
-archive   keeps the messages of destinations in Parquet files, each once; ended in whatever way, and started again with
-          the same checkpoint, it goes on where it was
+archive   keeps the messages of destinations in Parquet files, each once
 replay    sends the messages of an archive to a destination, as they were
+route     sends messages on to the destinations whose selectors want them
+convert   writes the messages that Confluent's JMS connectors left in topics to a destination, as those of kjms
+report    says what went through destinations: rates, sizes, latencies, redeliveries and dead letters
+
+archive, route and convert run until they are stopped, or with --once until all is done that is there now; ended in
+whatever way, and started again with the same checkpoint, they go on where they were. None of them consumes anything.
 """
+EXAMPLES: Final = """\
+examples:
+  kjms spark archive orders --path /data/orders --checkpoint /data/orders.at --once
+  kjms spark replay orders-again --path /data/orders --selector "region = 'EU'" --rate 1000
+  kjms spark route orders --to large "amount > 100" --to topic://eu "region = 'EU'" --otherwise rest
+        --set "priority=9" --set "text=upper(text)" --checkpoint /data/route.at
+  kjms spark convert topic://from-mq --to orders --checkpoint /data/convert.at --once
+  kjms spark report orders replies --since 2h --html report.html
+"""
+USES: Final = {
+    "archive": ({"path", "checkpoint"}, {"selector", "once", "option"}),
+    "replay": ({"path"}, {"selector", "rate", "option"}),
+    "route": ({"to", "checkpoint"}, {"otherwise", "set", "once", "option"}),
+    "convert": ({"to", "checkpoint"}, {"schema", "once", "option"}),
+    "report": (set(), {"since", "interval", "html", "json"}),
+}
+"""The options that each pipeline needs, and those that it takes."""
+
+_OPTIONS: Final = sorted({name for needs, takes in USES.values() for name in needs | takes})
+_DURATION: Final = re.compile(r"(\d+)(s|m|min|h|d)")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
+_SEEN_SECONDS: Final = 1  # how often it is looked whether there is something to tell
 
 
 def add_parser(subparsers: Any) -> None:
@@ -30,65 +68,270 @@ def add_parser(subparsers: Any) -> None:
         "spark",
         help="work with messages that Spark does",
         description=DESCRIPTION,
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("pipeline", choices=["archive", "replay"], help="what is to be done")
+    parser.add_argument("pipeline", choices=[*USES], help="what is to be done")
     parser.add_argument(
         "destinations", nargs="+", metavar="DESTINATION", type=destination, help="queues, or topic://NAME; replay: one"
     )
-    parser.add_argument("--path", metavar="DIRECTORY", required=True, help="where the archive's files are")
-    parser.add_argument("--checkpoint", metavar="DIRECTORY", help="archive: where it is written down how far it is")
-    parser.add_argument("--selector", metavar="TEXT", help="which messages; all without it")
-    parser.add_argument("--once", action="store_true", help="archive: end when all is kept that is there now")
+    parser.add_argument("--path", metavar="DIRECTORY", help="archive, replay: where the archive's files are")
+    parser.add_argument("--checkpoint", metavar="DIRECTORY", help="where it is written down how far it is")
+    parser.add_argument("--selector", metavar="TEXT", help="archive, replay: which messages; all without it")
+    parser.add_argument("--once", action="store_true", help="end when all is done that is there now")
     parser.add_argument("--rate", metavar="NUMBER", type=int, help="replay: the most messages per second, in order")
+    parser.add_argument(
+        "--to",
+        metavar=("DESTINATION", "SELECTOR"),
+        nargs="+",
+        action="append",
+        help="route: a destination, and which messages go there; all without a selector (can be repeated)."
+        " convert: the destination",
+    )
+    parser.add_argument("--otherwise", metavar="DESTINATION", type=destination, help="route: for what nobody wants")
+    parser.add_argument(
+        "--set",
+        metavar="COLUMN=SQL",
+        action="append",
+        help="route: set a column, or a property, to an expression of Spark SQL over the columns (can be repeated)",
+    )
+    parser.add_argument("--schema", metavar="FILE", type=Path, help="convert: the Avro schema of the records")
+    parser.add_argument(
+        "--since", metavar="TIME", type=_since, help="report: from when on: 90m, 2h, 7d, or a date (1d)"
+    )
+    parser.add_argument(
+        "--interval", metavar="TIME", type=_interval, help="report: what one figure sums up: 30s, 5m, 1h"
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="report: write a page with plots, too")
+    parser.add_argument("--json", action="store_true", help="report: as a JSON object")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; replay: of its sink (can be"
+        " repeated)",
+    )
     parser.add_argument("--master", metavar="URL", help="where Spark runs (local[*])")
     add_connection_options(parser)
 
 
+def _interval(text: str) -> timedelta:
+    found = _DURATION.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 30s, 5m, 2h or 7d")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _since(text: str) -> timedelta | datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        return _interval(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Run the pipeline that was named; an archive without --once runs until it is stopped.
+    """Run the pipeline that was named; those with a checkpoint and without --once run until they are stopped.
 
     Raises:
         WrongUse: Arguments are missing, or belong to another pipeline.
-        JMSException: There is no pyspark, no cluster, or no archive.
+        JMSException: There is no pyspark, no cluster, or no archive; or the query failed.
     """
-    is_archive = arguments.pipeline == "archive"
-    if is_archive and (arguments.checkpoint is None or arguments.rate is not None):
-        raise WrongUse("archive: needs --checkpoint, and takes no --rate")
-    if not is_archive and (len(arguments.destinations) > 1 or arguments.once or arguments.checkpoint):
-        raise WrongUse("replay: takes one destination, and neither --once nor --checkpoint")
-    from kjms.spark import pipelines
-
+    name = arguments.pipeline
+    needs, takes = USES[name]
+    given = {option for option in _OPTIONS if getattr(arguments, option) not in (None, False)}
+    if not needs <= given:
+        raise WrongUse(f"{name}: needs {_listed(needs - given)}")
+    if not given <= needs | takes:
+        raise WrongUse(f"{name}: takes no {_listed(given - needs - takes)}")
+    if name == "replay" and len(arguments.destinations) > 1:
+        raise WrongUse("replay: takes one destination")
+    routes, changes = _routes(arguments), _changes(arguments)
     chosen = factory(arguments)
     user, password = credentials(arguments)
     spark = _session(arguments)
-    if is_archive:
-        query = pipelines.archive(
-            spark,
-            chosen,
-            arguments.destinations,
-            arguments.path,
-            checkpoint=arguments.checkpoint,
-            selector=arguments.selector,
-            trigger={"availableNow": True} if arguments.once else None,
-            user=user,
-            password=password,
+    from kjms.spark import pipelines
+
+    who: dict[str, Any] = {"user": user, "password": password}
+    options = {name: value for name, _, value in (each.partition("=") for each in arguments.option or ())}
+    streaming: dict[str, Any] = {"checkpoint": arguments.checkpoint, "options": options, **who}
+    if arguments.once:
+        streaming["trigger"] = {"availableNow": True}
+    wanted, path = arguments.destinations, arguments.path
+    if name == "archive":
+        return _follow(name, pipelines.archive(spark, chosen, wanted, path, selector=arguments.selector, **streaming))
+    if name == "route":
+        return _follow(
+            name,
+            pipelines.route(
+                spark, chosen, wanted, routes, otherwise=arguments.otherwise, transform=changes, **streaming
+            ),
         )
-        print(f"kjms spark: archive runs as query {query.id}", file=sys.stderr)
-        query.awaitTermination()
-        return 0
+    if name == "convert":
+        schema = arguments.schema and arguments.schema.read_text("utf-8")
+        return _follow(name, pipelines.convert(spark, chosen, wanted, next(iter(routes)), schema=schema, **streaming))
+    if name == "report":
+        found = pipelines.report(spark, chosen, wanted, since=arguments.since, interval=arguments.interval, **who)
+        return _tell(arguments, found)
     count = pipelines.replay(
-        spark,
-        chosen,
-        arguments.path,
-        arguments.destinations[0],
-        selector=arguments.selector,
-        rate=arguments.rate,
-        user=user,
-        password=password,
+        spark, chosen, path, wanted[0], selector=arguments.selector, rate=arguments.rate, options=options, **who
     )
-    print(f"kjms spark: {count} messages sent to {arguments.destinations[0]}", file=sys.stderr)
+    print(f"kjms spark: {count} messages sent to {wanted[0]}", file=sys.stderr)
+    return 0
+
+
+def _listed(options: set[str]) -> str:
+    return " and ".join(f"--{option}" for option in sorted(options))
+
+
+def _routes(arguments: argparse.Namespace) -> dict[Destination, str | None]:
+    """Return the selectors of the destinations that --to gives.
+
+    Raises:
+        WrongUse: One makes no sense, or stands there twice.
+    """
+    from kjms.selector import parse_selector
+
+    routes: dict[Destination, str | None] = {}
+    for each in arguments.to or ():
+        try:
+            to = destination(each[0])
+            parse_selector(each[1] if len(each) > 1 else None)
+        except (argparse.ArgumentTypeError, JMSException) as error:
+            raise WrongUse(f"--to {' '.join(each)}: {error}") from error
+        if len(each) > 2 or to in routes:
+            raise WrongUse(f"--to {' '.join(each)}: a destination and one selector, in quotes; each destination once")
+        routes[to] = each[1] if len(each) > 1 else None
+    if arguments.pipeline == "convert" and (len(routes) > 1 or any(routes.values())):
+        raise WrongUse("convert: takes one --to, without a selector")
+    return routes
+
+
+def _changes(arguments: argparse.Namespace) -> Callable[[DataFrame], DataFrame] | None:
+    """Return what sets the columns that --set gives; None: it gives none.
+
+    Raises:
+        WrongUse: One has no name.
+    """
+    if not arguments.set:
+        return None
+    pairs = [each.partition("=") for each in arguments.set]
+    for name, _, sql in pairs:
+        if not name.strip() or not sql.strip():
+            raise WrongUse(f"--set {name}: it is COLUMN=SQL, such as priority=9")
+
+    def change(frame: DataFrame) -> DataFrame:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as f
+
+        try:
+            return frame.withColumns({name.strip(): f.expr(sql) for name, _, sql in pairs})
+        except PySparkException as error:
+            raise JMSException(f"--set: {_reason(error)}") from error
+
+    return change
+
+
+def _follow(name: str, query: StreamingQuery) -> int:
+    """Tell what *query* does until it ends.
+
+    Raises:
+        JMSException: It failed.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    print(f"kjms spark: {name} runs as query {query.id}", file=sys.stderr)
+    told, messages = -1, 0
+    try:
+        is_over = False
+        while not is_over:
+            is_over = bool(query.awaitTermination(_SEEN_SECONDS))
+            for progress in query.recentProgress:
+                if progress.batchId > told and progress.numInputRows:
+                    told, messages = progress.batchId, messages + progress.numInputRows
+                    rate = f"{progress.processedRowsPerSecond:,.0f}/s"
+                    print(f"kjms spark: batch {told}: {progress.numInputRows:,} records, {rate}", file=sys.stderr)
+    except StreamingQueryException as error:
+        raise JMSException(f"{name} failed after {messages:,} records: {_reason(error)}") from error
+    finally:
+        query.stop()
+    print(f"kjms spark: {name} is through with {messages:,} records", file=sys.stderr)
+    return 0
+
+
+def _reason(error: Exception) -> str:
+    """Return what went wrong, without the plan and the stacks of Java and Python."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1].removeprefix("Caused by: ") if causes else lines[0]) if lines else type(error).__name__
+
+
+def _tell(arguments: argparse.Namespace, report: Report) -> int:
+    """Print *report*, and write its page."""
+    from kjms.spark._page import count, duration, moment, size, totals
+
+    if arguments.html is not None:
+        arguments.html.write_text(report.to_html(), "utf-8")
+        print(f"kjms spark: {arguments.html} is written", file=sys.stderr)
+    if arguments.json:
+        print(report.to_json())
+        return 0
+
+    def show(head: Sequence[str], rows: list[tuple[str, ...]], right: list[int]) -> None:
+        if rows:
+            print(*columns([tuple(head), *rows], right=right), "", sep="\n")
+
+    show(
+        ("DESTINATION", "MESSAGES", "PER SECOND", "AT MOST", "BYTES", "LARGEST"),
+        [
+            (
+                each.destination,
+                count(each.messages),
+                count(each.per_second),
+                count(each.peak_per_second),
+                size(each.bytes),
+                size(each.largest_size),
+            )
+            for each in totals(report)
+        ],
+        [1, 2, 3, 4, 5],
+    )
+    show(
+        ("QUEUE", "WAITING", "DELIVERED BEFORE", "OLDEST"),
+        [
+            (
+                each.destination,
+                count(each.messages),
+                count(each.delivered_before),
+                "-" if each.oldest_age is None else duration(each.oldest_age),
+            )
+            for each in report.waiting
+        ],
+        [1, 2, 3],
+    )
+    show(
+        ("REPLIES TO", "AT", "REPLIES", "MEDIAN", "95 %", "SLOWEST"),
+        [
+            (
+                each.destination,
+                moment(each.begin),
+                count(each.replies),
+                duration(each.median),
+                duration(each.p95),
+                duration(each.slowest),
+            )
+            for each in report.replies
+        ],
+        [2, 3, 4, 5],
+    )
+    show(
+        ("EVENT", "AT", "DESTINATION", "MESSAGES", "CAUSE"),
+        [
+            (each.event, moment(each.begin), each.destination, count(each.messages), each.cause)
+            for each in report.befallen
+        ],
+        [3],
+    )
     return 0
 
 

@@ -9,13 +9,14 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.engine._errors import jms_error
-from kjms.engine._holdings import Holdings
+from kjms.engine._standing import standings
 from kjms.errors import JMSException
 from kjms.mapping import SourceRecord
 from kjms.mapping.moved import unmoved
@@ -152,25 +153,14 @@ class Browsing:
 
     def _begin(self, consumer: Consumer) -> None:
         """Find out what is settled, and where the queue ends."""
-
-        def refuse(failure: JMSException) -> None:
-            raise failure
-
-        topics = (self._aside.topic, self._aside.handover, self._topic)
-        counts = {topic: self._topics.look_up(topic) for topic in topics}
-        # In one request: a message that is moved aside meanwhile is unsettled in one place of the answer.
-        holdings = Holdings(str(self._queue), self._topic, self._aside, self._decode, refuse)
-        places = [(topic, number) for topic, count in counts.items() for number in range(count)]
-        partitions = holdings.restore(consumer, places)
-        self._states = {(p.topic, p.number): p.settlement.snapshot().state for p in partitions}
-        starts = [partition.start for partition in partitions]
-        for topic, count in counts.items():
-            if not count:
-                continue
-            ends = self._topics.ends(topic)
-            self._ends.update({(topic, number): end for number, end in ends.items()})
+        found = standings(str(self._queue), self._topic, self._aside, self._topics, consumer, self._decode)
+        self._states = {(each.topic, each.number): each.state for each in found}
+        self._ends = {(each.topic, each.number): each.end for each in found}
+        for _, of_one_topic in groupby(found, key=lambda each: each.topic):
             filled = [
-                start for start in starts if start.topic == topic and ends[start.partition] > max(start.offset, 0)
+                TopicPartition(each.topic, each.number, each.state.base)
+                for each in of_one_topic
+                if each.end > each.state.base
             ]
             if filled:
                 self._to_read.append(filled)

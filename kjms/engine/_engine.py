@@ -32,6 +32,7 @@ from kjms.engine._rescuer import Rescuer
 from kjms.engine._schedule import Schedule
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine._space import Space
+from kjms.engine._standing import Standing, find_standings
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
@@ -348,6 +349,19 @@ class Engine:
             selector,
             self.options.send_timeout / 1000,
         )
+
+    def standings(self, destination: Destination, topic: str, group: str) -> list[tuple[Standing, int]]:
+        """Return where *group* stands in the Kafka topic of *destination* and those beside it, and where each begins.
+
+        Raises:
+            JMSException: Kafka does not answer, or the settlement was written by a later kjms.
+        """
+        reader = self._readers.get(topic)
+        if reader is not None:
+            reader.flush()
+        config = consumer_settings(self._settings, group)
+        aside = self._aside(topic, group)
+        return find_standings(config, str(destination), topic, aside, self.topics, decoder("kjms"))
 
     # Trouble.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kjms.spark._access import get_property, object_body
+from kjms.spark._analysis import dead_letters, redeliveries, settlement
 from kjms.spark._decode import decode
 from kjms.spark._encode import encode
 from kjms.spark._reading import Pattern, Subscription, read_batch, read_stream
@@ -11,10 +13,15 @@ from kjms.spark._writing import write_batch, write_stream
 __all__ = [
     "Pattern",
     "Subscription",
+    "dead_letters",
     "decode",
     "encode",
+    "get_property",
+    "object_body",
     "read_batch",
     "read_stream",
+    "redeliveries",
+    "settlement",
     "spark_session",
     "write_batch",
     "write_stream",

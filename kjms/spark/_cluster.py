@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kjms import Connection, ConnectionFactory
     from kjms.destinations import Destination
 
-__all__ = ["connected", "kafka_options", "topic_of"]
+__all__ = ["connected", "kafka_options", "source_options", "topic_of"]
 
 _MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -63,6 +63,16 @@ def kafka_options(factory: ConnectionFactory, user: str | None = None, password:
     if "sasl.username" in settings:
         found |= _login(settings)
     return {f"kafka.{name}": value for name, value in found.items()}
+
+
+def source_options(factory: ConnectionFactory, user: str | None = None, password: str | None = None) -> dict[str, str]:
+    """Return those options of Spark's Kafka source that do not depend on what is read."""
+    return {
+        **kafka_options(factory, user, password),
+        "includeHeaders": "true",
+        "kafka.isolation.level": "read_committed",
+        "kafka.allow.auto.create.topics": "false",
+    }
 
 
 def _login(settings: Mapping[str, object]) -> dict[str, str]:

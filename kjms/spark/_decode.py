@@ -29,7 +29,7 @@ from kjms.spark._sql import case, is_valid, quoted, regex
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["COORDINATES", "SOURCE_COLUMNS", "decode", "decoded", "selected", "with_helpers"]
+__all__ = ["COORDINATES", "SOURCE_COLUMNS", "decode", "decoded", "inlined", "selected", "with_helpers"]
 
 SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 """What Spark's Kafka source gives, with ``includeHeaders``."""
@@ -112,17 +112,23 @@ def with_helpers(frame: DataFrame) -> DataFrame:
     of them, below all conditions, and do the work again there.
     """
     for step in HELPERS:
-        frame = _with_columns(frame, step)
+        frame = inlined(frame, step)
     return frame
 
 
-def _with_columns(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+def inlined(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:
+    """Return *frame* with *columns*, each computed once however often it is spoken of, see `with_helpers`."""
     fields = ", ".join(f"'{name.strip('`')}', {sql}" for name, sql in columns.items())
     return frame.selectExpr("*", f"inline(array(named_struct({fields})))")
 
 
-def selected(frame: DataFrame, selector: str | None) -> DataFrame:
+def selected(frame: DataFrame, selector: str | None, source: Record | None = None) -> DataFrame:
     """Return those records of a frame `with_helpers` whose messages *selector* is true for.
+
+    Args:
+        frame: The records.
+        selector: The selector; None: all.
+        source: Where header fields and properties are found; None: as of messages that were never delivered.
 
     Raises:
         InvalidSelectorException: It is no selector.
@@ -130,7 +136,7 @@ def selected(frame: DataFrame, selector: str | None) -> DataFrame:
     parsed = parse_selector(selector)
     if parsed is None:
         return frame
-    wanted = predicate(parsed.tree, Record())
+    wanted = predicate(parsed.tree, source or Record())
     if wanted.properties:
         frame = frame.selectExpr("*", f"explode(array({wanted.properties})) AS `{BOUND}`")
     return frame.where(wanted.condition)
@@ -145,7 +151,7 @@ def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> Dat
         more: Columns of the frame that are kept.
     """
     require_avro(frame.sparkSession)
-    with_fields = _with_columns(frame, {header(name): found(name) for name in FIELDS} | {KIND: _kind()})
+    with_fields = inlined(frame, {header(name): found(name) for name in FIELDS} | {KIND: _kind()})
     with_bodies = with_fields.withColumns({name.strip("`"): _avro(kind) for name, kind in AVRO.items()})
     selected = {
         "messageID": message_id(),

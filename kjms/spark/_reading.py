@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, shown
-from kjms.spark._cluster import connected, kafka_options, topic_of
+from kjms.spark._cluster import connected, source_options, topic_of
 from kjms.spark._decode import decoded, selected, with_helpers
+from kjms.spark._pending import DELIVERIES, pending_records
 from kjms.spark._require import require_kafka
+from kjms.spark._sources import Record
 from kjms.spark._sql import quoted, regex
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ def read_batch(
     destinations: Destinations,
     *,
     selector: str | None = None,
+    pending: bool = False,
     starting: Place = EARLIEST,
     ending: Place = LATEST,
     options: Mapping[str, str] | None = None,
@@ -86,6 +90,9 @@ def read_batch(
         factory: Says which cluster.
         destinations: A queue or topic, several, or a `Pattern`.
         selector: Which messages are wanted; the others' bodies are not decoded. None: all.
+        pending: Of queues, what is not settled when this is called, and no more: what a queue browser shows, with the
+            columns ``deliveryCount`` and ``redelivered`` as the next consumer will see them. It has no *starting* and
+            no *ending*.
         starting: Where to begin.
         ending: Where to end.
         options: More options of Spark's Kafka source; they win.
@@ -95,14 +102,44 @@ def read_batch(
     Raises:
         InvalidSelectorException: The selector is none.
         InvalidDestinationException: There is no such destination or subscription.
-        JMSException: The cluster does not answer, or the session lacks a connector.
+        JMSException: The cluster does not answer, or the session lacks a connector; *pending*: a later kjms settled
+            messages.
+        ValueError: *pending* stands beside a place.
 
-    Spec: JMS 2.0 §3.8.1 (selectors).
+    Spec: JMS 2.0 §3.8.1 (selectors), §6.2.12 (what is pending is what a browser shows).
     """
     asked = _Asked(factory, destinations, user, password)
-    settings = {**asked.options(starting, "starting", options), **asked.place(ending, "ending"), **(options or {})}
+    if pending:
+        if (starting, ending) != (EARLIEST, LATEST):
+            raise ValueError("pending: no starting and no ending goes with it: what is not settled is where it is")
+        require_kafka(spark)
+        settings = {**asked.common(), **(options or {})}
+        records = pending_records(spark, factory, asked.queues(), settings, user, password)
+        return _pending(records, asked, selector)
+    settings = {**asked.options(starting, "starting"), **asked.place(ending, "ending"), **(options or {})}
     require_kafka(spark)
-    return _messages(spark.read.format("kafka").options(**settings).load(), asked, selector)
+    frame = with_helpers(spark.read.format("kafka").options(**settings).load())
+    return decoded(selected(frame, selector), asked.destination())
+
+
+def sized_batch(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    destinations: Sequence[Destination],
+    *,
+    starting: Place,
+    ending: Place,
+    user: str | None,
+    password: str | None,
+) -> DataFrame:
+    """Return the messages of *destinations*, with ``at``, where each was read, and ``size``, of its body in bytes."""
+    asked = _Asked(factory, destinations, user, password)
+    asked.require()
+    settings = {**asked.options(starting, "starting"), **asked.place(ending, "ending")}
+    require_kafka(spark)
+    records = with_helpers(spark.read.format("kafka").options(**settings).load())
+    more = (f"{asked.destination()} AS at", "coalesce(octet_length(value), 0) AS size")
+    return decoded(records, asked.destination(), more)
 
 
 def read_stream(
@@ -120,14 +157,34 @@ def read_stream(
 
     Where a query starts that has no checkpoint is *starting*; one that has goes on where it was.
     """
+    frame, destination = stream_of(spark, factory, destinations, starting, options, user, password)
+    return decoded(selected(with_helpers(frame), selector), destination)
+
+
+def stream_of(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    destinations: Destinations,
+    starting: Place,
+    options: Mapping[str, str] | None,
+    user: str | None,
+    password: str | None,
+) -> tuple[DataFrame, str]:
+    """Return the records that `read_stream` reads, and the struct of the destination of each, as text of SQL."""
     asked = _Asked(factory, destinations, user, password)
-    settings = {**asked.options(starting, "starting", options), **(options or {})}
+    settings = {**asked.options(starting, "starting"), **(options or {})}
     require_kafka(spark)
-    return _messages(spark.readStream.format("kafka").options(**settings).load(), asked, selector)
+    return spark.readStream.format("kafka").options(**settings).load(), asked.destination()
 
 
-def _messages(frame: DataFrame, asked: _Asked, selector: str | None) -> DataFrame:
-    return decoded(selected(with_helpers(frame), selector), asked.destination())
+def _pending(records: DataFrame, asked: _Asked, selector: str | None) -> DataFrame:
+    """Return the messages of *records*, of which it is known how often they were delivered, that are to be seen now."""
+    counted = with_helpers(records).selectExpr("*", f"{DELIVERIES} + 1 AS deliveryCount")
+    wanted = selected(counted, selector, Record(count="CAST(deliveryCount AS STRING)"))
+    more = ("deliveryCount", "deliveryCount > 1 AS redelivered")
+    now = time.time_ns() // 1_000_000
+    is_seen = f"NOT expiration BETWEEN 1 AND {now - 1} AND deliveryTime <= greatest({now}, `timestamp`)"
+    return decoded(wanted, asked.destination(), more).where(is_seen)
 
 
 class _Asked:
@@ -149,20 +206,40 @@ class _Asked:
             raise InvalidDestinationException(f"destinations are queues and topics, unlike {shown(destinations)}")
         self._topics = {topic_of(factory, each): each for each in given}
 
-    def options(self, start: Place, which: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    def queues(self) -> dict[str, Queue]:
+        """Return what is read, by Kafka topic.
+
+        Raises:
+            InvalidDestinationException: Others than queues are read.
+        """
+        queues = {topic: each for topic, each in self._topics.items() if type(each) is Queue}
+        if self._pattern is not None or len(queues) < len(self._topics):
+            raise InvalidDestinationException("pending: what is not settled is known of queues, each given by its name")
+        return queues
+
+    def require(self) -> None:
+        """Raise what is wrong where a destination is not there: Spark's own error does not say which.
+
+        Raises:
+            InvalidDestinationException: There is no such destination.
+            JMSException: Kafka does not answer.
+        """
+        with connected(self._factory, self._user, self._password) as connection:
+            for topic, destination in self._topics.items():
+                if not connection._engine.topics.look_up(topic):
+                    raise InvalidDestinationException(f"there is no {destination}: no Kafka topic {shown(topic)}")
+
+    def options(self, start: Place, which: str) -> dict[str, str]:
         """Return all options but those that say where a batch ends."""
         if self._pattern is not None:
             what = {"subscribePattern": f"{_INTERNAL}(?:{self._pattern.expression})"}
         else:
             what = {"subscribe": ",".join(self._topics)}
-        return {
-            **kafka_options(self._factory, self._user, self._password),
-            **what,
-            **self.place(start, which),
-            "includeHeaders": "true",
-            "kafka.isolation.level": "read_committed",
-            "kafka.allow.auto.create.topics": "false",
-        }
+        return {**self.common(), **what, **self.place(start, which)}
+
+    def common(self) -> dict[str, str]:
+        """Return the options that do not depend on what is read."""
+        return source_options(self._factory, self._user, self._password)
 
     def place(self, place: Place, which: str) -> dict[str, str]:
         """Return the options for where to begin or to end; *which* is ``starting`` or ``ending``."""

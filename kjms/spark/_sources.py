@@ -92,12 +92,18 @@ def long_of(name: str, default: str, between: str = "", of: Of = found) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """The headers of a Kafka record, in a frame that has the columns of Spark's Kafka source and `HELPERS`."""
+    """The headers of a Kafka record, in a frame that has the columns of Spark's Kafka source and `HELPERS`.
+
+    Args:
+        count: The text of JMSXDeliveryCount.
+    """
+
+    count: str = "'1'"
 
     def text(self, name: str) -> str:
         """Return the text of the property *name*."""
         if name == "JMSXDeliveryCount":
-            return "'1'"
+            return self.count
         if name == "kjms":
             return f"CASE WHEN size(filter(headers.key, name -> name = 'kjms')) > 1 THEN {text_of(name)} END"
         if name == "JMSXGroupID":

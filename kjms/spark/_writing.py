@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, MessageFormatException, shown
 from kjms.spark._cluster import connected, kafka_options
 from kjms.spark._encode import KEY, encode, encoded
 from kjms.spark._require import require_kafka
+from kjms.spark._sql import case, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from kjms import ConnectionFactory
 
-__all__ = ["write_batch", "write_stream"]
+__all__ = ["Sink", "run_stream", "write_batch", "write_stream"]
 
 _ID: Final = "messageID"
 _PLACE: Final = frozenset({"topic", "partition", "offset"})  # where a row was read from tells it from all others
@@ -60,7 +61,7 @@ def write_batch(
 
     Spec: JMS 2.0 §3.4.3 (ids), §4.4 (what a send sets).
     """
-    sink = _Sink(frame, factory, destination, identity, options, user, password)
+    sink = Sink(frame, factory, [destination], identity, options, user, password)
     sink.write(frame, f"{query or uuid.uuid4().hex}-0")
 
 
@@ -100,7 +101,7 @@ def write_stream(
         InvalidDestinationException: There is no such destination, and it may not be made.
         JMSException: The cluster does not answer.
     """
-    sink = _Sink(frame, factory, destination, identity, options, user, password)
+    sink = Sink(frame, factory, [destination], identity, options, user, password)
     return run_stream(frame, sink.write, checkpoint, trigger, name)
 
 
@@ -130,47 +131,89 @@ def run_stream(
     return query
 
 
-class _Sink:
-    """Where frames of one kind go, checked beforehand."""
+class _Target(NamedTuple):
+    """A Kafka topic that messages are written to."""
+
+    topic: str
+    partitions: int
+    later: str | None
+    """Where those wait that are not due yet; None: the frame says of none when it is due."""
+
+
+class Sink:
+    """Where frames of one kind go, checked beforehand.
+
+    Args:
+        frame: One of them.
+        factory: Says which cluster.
+        destinations: Queues and topics. If there are several, the frames' column ``destination`` says which is meant.
+        identity: The columns that tell a row from the others.
+        options: More options of Spark's Kafka sink.
+        user: The name for SASL.
+        password: The password for it.
+
+    Raises:
+        MessageFormatException: Columns do not fit; the text names each.
+        InvalidDestinationException: There is no such destination, and it may not be made.
+        JMSException: The cluster does not answer.
+    """
 
     def __init__(
         self,
         frame: DataFrame,
         factory: ConnectionFactory,
-        destination: Destination,
+        destinations: Sequence[Destination],
         identity: Sequence[str] | None,
         options: Mapping[str, str] | None,
         user: str | None,
         password: str | None,
     ) -> None:
         require_kafka(frame.sparkSession)
-        if type(destination) not in {Queue, Topic}:
-            raise InvalidDestinationException(f"frames are sent to queues and topics, not to {shown(destination)}")
-        unknown = [name for name in identity or () if name not in frame.columns]
+        for destination in destinations:
+            if type(destination) not in {Queue, Topic}:
+                raise InvalidDestinationException(f"frames are sent to queues and topics, not to {shown(destination)}")
+        needed = [*(identity or ()), *(["destination"] if len(destinations) > 1 else [])]
+        unknown = [name for name in needed if name not in frame.columns]
         if unknown:
-            raise MessageFormatException(f"identity: the frame has no column {', '.join(unknown)}")
+            raise MessageFormatException(f"the frame has no column {', '.join(unknown)}, which is needed to send it")
         encode(frame)  # tells what does not fit
         self._identity = identity
         self._options = {**kafka_options(factory, user, password), **(options or {})}
+        self._targets: dict[Destination, _Target] = {}
         with connected(factory, user, password) as connection:
-            self._topic, self._partitions = connection._engine.topic_of(destination, factory._options)
-            self._later = None
-            if "deliveryTime" in frame.columns:
-                self._later = connection._engine.schedule.prepare(self._topic, self._partitions)
+            for destination in destinations:
+                topic, partitions = connection._engine.topic_of(destination, factory._options)
+                later = None
+                if "deliveryTime" in frame.columns:
+                    later = connection._engine.schedule.prepare(topic, partitions)
+                self._targets[destination] = _Target(topic, partitions, later)
 
     def write(self, frame: DataFrame, batch: str) -> None:
         """Write the messages of *frame*, whose ids begin with *batch* where they have none."""
         from pyspark.sql import functions as f
 
         named = _with_ids(frame, batch, self._identity)
-        topic = f.lit(self._topic)
-        if self._later is not None:
-            is_late = f.expr("deliveryTime > unix_millis(current_timestamp())")
-            topic = f.when(is_late, f.lit(self._later)).otherwise(topic)
+        topic = self._chosen({each: quoted(target.topic) for each, target in self._targets.items()})
+        later = {each: quoted(target.later) for each, target in self._targets.items() if target.later is not None}
+        if later:
+            topic = case(("deliveryTime > unix_millis(current_timestamp())", self._chosen(later)), otherwise=topic)
         # Kafka's own choice for messages without a group would differ from one attempt to the next.
-        spread = f.expr(f"CASE WHEN `{KEY}` IS NULL THEN CAST(pmod(hash({_ID}), {self._partitions}) AS INT) END")
-        records = encoded(named, topic=topic, partition=spread)
+        count = self._chosen({each: str(target.partitions) for each, target in self._targets.items()})
+        spread = f"CASE WHEN `{KEY}` IS NULL THEN CAST(pmod(hash({_ID}), {count}) AS INT) END"
+        records = encoded(named, topic=f.expr(topic), partition=f.expr(spread))
         records.write.format("kafka").options(**self._options).save()
+
+    def _chosen(self, values: Mapping[Destination, str]) -> str:
+        """Return which of *values*, by destination, is that of a row, as text of SQL."""
+        if len(values) == 1:
+            return next(iter(values.values()))
+        return case(*((is_for(destination), value) for destination, value in values.items()))
+
+
+def is_for(destination: Destination) -> str:
+    """Return whether a row's column ``destination`` is this one, as text of SQL."""
+    name = quoted(destination._name)
+    return f"(destination.destinationType = {quoted(destination.scheme)} AND destination.name = {name})"
 
 
 def _with_ids(frame: DataFrame, batch: str, identity: Sequence[str] | None) -> DataFrame:

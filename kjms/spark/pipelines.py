@@ -1,18 +1,21 @@
-"""Work that is done again and again with messages and Spark: keeping them in files, and sending them from there."""
+"""Work that is done again and again with messages and Spark: keeping, sending again, routing, converting, reporting."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.destinations import Destination
 from kjms.errors import JMSException, shown
-from kjms.selector import parse_selector
+from kjms.selector import Selector, parse_selector
+from kjms.spark._confluent import confluent_decoded
 from kjms.spark._predicates import predicate
-from kjms.spark._reading import EARLIEST, Pattern, Place, read_stream
+from kjms.spark._reading import EARLIEST, Pattern, Place, read_stream, stream_of
+from kjms.spark._report import Report, report
 from kjms.spark._sources import Decoded
-from kjms.spark._writing import write_batch
+from kjms.spark._sql import case, quoted
+from kjms.spark._writing import Sink, run_stream, write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from kjms import ConnectionFactory
 
-__all__ = ["archive", "replay", "where"]
+__all__ = ["Report", "archive", "convert", "replay", "report", "route", "where"]
 
 DATE: Final = "date"
 _ROW: Final = "__kjms_row"
@@ -40,7 +43,8 @@ def where(frame: DataFrame, selector: str) -> DataFrame:
     Spec: JMS 2.0 §3.8.1.
     """
     parsed = parse_selector(selector)
-    return frame if parsed is None else frame.where(predicate(parsed.tree, Decoded()).expression)
+    source = Decoded(counts="deliveryCount" in frame.columns)
+    return frame if parsed is None else frame.where(predicate(parsed.tree, source).expression)
 
 
 def archive(
@@ -159,3 +163,140 @@ def replay(
         return count
     finally:
         numbered.unpersist()
+
+
+def route(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    source: Destination | Sequence[Destination] | Pattern,
+    routes: Mapping[Destination, str | None],
+    *,
+    checkpoint: str,
+    otherwise: Destination | None = None,
+    transform: Callable[[DataFrame], DataFrame] | None = None,
+    starting: Place = EARLIEST,
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    options: Mapping[str, str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> StreamingQuery:
+    """Send the messages of *source* on to the destinations whose selectors want them; returns the query, which runs.
+
+    Each message goes to every destination whose selector is true for it, with the id that it has; nothing is consumed.
+    After a crash the last batch may be sent again, with the same ids: consumers of a factory with ``drop_duplicates``
+    get each message once.
+
+    Args:
+        spark: The session.
+        factory: Says which cluster.
+        source: A queue or topic, several, or a `Pattern`.
+        routes: The selector of each destination; None: all messages.
+        checkpoint: Where the query keeps how far it is; started again with it, the query goes on.
+        otherwise: Where messages go that no selector wants; None: nowhere.
+        transform: Changes the messages that are sent: it is given a frame with the columns of `kjms.spark.decode`,
+            ``destination`` saying where a message goes, and returns one of the same kind, see `kjms.spark.encode`.
+            If it makes several messages of one, they need ids of their own, or null in ``messageID``.
+        starting: Where to begin without a checkpoint.
+        trigger: When batches are made, as ``{"availableNow": True}`` to end when all is sent that is there now; None:
+            as fast as possible.
+        name: What Spark calls the query.
+        options: More options of Spark's Kafka source.
+        user: The name for SASL.
+        password: The password for it.
+
+    Raises:
+        InvalidSelectorException: A selector is none.
+        InvalidDestinationException: There is no such destination, and it may not be made.
+        MessageFormatException: What *transform* returns cannot be sent; the text names each column.
+        ValueError: There are no routes.
+        JMSException: The cluster does not answer, or the session lacks a connector.
+
+    Spec: JMS 2.0 §3.8.1.
+    """
+    if not routes:
+        raise ValueError("route: there are no routes: it takes the selector of each destination")
+    selectors = {destination: parse_selector(text) for destination, text in routes.items()}
+    targets = list(dict.fromkeys([*routes, *([otherwise] if otherwise is not None else [])]))
+    wanted = None
+    if otherwise is None and all(selectors.values()):  # the bodies of the others need no decoding
+        wanted = " OR ".join(f"({selector.text})" for selector in selectors.values() if selector is not None)
+    read = read_stream(
+        spark, factory, source, selector=wanted, starting=starting, options=options, user=user, password=password
+    )
+    goes = f"explode({_routes(selectors, otherwise)}) AS destination"
+    change = transform or _as_it_is
+
+    def routed(frame: DataFrame) -> DataFrame:
+        return change(frame.selectExpr(*(f"`{each}`" for each in frame.columns if each != "destination"), goes))
+
+    sink = Sink(routed(read), factory, targets, None, None, user, password)
+    return run_stream(read, lambda batch, number: sink.write(routed(batch), number), checkpoint, trigger, name)
+
+
+def _as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def _routes(selectors: Mapping[Destination, Selector | None], otherwise: Destination | None) -> str:
+    """Return an array of the destinations of a row."""
+
+    def struct(destination: Destination) -> str:
+        return f"named_struct('destinationType', '{destination.scheme}', 'name', {quoted(destination._name)})"
+
+    wanted = [
+        case(("TRUE" if selector is None else predicate(selector.tree, Decoded()).expression, struct(destination)))
+        for destination, selector in selectors.items()
+    ]
+    found = f"array_compact(array({', '.join(wanted)}))"
+    if otherwise is None:
+        return found
+    return (
+        f"transform(array({found}), held -> CASE WHEN size(held) > 0 THEN held ELSE array({struct(otherwise)}) END)[0]"
+    )
+
+
+def convert(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    source: Destination | Sequence[Destination] | Pattern,
+    destination: Destination,
+    *,
+    checkpoint: str,
+    schema: str | None = None,
+    starting: Place = EARLIEST,
+    trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    options: Mapping[str, str] | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> StreamingQuery:
+    """Write the messages that Confluent's JMS connectors left in *source* to *destination*; returns the query.
+
+    The records of the connectors hold the struct ``io.confluent.connect.jms.Value``, in Avro or JSON; other records are
+    sent as they read. A message keeps its id, so that what is sent again after a crash can be dropped.
+
+    Args:
+        spark: The session.
+        factory: Says which cluster.
+        source: What the connectors' Kafka topics are as destinations.
+        destination: A queue or topic.
+        checkpoint: Where the query keeps how far it is; started again with it, the query goes on.
+        schema: The Avro schema that the records were written with; None: the connectors' present one.
+        starting: Where to begin without a checkpoint.
+        trigger: As in `route`.
+        name: What Spark calls the query.
+        options: More options of Spark's Kafka source.
+        user: The name for SASL.
+        password: The password for it.
+
+    Raises:
+        InvalidDestinationException: There is no such destination, and it may not be made.
+        JMSException: The cluster does not answer, or the session lacks a connector.
+
+    Spec: docs/wire-format.md, records of other bridges.
+    """
+    records, place = stream_of(spark, factory, source, starting, options, user, password)
+    frame = confluent_decoded(records, place, schema)
+    sink = Sink(frame, factory, [destination], None, None, user, password)
+    return run_stream(frame, sink.write, checkpoint, trigger, name)

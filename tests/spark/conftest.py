@@ -66,6 +66,12 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def no_python_on_executors(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors that have no Python, hence no kjms."""
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")
+
+
+@pytest.fixture
 def f(spark: SparkSession) -> Any:
     """Spark's functions: tests are collected without pyspark, too."""
     from pyspark.sql import functions

@@ -7,7 +7,7 @@ from kjms.mapping import KafkaRecord
 SETTINGS = {
     "master": "local[2]",
     "spark.ui.enabled": False,
-    "spark.sql.shuffle.partitions": 2,
+    "spark.sql.shuffle.partitions": 1,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",

@@ -11,21 +11,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from spark_records import SETTINGS
 
 from kjms import cli
 from kjms.errors import JMSException
 from kjms.spark import read_batch
 from kjms.spark.pipelines import archive, replay, where
 
-PROCESS = Path(__file__).with_name("spark_archive_process.py")
+LAUNCHED = {"master", "spark.driver.memory"}  # what spark-submit has options of its own for
+pytestmark = pytest.mark.usefixtures("no_python_on_executors")
+
 WAIT = 20_000
 WAIT_SECONDS = 90.0
-
-
-@pytest.fixture(autouse=True)
-def no_python_on_executors(spark, monkeypatch):
-    """Executors that have no Python, hence no kjms."""
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")
 
 
 def send(connection, destination, numbers):
@@ -41,14 +38,31 @@ def kept(spark, path):
     return Counter(int(row["text"]) for row in spark.read.parquet(path).select("text").collect())
 
 
+def submitted(spark, *arguments: str) -> list[str]:
+    """Return the command that lets spark-submit run a pipeline, with the connectors of this session."""
+    import pyspark
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    settings = [f"--conf={name}={value}" for name, value in SETTINGS.items() if name not in LAUNCHED]
+    launched = [f"--master={SETTINGS['master']}", f"--driver-memory={SETTINGS['spark.driver.memory']}"]
+    jars = f"--jars={spark.sparkContext.getConf().get('spark.jars')}"
+    file = subprocess.run(
+        [sys.executable, "-m", "kjms.spark.submit"], capture_output=True, check=True, text=True
+    ).stdout
+    return [str(submit), *launched, *settings, jars, file.strip(), *arguments]
+
+
 def test_an_archive_that_is_killed_holds_each_message_once(
     spark, kjms_broker, kjms_factory, kjms_connection, kjms_queue, tmp_path
 ):
-    """Killed with -9 in the middle, and started again, the archive has all messages, and each once."""
+    """Run by spark-submit, killed with -9 in the middle, and started again, the archive has each message once."""
     path, checkpoint = str(tmp_path / "files"), str(tmp_path / "at")
     send(kjms_connection, kjms_queue, range(100))
-    program = [sys.executable, str(PROCESS), kjms_broker.bootstrap_servers, kjms_queue.queue_name, path, checkpoint]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    archiving = ["archive", kjms_queue.queue_name, "--path", path, "--checkpoint", checkpoint]
+    few = ["--option", "maxOffsetsPerTrigger=20", "--bootstrap", kjms_broker.bootstrap_servers]
+    paths = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+    program = submitted(spark, *archiving, *few)
     with subprocess.Popen(program, env=environment, start_new_session=True) as process:
         deadline = time.monotonic() + WAIT_SECONDS
         try:
@@ -76,7 +90,12 @@ def test_an_archive_is_sent_again_as_it_was(spark, kjms_factory, kjms_connection
     assert where(frame, "number > 1 AND missing = 1").count() == 0
     sent = {row["text"]: row["messageID"] for row in frame.collect()}
     consumer = kjms_connection.create_session().create_consumer(kjms_topic)
+    begin = time.time_ns() // 1_000_000
     assert replay(spark, kjms_factory, path, kjms_topic, selector="number BETWEEN 1 AND 3", rate=2) == 3
+    again = read_batch(spark, kjms_factory, kjms_topic).selectExpr("text", "unix_millis(kafkaTimestamp) AS stored")
+    stored = {row["text"]: row["stored"] - begin for row in again.collect()}
+    assert min(stored["1"], stored["2"]) >= 0
+    assert stored["3"] >= 1_000  # two have gone in the first second
     received = [consumer.receive(WAIT) for _ in range(3)]
     assert [message.text for message in received] == ["1", "2", "3"]
     assert [message.get_int_property("number") for message in received] == [1, 2, 3]
@@ -92,8 +111,19 @@ def test_what_is_missing_is_said(spark, kjms_factory, kjms_topic, tmp_path, caps
         replay(spark, kjms_factory, str(tmp_path / "nothing"), kjms_topic)
     with pytest.raises(ValueError, match="rate is a whole number"):
         replay(spark, kjms_factory, str(tmp_path), kjms_topic, rate=0)
-    assert cli.main(["spark", "archive", "orders", "--path", str(tmp_path)]) == 2
-    assert "needs --checkpoint" in capsys.readouterr().err
+    for wrong, told in {
+        "archive orders --path x": "archive: needs --checkpoint",
+        "archive orders --path x --checkpoint y --rate 5": "archive: takes no --rate",
+        "replay a b --path x": "replay: takes one destination",
+        "route orders --checkpoint x": "route: needs --to",
+        "route orders --checkpoint x --to a a>": "--to a a>: expected",
+        "route orders --checkpoint x --to a --to a": "each destination once",
+        "route orders --checkpoint x --to a --set =5": "COLUMN=SQL",
+        "convert orders --checkpoint x --to a a=1": "without a selector",
+        "report orders --since yesterday": "is no time such as",
+    }.items():
+        assert cli.main(["spark", *wrong.split(" ")]) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_no_python_runs_on_executors(spark, kjms_factory, kjms_connection, kjms_queue, f):

@@ -45,18 +45,24 @@ def evaluated(frame, texts):
     return [row["answers"] for row in sorted(rows, key=lambda row: row["offset"])]
 
 
-@pytest.mark.parametrize("part", range(5))
+PARTS = 5
+SELECTORS = sorted({text for text, _, _ in SELECTOR_CASES})
+
+
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.requirement(*sorted({each for rule in RULES for each in rule.requirements}))
 def test_each_case_of_the_table_is_so_in_spark(records, part):
     """A selector says of a record in Spark what the rules of the specification say."""
-    cases = SELECTOR_CASES[part::5]
-    frame = with_helpers(records([record_of(properties) for _, properties, _ in cases]))
-    texts = [
-        f"CASE WHEN offset = {number} THEN {predicate(parse_selector(text).tree, Record()).expression} END"
-        for number, (text, _, _) in enumerate(cases)
+    texts = SELECTORS[part::PARTS]
+    cases = [case for case in SELECTOR_CASES if case[0] in set(texts)]
+    held = [record_of(properties) for _, properties, _ in cases]
+    rows = list({repr(record): record for record in held}.values())
+    found = evaluated(
+        with_helpers(records(rows)), [predicate(parse_selector(text).tree, Record()).expression for text in texts]
+    )
+    answers = [
+        (case, found[rows.index(record)][texts.index(case[0])]) for case, record in zip(cases, held, strict=True)
     ]
-    found = evaluated(frame, texts)
-    answers = [(case, answered[number]) for number, (case, answered) in enumerate(zip(cases, found, strict=True))]
     assert [(case, answer) for case, answer in answers if answer is not case[2]] == []
 
 
@@ -75,9 +81,22 @@ def generated(strategy, count):
     return found
 
 
+@pytest.fixture
+def interpreted(spark):
+    """Spark that evaluates conditions as they stand: most of these would not be compiled, being too many at once."""
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.requirement("JMS-3.8.1.1-26", "JMS-3.8.1.1-36", "JMS-3.8.1.2-1", "JMS-3.8.1.2-2", "JMS-3.8.1.2-3")
 def test_ten_thousand_pairs_of_selector_and_message_have_one_answer(spark, records):
-    """Python and Spark say the same of any message, unknown included."""
+    """Python and Spark say the same of any message, unknown included; compiled conditions are the table's to test."""
     conditions = generated(CONDITIONS, 125)
     messages = [
         {name: held for name, held in properties.items() if name != "JMSType" or isinstance(held, str)}
@@ -87,10 +106,11 @@ def test_ten_thousand_pairs_of_selector_and_message_have_one_answer(spark, recor
     found = evaluated(
         with_helpers(records(held)), [predicate(condition, Record()).expression for condition in conditions]
     )
+    asked = [Selector("", condition) for condition in conditions]
     compared = 0
     for record, answers in zip(held, found, strict=True):
         message = message_of(record)
-        for condition, answer in zip(conditions, answers, strict=True):
-            assert answer is Selector("", condition).evaluate(message), (str(condition), record.headers)
+        for selector, answer in zip(asked, answers, strict=True):
+            assert answer is selector.evaluate(message), (str(selector), record.headers)
             compared += 1
     assert compared == 10_000

@@ -24,7 +24,7 @@ COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Run], kjms_broker: Broker) -> None:
     """The demo plays on the cluster that it is given: each claim holds, and its topics are gone."""
     admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
-    run = kjms("demo")
+    run = kjms("demo", "--no-spark")
     assert run.stderr == b""
     lines = run.stdout.decode().splitlines()
     assert re.fullmatch(r"✓ The shop handled 13 orders, each once, in [0-9.]+ s; (\d+) claims checked\.", lines[-1])

@@ -1,0 +1,256 @@
+"""What goes through destinations over time: rates, sizes, latencies, what was delivered again, and what nobody gets."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kjms.destinations import Destination, Queue
+from kjms.errors import shown
+from kjms.spark import _page
+from kjms.spark._analysis import redeliveries
+from kjms.spark._cluster import topic_of
+from kjms.spark._reading import read_batch, sized_batch
+from kjms.spark._sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from kjms import ConnectionFactory
+
+__all__ = ["Befallen", "Replies", "Report", "Traffic", "Waiting", "report"]
+
+DAY: Final = 86_400_000
+INTERVALS: Final = 48
+T = TypeVar("T")
+_COLUMNS: Final = (
+    "topic", "`partition`", "`offset`", "concat(at.destinationType, '://', at.name) AS destination", "size",
+    "size(damage) > 0 AS bad", "unix_millis(kafkaTimestamp) AS stored", "nullif(timestamp, 0) AS sent", "messageID",
+    "correlationID", "replyTo IS NOT NULL AS isRequest",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The messages that came to a destination in an interval; sizes are those of bodies, in bytes."""
+
+    begin: int
+    destination: str
+    messages: int
+    per_second: float
+    bytes: int
+    median_size: int
+    largest_size: int
+    damaged: int
+
+
+@dataclass(frozen=True)
+class Replies:
+    """How long requests waited for their replies, in milliseconds, by when the replies came."""
+
+    begin: int
+    destination: str
+    """Where the requests went."""
+    replies: int
+    median: int
+    p95: int
+    slowest: int
+
+
+@dataclass(frozen=True)
+class Befallen:
+    """How many messages were delivered again, became dead letters or expired in an interval, by cause."""
+
+    begin: int
+    event: str
+    """``redelivery``, ``dead letter`` or ``expired``."""
+    destination: str
+    cause: str
+    messages: int
+    median_age: int | None
+    """Milliseconds since they were sent; None where the report's time does not reach back to that."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a queue holds now; the age of its oldest message in milliseconds, None if it is empty."""
+
+    destination: str
+    messages: int
+    delivered_before: int
+    oldest_age: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found; times are in milliseconds since 1970 UTC.
+
+    Attributes:
+        since: Where it begins.
+        until: Where it ends; that moment is not part of it.
+        interval: The length of an interval.
+        traffic: By interval and destination.
+        replies: By interval, and destination of the requests.
+        befallen: By interval, event, destination and cause.
+        waiting: By queue, at the moment when the report was made.
+    """
+
+    since: int
+    until: int
+    interval: int
+    traffic: tuple[Traffic, ...]
+    replies: tuple[Replies, ...]
+    befallen: tuple[Befallen, ...]
+    waiting: tuple[Waiting, ...]
+
+    def to_json(self) -> str:
+        """Return all of it as a JSON object."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    def to_html(self) -> str:
+        """Return it as a page with plots, which needs nothing else: no network, no script."""
+        return _page.page(self)
+
+
+def report(
+    spark: SparkSession,
+    factory: ConnectionFactory,
+    destinations: Destination | Sequence[Destination],
+    *,
+    since: int | datetime | timedelta | None = None,
+    until: int | datetime | None = None,
+    interval: int | timedelta | None = None,
+    user: str | None = None,
+    password: str | None = None,
+) -> Report:
+    """Return what went through *destinations* in some time; nothing is consumed.
+
+    Args:
+        spark: The session.
+        factory: Says which cluster.
+        destinations: Queues and topics. For replies, those which the requests go to and those of the replies.
+        since: The beginning: a point in time (milliseconds since 1970 UTC, or a datetime), or how long before *until*;
+            None: a day.
+        until: The end; None: now.
+        interval: The time that is summed up in one figure, in milliseconds or as a timedelta; None: a 48th of all.
+        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        password: The password for it.
+
+    Raises:
+        InvalidDestinationException: There is no such destination.
+        JMSException: The cluster does not answer, or the session lacks a connector.
+        ValueError: The times make no sense.
+    """
+    end = time.time_ns() // 1_000_000 + 1 if until is None else _millis(until)
+    begin = end - DAY
+    if since is not None:
+        begin = end - _millis(since) if isinstance(since, timedelta) else _millis(since)
+    step = max(1, -(-(end - begin) // INTERVALS)) if interval is None else _millis(interval)
+    if begin >= end or step < 1:
+        raise ValueError(
+            f"since {shown(since)}, until {shown(until)}, interval {shown(interval)}: nothing lies between"
+        )
+    given = [destinations] if isinstance(destinations, Destination) else list(destinations)
+    read = sized_batch(spark, factory, given, starting=begin, ending=end, user=user, password=password)
+    within = f"kafkaTimestamp >= timestamp_millis({begin}) AND kafkaTimestamp < timestamp_millis({end})"
+    messages = read.where(within).selectExpr(*_COLUMNS).persist()
+    events = redeliveries(spark, factory, since=begin, until=end, user=user, password=password)
+    places = ", ".join(quoted(str(each)) for each in given)
+    events = events.where(f"concat(destination.destinationType, '://', destination.name) IN ({places})")
+    try:
+        return Report(
+            begin,
+            end,
+            step,
+            _rows(Traffic, _traffic(messages, begin, step)),
+            _rows(Replies, _replies(messages, begin, step)),
+            _rows(Befallen, _befallen(events, messages, begin, step)),
+            _waiting(spark, factory, [each for each in given if type(each) is Queue], user, password),
+        )
+    finally:
+        messages.unpersist()
+
+
+def _millis(when: int | datetime | timedelta) -> int:
+    if isinstance(when, timedelta):
+        return round(when.total_seconds() * 1000)
+    return round(when.timestamp() * 1000) if isinstance(when, datetime) else int(when)
+
+
+def _rows(kind: type[T], frame: DataFrame) -> tuple[T, ...]:
+    return tuple(kind(**row.asDict()) for row in frame.collect())
+
+
+def _interval(column: str, begin: int, step: int) -> str:
+    return f"CAST({begin} + ({column} - {begin}) DIV {step} * {step} AS BIGINT) AS begin"
+
+
+def _part(column: str, share: float) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.percentile_approx(column, share)
+
+
+def _traffic(messages: DataFrame, begin: int, step: int) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    grouped = messages.selectExpr("*", _interval("stored", begin, step)).groupBy("begin", "destination")
+    return grouped.agg(
+        f.count("*").alias("messages"),
+        f.expr(f"count(*) * 1000D / {step}").alias("per_second"),
+        f.sum("size").alias("bytes"),
+        _part("size", 0.5).alias("median_size"),
+        f.max("size").alias("largest_size"),
+        f.sum(f.col("bad").cast("int")).alias("damaged"),
+    ).orderBy("begin", "destination")
+
+
+def _replies(messages: DataFrame, begin: int, step: int) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    requests = messages.where("isRequest AND sent IS NOT NULL").select("messageID", "sent", "destination")
+    answers = messages.where("correlationID IS NOT NULL").selectExpr("correlationID AS messageID", "stored")
+    took = requests.join(answers, "messageID").selectExpr("*", "stored - sent AS took").where("took >= 0")
+    grouped = took.selectExpr("*", _interval("stored", begin, step)).groupBy("begin", "destination")
+    return grouped.agg(
+        f.count("*").alias("replies"),
+        _part("took", 0.5).alias("median"),
+        _part("took", 0.95).alias("p95"),
+        f.max("took").alias("slowest"),
+    ).orderBy("begin", "destination")
+
+
+def _befallen(events: DataFrame, messages: DataFrame, begin: int, step: int) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    sent = messages.select("topic", "partition", "offset", "sent")
+    aged = events.join(sent, ["topic", "partition", "offset"], "left").selectExpr(
+        _interval("time", begin, step),
+        "event",
+        "concat(destination.destinationType, '://', destination.name) AS destination",
+        "coalesce(nullif(cause, ''), '-') AS cause",
+        "`time` - sent AS age",
+    )
+    grouped = aged.groupBy("begin", "event", "destination", "cause")
+    return grouped.agg(f.count("*").alias("messages"), _part("age", 0.5).alias("median_age")).orderBy(
+        "begin", "event", "destination", "cause"
+    )
+
+
+def _waiting(
+    spark: SparkSession, factory: ConnectionFactory, queues: Sequence[Queue], user: str | None, password: str | None
+) -> tuple[Waiting, ...]:
+    from pyspark.sql import functions as f
+
+    if not queues:
+        return ()
+    held = read_batch(spark, factory, queues, pending=True, user=user, password=password)
+    now = time.time_ns() // 1_000_000
+    aged = held.selectExpr("topic", "CAST(redelivered AS INT) AS before", f"{now} - nullif(timestamp, 0) AS age")
+    summed = aged.groupBy("topic").agg(f.count("*"), f.sum("before"), f.max("age"))
+    found = {row[0]: tuple(row)[1:] for row in summed.collect()}
+    return tuple(Waiting(str(queue), *found.get(topic_of(factory, queue), (0, 0, None))) for queue in queues)
