@@ -16,24 +16,26 @@ import pytest
 from kjms import Connection, ConnectionFactory, Session
 
 if TYPE_CHECKING:
+    from artemis_process import Artemis
     from java_remote import Java, JavaObject
 
 WAIT_SECONDS = 20.0
 HERE = Path(__file__).parent
 
 
-def _remote() -> Any:
-    if "java_remote" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("java_remote", HERE / "java_remote.py")
+def _module(name: str) -> Any:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules["java_remote"] = module
+        sys.modules[name] = module
         spec.loader.exec_module(module)
-    return sys.modules["java_remote"]
+    return sys.modules[name]
 
 
-_remote()  # for the tests that import it
+_module("java_remote")  # for the tests that import them
+_module("artemis_process")
 
 
 class RunningGateway:
@@ -103,13 +105,31 @@ def gateway(start_gateway: Callable[..., RunningGateway], kjms_factory: Connecti
 @pytest.fixture(scope="session")
 def java(proton: None) -> Iterator[Java]:
     """A JVM with Apache Qpid JMS."""
-    remote = _remote()
+    remote = _module("java_remote")
     missing = remote.missing_tool()
     if missing is not None:
         pytest.skip(missing)
     java = remote.Java()
     yield java
     java.close()
+
+
+@pytest.fixture(scope="session")
+def artemis(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
+    """An ActiveMQ Artemis that lets anybody in."""
+    broker = _module("artemis_process").Artemis(tmp_path_factory.mktemp("artemis"))
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def guarded(java: Java, tmp_path: Path) -> Iterator[Artemis]:
+    """An ActiveMQ Artemis that lets in the user "mover", whose password is "secret"; a test may end it."""
+    broker = _module("artemis_process").Artemis(tmp_path, ("mover", "secret"))
+    broker.start()
+    yield broker
+    broker.close()
 
 
 @pytest.fixture
