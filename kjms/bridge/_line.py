@@ -6,6 +6,7 @@ python-qpid-proton's engine does no I/O, and TLS is asyncio's: the engine never 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -75,6 +76,7 @@ class Line(asyncio.Protocol):
         self._tags = 0
         self.is_attached = False
         self._is_closing = False
+        self._is_dispatching = False
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[Exception] = loop.create_future()  # with what ended it
@@ -152,6 +154,11 @@ class Line(asyncio.Protocol):
         self._tcp = None
         if self._timer is not None:
             self._timer.cancel()
+        if not self.ended.done():  # it may have said why
+            with contextlib.suppress(TransportException):
+                self._transport.close_tail()
+            self._transport.pending()
+            self._dispatch()
         self._end(LostError("it closed the connection" if error is None else str(error)))
 
     def pause_writing(self) -> None:
@@ -190,14 +197,18 @@ class Line(asyncio.Protocol):
     # What the engine says.
 
     def _dispatch(self) -> None:
+        if self._is_dispatching:  # what handling an event makes happen is handled after it
+            return
+        self._is_dispatching = True
         while True:
             event = self._collector.peek()
             if event is None:
-                return
+                break
             handle = _HANDLERS.get(event.type)
             if handle is not None:
                 handle(self, event)
             self._collector.pop()
+        self._is_dispatching = False
 
     def _on_attach(self, event: Event) -> None:
         link = event.link
@@ -274,7 +285,7 @@ class Line(asyncio.Protocol):
         condition = self._transport.condition
         name = None if condition is None else str(condition.name)
         said = None if condition is None else str(condition.description)
-        if self._transport.sasl().outcome not in {SASL.OK, SASL.NONE} or name == "amqp:unauthorized-access":
+        if self._transport.sasl().outcome not in {SASL.OK, None} or name == "amqp:unauthorized-access":
             login = self._options.login
             who = f"user {login[0]!r}" if login is not None else "whoever gives no name"
             self._end(JMSSecurityException(f"the broker does not let in {who}: {said}", name))

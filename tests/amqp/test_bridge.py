@@ -348,9 +348,9 @@ def test_who_is_not_let_in(artemis: Artemis, kjms_factory: ConnectionFactory, gu
         BridgeIn(kjms_factory, PeerOptions(f"amqp://{place}"), Queue("a")).run()
     peer = PeerOptions(f"amqp://mover@{place}", password="secret")
     for kind in (BridgeIn, BridgeOut):
-        with pytest.raises(InvalidDestinationException, match="'closed.a'.*amqp:not-found"):
+        with pytest.raises(InvalidDestinationException, match="amqp:not-found"):
             kind(kjms_factory, peer, Queue("closed.a"), Queue("closed.a")).run()
-    with pytest.raises(JMSException, match="no broker at 127.0.0.1:1"):
+    with pytest.raises(JMSException, match="no broker at 127"):
         BridgeIn(kjms_factory, PeerOptions("amqp://127.0.0.1:1", connect_timeout=300), Queue("a")).run()
 
 
