@@ -72,7 +72,7 @@ class Line(asyncio.Protocol):
         self._collector = Collector()
         self._engine.collect(self._collector)
         self._transport = Transport(Transport.CLIENT)
-        self._partial: dict[Any, bytearray] = {}
+        self._partial = bytearray()  # of the message that is coming
         self._tags = 0
         self.is_attached = False
         self._is_closing = False
@@ -206,7 +206,10 @@ class Line(asyncio.Protocol):
                 break
             handle = _HANDLERS.get(event.type)
             if handle is not None:
-                handle(self, event)
+                try:
+                    handle(self, event)
+                except UnicodeDecodeError as error:  # the engine passes names on unread
+                    self._end(LostError(f"a text of its is not encoded as it should be ({error.reason})"))
             self._collector.pop()
         self._is_dispatching = False
 
@@ -247,15 +250,13 @@ class Line(asyncio.Protocol):
             )
 
     def _read(self, link: Link, delivery: Delivery) -> None:
-        so_far = self._partial.pop(delivery.tag, None)
-        data = link.recv(delivery.pending) or b""
-        if so_far is not None:
-            data = bytes(so_far + data)
+        self._partial += link.recv(delivery.pending) or b""  # a link's transfers come one after the other
         if delivery.aborted:
+            self._partial.clear()
             delivery.settle()
-        elif delivery.partial:
-            self._partial[delivery.tag] = bytearray(data)
-        else:
+        elif not delivery.partial:
+            data = bytes(self._partial)
+            self._partial.clear()
             link.advance()
             self._peer.arrived(Ticket(self, delivery, data))
 
