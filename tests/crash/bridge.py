@@ -2,10 +2,10 @@
 
     python3 chores.py crash --bridge [--messages N] [--kills K] [--in-only] [--seed S]
 
-Mixed messages are put into a queue of the broker; ``kjms bridge in`` moves them into kjms and is killed with ``kill -9``
-as often as is said, each time after another part of them, and started again. Then ``kjms bridge out`` moves them to
-another queue of the broker in the same way. Each must be there once, with its body and its properties. The exit code
-is 0, or 1 if that is not so.
+Mixed messages are put into a queue of the broker; ``kjms bridge in`` moves them into kjms and is killed with
+``kill -9`` as often as is said, each time after another part of them, and started again. Then ``kjms bridge out``
+moves them to another queue of the broker in the same way. Each must be there once, with its body and its properties.
+The exit code is 0, or 1 if that is not so.
 """
 
 from __future__ import annotations
