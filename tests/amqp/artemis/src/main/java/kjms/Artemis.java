@@ -42,6 +42,7 @@ public final class Artemis {
         configuration.setLargeMessagesDirectory(folder.resolve("large").toString());
         configuration.setJournalType(JournalType.NIO);
         configuration.setJournalFileSize(4 << 20);
+        configuration.setJournalBufferTimeout_NIO(200_000); // as "artemis create" chooses for a fast disk
         configuration.setSecurityEnabled(isGuarded);
         configuration.setMessageExpiryScanPeriod(-1);
         configuration.setIDCacheSize(200_000);
