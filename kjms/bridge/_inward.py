@@ -65,7 +65,6 @@ class BridgeIn(Bridge):
             self._pace.used(len(tickets))
             self._last_news = time.monotonic()
             self._bring(session, peer, tickets)
-            peer.limit(self._window + len(self._held))
 
     def _bring(self, session: RelaySession, peer: Peer, tickets: Sequence[Ticket]) -> None:
         transaction = Transacted(session._redelivery, session._engine.committer.commit)  # gathers what would be sent
@@ -113,6 +112,7 @@ class BridgeIn(Bridge):
                 if len(arrivals) == 1:
                     alone = arrivals[0]
                     self._held.append(alone.ticket)
+                    peer.limit(self._window + len(self._held))
                     self._leave(alone.message_id or alone.ticket, f"{alone.message_id}: {failure}")
                     return
                 half = len(arrivals) // 2  # together they may be what is too large
@@ -126,6 +126,7 @@ class BridgeIn(Bridge):
                 if not self._bridged.has(token):
                     continue
             self._moved += len(arrivals)
+            peer.limit(self._window + len(self._held))  # first, so that no more come than are to be moved
             peer.settle([each.ticket for each in arrivals])
             return
 

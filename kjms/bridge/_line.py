@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -77,6 +78,7 @@ class Line(asyncio.Protocol):
         self.is_attached = False
         self._is_closing = False
         self._is_dispatching = False
+        self._has_heard = False
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[Exception] = loop.create_future()  # with what ended it
@@ -131,6 +133,7 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes from the broker."""
         transport = self._transport
+        self._has_heard = True
         position = 0
         try:
             while position < len(data):
@@ -154,12 +157,19 @@ class Line(asyncio.Protocol):
         self._tcp = None
         if self._timer is not None:
             self._timer.cancel()
-        if not self.ended.done():  # it may have said why
+        if self._has_heard and error is None:  # it may have said why
             with contextlib.suppress(TransportException):
                 self._transport.close_tail()
             self._transport.pending()
             self._dispatch()
-        self._end(LostError("it closed the connection" if error is None else str(error)))
+        if isinstance(error, ssl.SSLError):
+            self._end(JMSSecurityException(f"the broker does not take the bridge's certificate: {error}", None, error))
+        elif error is not None:
+            self._end(LostError(str(error)))
+        elif self._has_heard:
+            self._end(LostError("it closed the connection"))
+        else:
+            self._end(LostError("it closed the connection without a word; it may want TLS, or a certificate"))
 
     def pause_writing(self) -> None:
         """Hear that the broker reads too slowly."""
