@@ -9,7 +9,7 @@ from kjms.mapping.amqp import AmqpMessage
 from kjms.mapping.amqp._names import DEST, REPLY_TO
 from kjms.message import Message
 
-__all__ = ["BRIDGES", "DUPLICATE_ID", "here", "marked", "outward", "there", "unmarked_only"]
+__all__ = ["BRIDGES", "DUPLICATE_ID", "here", "inward", "marked", "outward", "there", "unmarked_only"]
 
 BRIDGES: Final = "JMS_kjms_Bridges"
 """A property of messages that came over bridges: ``;NAME;NAME;``."""
@@ -86,7 +86,7 @@ def outward(
     """
     properties = message.application_properties
     properties[BRIDGES] = marked(properties.get(BRIDGES), name)
-    properties.setdefault(DUPLICATE_ID, duplicate_id)
+    properties[DUPLICATE_ID] = duplicate_id  # not the one that it came with, which the broker may know
     before = properties.pop(DELIVERIES, None)
     if isinstance(before, int) and before > 0:
         message.header.delivery_count = (message.header.delivery_count or 0) + before
