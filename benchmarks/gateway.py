@@ -12,6 +12,7 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +56,6 @@ def _gateway(bootstrap_servers: str) -> str:
     port = next(line for line in process.stderr if "listening at" in line).strip().rpartition(":")[2]
     atexit.register(process.wait)
     atexit.register(process.terminate)
-    import threading
-
     threading.Thread(target=process.stderr.read, daemon=True).start()  # so that it can go on speaking
     return f"amqp://localhost:{port}"
 

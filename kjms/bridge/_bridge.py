@@ -20,6 +20,7 @@ from kjms.errors import IllegalStateException, InvalidDestinationException, JMSE
 
 if TYPE_CHECKING:
     from kjms import ConnectionFactory
+    from kjms.options import FactoryOptions
 
 __all__ = ["Bridge", "Progress"]
 
@@ -128,9 +129,7 @@ class Bridge:
             JMSException: The broker or Kafka does not answer at the beginning, or refuses; later on both are waited
                 for. More than 100 messages could not be moved.
         """
-        direction = "in" if self._is_inward else "out"
-        own = replace(self._factory_options, client_id=f"kjms-bridge-{direction} {self.name}")
-        with Connection(own, *self._login) as connection:
+        with Connection(self._own_options, *self._login) as connection:
             session = connection._open_session(RelaySession, RelaySession.INDIVIDUAL_ACKNOWLEDGE)
             self._wake = session.wake
             self._prepare(connection, session)
@@ -191,6 +190,12 @@ class Bridge:
     def _remaining(self) -> int | None:
         count = self._options.count
         return None if count is None else count - self._moved
+
+    @property
+    def _own_options(self) -> FactoryOptions:
+        """Those of a connection that no other bridge of this name and direction can have meanwhile."""
+        direction = "in" if self._is_inward else "out"
+        return replace(self._factory_options, client_id=f"kjms-bridge-{direction} {self.name}")
 
     def _way(self) -> Way:
         options = self._peer_options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proton import Delivery as Outcome
 
+from kjms._connection import Connection
 from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge
 from kjms.bridge._errors import is_passing, refusal
 from kjms.bridge._mark import outward
@@ -15,7 +16,6 @@ from kjms.errors import InvalidDestinationException, JMSSecurityException, Messa
 from kjms.mapping.amqp import encode, kind_number
 
 if TYPE_CHECKING:
-    from kjms._connection import Connection
     from kjms._consumer import MessageConsumer
     from kjms._relay import RelaySession
     from kjms.bridge._peer import Answer, Peer
@@ -139,10 +139,5 @@ class BridgeOut(Bridge):
         peer.close()
 
     def _unsubscribe(self) -> None:
-        from dataclasses import replace
-
-        from kjms._connection import Connection
-
-        own = replace(self._factory_options, client_id=f"kjms-bridge-out {self.name}")
-        with Connection(own, *self._login) as connection:
+        with Connection(self._own_options, *self._login) as connection:
             connection.create_session().unsubscribe(SUBSCRIPTION)

@@ -98,6 +98,7 @@ class Peer:
         self._unsent: deque[Any] = deque()
         self._line: Line | None = None
         self._is_closing = False
+        self._is_pushing = False
         self._is_first_over = threading.Event()
         self._tls = self._tls_context()
         self._loop = asyncio.new_event_loop()
@@ -315,8 +316,6 @@ class Peer:
             if not line.has_room() or before == 0:
                 break
         self._is_pushing = False
-
-    _is_pushing = False
 
     def answered(self, token: Any, state: int, condition: str | None, description: str | None) -> None:
         """Hear what became of a message."""
