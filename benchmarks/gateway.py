@@ -68,7 +68,7 @@ def _there(_: Stage) -> tuple[str, str]:
     return _artemis(), f"bench-{uuid.uuid4().hex[:12]}"
 
 
-PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms gateway": _here, "ActiveMQ Artemis": _there}
+PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms": _here, "ActiveMQ Artemis": _there}
 
 
 def _sending(name: str, title: str, share: float, *, is_persistent: bool, per_transaction: int) -> None:

@@ -40,6 +40,13 @@ _module("java_remote")  # for the tests that import them
 _module("artemis_process")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of the bridge in one process, which starts one Artemis."""
+    for item in items:
+        if item.path.parent == HERE and item.path.name.startswith("test_bridge"):
+            item.add_marker(pytest.mark.xdist_group("artemis"))
+
+
 class RunningGateway:
     """A gateway in a thread of its own."""
 
