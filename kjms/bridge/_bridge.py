@@ -91,6 +91,7 @@ class Bridge:
         """What it is called."""
         self._is_stopped = threading.Event()
         self._wake: Callable[[], None] = lambda: None
+        self._interrupt: Callable[[], None] = lambda: None  # what waits for Kafka
         self._moved = self._repeats = 0
         self._left: dict[object, str] = {}
         self._pace = Pace(self._options.rate, time.monotonic())
@@ -112,8 +113,9 @@ class Bridge:
         return self._peer is not None and self._peer.is_connected
 
     def stop(self) -> None:
-        """End `run` soon; for any thread."""
+        """End `run` soon, also while the broker or Kafka is not there; for any thread."""
         self._is_stopped.set()
+        self._interrupt()
         self._wake()
 
     def run(self) -> Progress:

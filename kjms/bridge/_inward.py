@@ -50,6 +50,7 @@ class BridgeIn(Bridge):
         self._forwarder: Forwarder = session.create_forwarder(target)
         self._held: list[Ticket] = []
         self._bridged = Bridged(session._engine, topic, self.name)
+        self._interrupt = self._bridged.interrupt
         self._bridged.begin()
 
     @property

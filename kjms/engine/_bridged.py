@@ -98,6 +98,10 @@ class Bridged(Transactor[None]):
             raise
         self._remember(digests)
 
+    def interrupt(self) -> None:
+        """Have a `write` that Kafka does not answer give up; for any thread, once and for all."""
+        self._closing = True
+
     def close(self, seconds: float = 0) -> None:
         self._producer = None
 
