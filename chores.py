@@ -123,8 +123,8 @@ def fuzz(arguments: Sequence[str]) -> int:
 
 
 def crash(arguments: Sequence[str]) -> int:
-    """Kill, pause and restart what uses a queue, and check it (100 rounds, two hours); or --exactly-once, --figures."""
-    programs = {"--figures": "figures", "--exactly-once": "exactly_once"}
+    """Kill, pause and restart what uses a queue (two hours), and check it; or --exactly-once, --figures, --bridge."""
+    programs = {"--figures": "figures", "--exactly-once": "exactly_once", "--bridge": "bridge"}
     program = next((programs[each] for each in arguments if each in programs), "crash")
     return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each not in programs))
 

@@ -342,6 +342,10 @@ class Transacted(Client):
         """Note a message that is to be sent."""
         self._sent.append(copy)
 
+    def forget_sent(self) -> None:
+        """Destroy what was sent so far."""
+        self._sent = []
+
     def acknowledge(self) -> None:
         """Do nothing: the commit acknowledges (JMS 2.0 §3.6).
 

@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "schedule": "list, cancel or deliver delayed messages",
     "destinations": "list queues and topics, and what waits in them",
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
+    "bridge": "move messages between kjms and another broker, such as ActiveMQ",
     "subscriptions": "list subscriptions and what waits in them, or delete one",
     "spark": "archive, replay, route, convert or report on messages, with Spark",
 }

@@ -71,6 +71,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--max-message-size", metavar="BYTES", type=int, default=16 << 20, help="of one message (16777216)"
     )
+    parser.add_argument(
+        "--max-transaction-size", metavar="BYTES", type=int, default=64 << 20, help="of what is sent in one (67108864)"
+    )
     parser.add_argument("--max-links", metavar="NUMBER", type=int, default=1000, help="of one connection (1000)")
     add_connection_options(parser)
 
@@ -113,6 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
             tls_clients=arguments.tls_clients,
             metrics_port=arguments.metrics,
             max_message_size=arguments.max_message_size,
+            max_transaction_size=arguments.max_transaction_size,
             max_links=arguments.max_links,
         )
     except ValueError as error:

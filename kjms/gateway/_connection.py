@@ -458,7 +458,9 @@ class AmqpConnection(asyncio.Protocol):
                 if self._is_ended and not self._workers:
                     self._gateway.run(self._close())
 
-            worker = self._workers[session] = Worker(self._kjms, name, self.post, ended)
+            worker = self._workers[session] = Worker(
+                self._kjms, name, self.post, ended, self.options.max_transaction_size
+            )
         return worker
 
     def _on_link_open(self, event: Event) -> None:

@@ -394,7 +394,9 @@ class Sending(ClientLink):
         if not delivery.updated:
             return
         handed = getattr(delivery, "handed", None)
-        fate = self._fate_of(delivery)
+        state = delivery.remote_state
+        transaction, outcome = _transactional(delivery) if state == TRANSACTIONAL else (None, state)
+        fate = self._fate_of(delivery, outcome, transaction)
         if fate is None:
             return
         if handed is None:
@@ -402,20 +404,16 @@ class Sending(ClientLink):
             return
         then = None
         if not delivery.settled:
-            then = partial(self._told, delivery, delivery.remote_state, _transaction_of(delivery))
+            then = partial(self._told, delivery, state, transaction)
         delivery.handed = None
         if then is None:
             delivery.settle()
         self.connection.tell(self, *fate, handed, then)
 
-    def _fate_of(self, delivery: Delivery) -> tuple[int, bytes | None, str] | None:
+    def _fate_of(
+        self, delivery: Delivery, state: int, transaction: bytes | None
+    ) -> tuple[int, bytes | None, str] | None:
         """Return what is to become of a message, in which transaction and why; None: nothing yet."""
-        state = delivery.remote_state
-        transaction = None
-        if state == TRANSACTIONAL:
-            transaction = _transaction_of(delivery)
-            outcome = (delivery.remote.data or [None, None])[1:2]
-            state = int(getattr(outcome[0], "descriptor", 0)) if outcome else 0
         if state == Delivery.ACCEPTED:
             return ACCEPT, transaction, ""
         if state == Delivery.RELEASED:
@@ -566,7 +564,22 @@ def _reject(delivery: Delivery, failure: Exception) -> None:
 
 def _transaction_of(delivery: Delivery) -> bytes | None:
     """Return the id of the transaction that a delivery's state names."""
-    if delivery.remote_state != TRANSACTIONAL:
-        return None
-    data = delivery.remote.data
-    return bytes(data[0]) if data and isinstance(data[0], bytes | memoryview) else b""
+    return _transactional(delivery)[0] if delivery.remote_state == TRANSACTIONAL else None
+
+
+def _transactional(delivery: Delivery) -> tuple[bytes, int]:
+    """Return what a transactional state says: the transaction's id, and the outcome in it; reading it is costly."""
+    data = delivery.remote.data or [None]
+    transaction = bytes(data[0]) if isinstance(data[0], bytes | memoryview) else b""
+    descriptor = getattr(data[1], "descriptor", None) if len(data) > 1 else None
+    if isinstance(descriptor, int):
+        return transaction, int(descriptor)
+    return transaction, _OUTCOMES.get(str(descriptor), 0)
+
+
+_OUTCOMES = {
+    "amqp:accepted:list": int(Delivery.ACCEPTED),
+    "amqp:rejected:list": int(Delivery.REJECTED),
+    "amqp:released:list": int(Delivery.RELEASED),
+    "amqp:modified:list": int(Delivery.MODIFIED),
+}

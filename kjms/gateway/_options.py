@@ -35,6 +35,8 @@ class GatewayOptions:
     """Of a connection."""
     max_message_size: int = 16 << 20
     """In bytes."""
+    max_transaction_size: int = 64 << 20
+    """In bytes, of the messages that a client has sent in one transaction and not committed."""
     max_frame_size: int = 128 << 10
     """In bytes."""
     max_unsettled: int = 2000

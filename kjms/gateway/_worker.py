@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms._relay import Forwarder, RelaySession, Transacted
-from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException, ResourceAllocationException
 from kjms.mapping.amqp import decode, encode
 
 if TYPE_CHECKING:
@@ -86,10 +86,16 @@ class Worker:
         name: For the thread.
         post: Has a function called in the loop's thread, in the order of posting.
         on_end: Called in the loop's thread when everything is closed.
+        max_transaction_size: So many bytes may be sent in a transaction.
     """
 
     def __init__(
-        self, connection: Connection, name: str, post: Callable[..., None], on_end: Callable[[], None]
+        self,
+        connection: Connection,
+        name: str,
+        post: Callable[..., None],
+        on_end: Callable[[], None],
+        max_transaction_size: int,
     ) -> None:
         self._session = connection._open_session(RelaySession, RelaySession.INDIVIDUAL_ACKNOWLEDGE)
         self._post = post
@@ -97,6 +103,8 @@ class Worker:
         self._tasks: deque[Callable[[], None]] = deque()
         self._feedings: list[Feeding] = []
         self._transactions: dict[bytes, Transacted] = {}
+        self._max_transaction_size = max_transaction_size
+        self._sizes: dict[bytes, int] = {}  # of what was sent in each of them
         self._is_ending = False
         self.is_paused = False  # whether no more messages are to go out
         self._produced = 0  # bytes, by this thread
@@ -373,7 +381,7 @@ class Worker:
             if where is None:
                 raise InvalidDestinationException("a message to the anonymous relay says in 'to' where it goes (§6.2)")
             if transaction is not None:
-                with self._session.within(self._in_transaction(transaction)):
+                with self._session.within(self._with_room(transaction, len(data))):
                     forwarder.forward(message, where)
             elif self._tasks and message.jms_delivery_mode == 2:  # others follow: this one need not be waited for
                 forwarder.forward(message, where, _Completion(self._post, then))
@@ -395,10 +403,28 @@ class Worker:
             raise UnknownTransaction("there is no such transaction in this session")
         return found
 
+    def _with_room(self, number: bytes, size: int) -> Transacted | None:
+        """Return the transaction; one that outgrows its limit keeps nothing of what was sent, and cannot commit."""
+        transaction = self._in_transaction(number)
+        whole = self._sizes[number] = self._sizes.get(number, 0) + size
+        if whole > self._max_transaction_size:
+            if transaction is not None:
+                transaction.forget_sent()
+            raise self._outgrown()
+        return transaction
+
+    def _outgrown(self) -> ResourceAllocationException:
+        return ResourceAllocationException(
+            f"what was sent in a transaction is larger than the {self._max_transaction_size} bytes that are allowed"
+        )
+
     def _discharge(self, number: bytes, is_commit: bool) -> None:
         transaction = self._in_transaction(number)
         assert transaction is not None
         del self._transactions[number]
+        if self._sizes.pop(number, 0) > self._max_transaction_size and is_commit:
+            transaction.rollback()
+            raise self._outgrown()
         if not is_commit:
             transaction.rollback()
             return

@@ -21,6 +21,8 @@ __all__ = [
     "REDELIVERIES",
     "REGISTRY",
     "aside",
+    "bridge_transactional_id",
+    "bridged",
     "demand",
     "destination_for",
     "handover",
@@ -50,7 +52,8 @@ _LATER: Final = ".kjms.later"
 _ASIDE: Final = ".kjms.aside"
 _DEMAND: Final = ".kjms.demand"
 _HANDOVER: Final = ".kjms.handover"
-_OF_GROUP: Final = re.compile(r".*\.kjms\.(aside|demand|handover)(\.[0-9a-f]{12})?")
+_BRIDGED: Final = ".kjms.bridged"
+_OF_GROUP: Final = re.compile(r".*\.kjms\.(aside|demand|handover|bridged)(\.[0-9a-f]{12})?")
 _MARK: Final = "--"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _ILLEGAL_BYTE = re.compile(rb"[^a-zA-Z0-9._]")
@@ -183,6 +186,20 @@ def _of_group(topic: str, group: str, suffix: str) -> str:
     if group == queue_group(topic):
         return _beside(topic, suffix)
     return _beside(topic, f"{suffix}.{hashlib.sha256(group.encode()).hexdigest()[:12]}")
+
+
+def bridged(topic: str, name: str) -> str:
+    """Return the topic in which the bridge *name* notes what it has brought to *topic*.
+
+    >>> bridged("orders", "old-broker:5672/orders")
+    'orders.kjms.bridged.0f677666ea14'
+    """
+    return _beside(topic, f"{_BRIDGED}.{hashlib.sha256(name.encode()).hexdigest()[:12]}")
+
+
+def bridge_transactional_id(notes: str) -> str:
+    """Return Kafka's name of the producer of the bridge whose notes are in the topic *notes*: one at a time."""
+    return f"kjms-bridge.{notes}"
 
 
 def later(topic: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,24 +17,33 @@ import pytest
 from kjms import Connection, ConnectionFactory, Session
 
 if TYPE_CHECKING:
+    from artemis_process import Artemis
     from java_remote import Java, JavaObject
 
 WAIT_SECONDS = 20.0
 HERE = Path(__file__).parent
 
 
-def _remote() -> Any:
-    if "java_remote" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("java_remote", HERE / "java_remote.py")
+def _module(name: str) -> Any:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules["java_remote"] = module
+        sys.modules[name] = module
         spec.loader.exec_module(module)
-    return sys.modules["java_remote"]
+    return sys.modules[name]
 
 
-_remote()  # for the tests that import it
+_module("java_remote")  # for the tests that import them
+_module("artemis_process")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of the bridge in one process, which starts one Artemis."""
+    for item in items:
+        if item.path.parent == HERE and item.path.name.startswith("test_bridge"):
+            item.add_marker(pytest.mark.xdist_group("artemis"))
 
 
 class RunningGateway:
@@ -102,13 +113,54 @@ def gateway(start_gateway: Callable[..., RunningGateway], kjms_factory: Connecti
 @pytest.fixture(scope="session")
 def java(proton: None) -> Iterator[Java]:
     """A JVM with Apache Qpid JMS."""
-    remote = _remote()
+    remote = _module("java_remote")
     missing = remote.missing_tool()
     if missing is not None:
         pytest.skip(missing)
     java = remote.Java()
     yield java
     java.close()
+
+
+@pytest.fixture(scope="session")
+def artemis(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
+    """An ActiveMQ Artemis that lets anybody in."""
+    broker = _module("artemis_process").Artemis(tmp_path_factory.mktemp("artemis"))
+    broker.start()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a root, and certificates of the gateway and of a client that it vouches for."""
+    if shutil.which("keytool") is None or shutil.which("openssl") is None:
+        pytest.skip("there is no keytool or openssl")
+    place = tmp_path_factory.mktemp("tls")
+
+    def openssl(line: str) -> None:
+        subprocess.run(["openssl", *line.split()], cwd=place, check=True, capture_output=True)
+
+    openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -keyout root.key -out root.pem -subj /CN=root")
+    for name in ("localhost", "billing"):
+        openssl(f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        (place / "names").write_text("subjectAltName=DNS:localhost\n")
+        openssl(f"x509 -req -in {name}.csr -CA root.pem -CAkey root.key -days 2 -out {name}.pem -extfile names")
+    openssl("pkcs12 -export -in billing.pem -inkey billing.key -out billing.p12 -passout pass:secret")
+    subprocess.run(
+        ["keytool", "-importcert", "-noprompt", "-file", "root.pem", "-keystore", "root.p12", "-storepass", "secret"],
+        cwd=place, check=True, capture_output=True,
+    )  # fmt: skip
+    return place
+
+
+@pytest.fixture
+def guarded(java: Java, tmp_path: Path) -> Iterator[Artemis]:
+    """An ActiveMQ Artemis that lets in the user "mover", whose password is "secret"; a test may end it."""
+    broker = _module("artemis_process").Artemis(tmp_path, ("mover", "secret"))
+    broker.start()
+    yield broker
+    broker.close()
 
 
 @pytest.fixture

@@ -267,3 +267,19 @@ def test_a_destination_that_cannot_be_is_refused(there: JavaObject) -> None:
         with pytest.raises(JavaError) as raised:
             create(there.createQueue("kjms.registry"))
         assert raised.value.name == "InvalidDestinationException"
+
+
+def test_a_transaction_has_a_limit(
+    start_gateway: Callable[..., Any], connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """A transaction that sends more than is allowed cannot commit, and leaves nothing; the next one can."""
+    small = start_gateway(max_transaction_size=10_000)
+    session = connect(url=small.url).createSession(True, 0)
+    producer = session.createProducer(session.createQueue(kjms_destination_name))
+    for _ in range(3):  # nobody waits for them before the commit
+        producer.send(session.createTextMessage("x" * 4_000))
+    with pytest.raises(JavaError, match="10000 bytes"):
+        session.commit()
+    producer.send(session.createTextMessage("small"))
+    session.commit()
+    assert left(here, kjms_destination_name) == ["small"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -451,29 +450,6 @@ def test_the_command_says_what_is_wrong(kjms_broker: Broker, tmp_path: Path, pro
 
 
 # ------------------------------------------------------------------------------------------------ TLS and metrics
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a root, and certificates of the gateway and of a client that it vouches for."""
-    if shutil.which("keytool") is None or shutil.which("openssl") is None:
-        pytest.skip("there is no keytool or openssl")
-    place = tmp_path_factory.mktemp("tls")
-
-    def openssl(line: str) -> None:
-        subprocess.run(["openssl", *line.split()], cwd=place, check=True, capture_output=True)
-
-    openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -keyout root.key -out root.pem -subj /CN=root")
-    for name in ("localhost", "billing"):
-        openssl(f"req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
-        (place / "names").write_text("subjectAltName=DNS:localhost\n")
-        openssl(f"x509 -req -in {name}.csr -CA root.pem -CAkey root.key -days 2 -out {name}.pem -extfile names")
-    openssl("pkcs12 -export -in billing.pem -inkey billing.key -out billing.p12 -passout pass:secret")
-    subprocess.run(
-        ["keytool", "-importcert", "-noprompt", "-file", "root.pem", "-keystore", "root.p12", "-storepass", "secret"],
-        cwd=place, check=True, capture_output=True,
-    )  # fmt: skip
-    return place
 
 
 def test_tls_and_client_certificates(

@@ -1,0 +1,105 @@
+"""The same Java program, with Apache Qpid JMS, at the gateway and at an ActiveMQ Artemis on the same machine.
+
+One session sends, or receives, one message after the other. Both brokers are processes of their own, as a shop would
+run them; Artemis keeps its journal as it comes (NIO here), Kafka its log, each in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks._stage import Stage
+from benchmarks._workload import Unit, workload
+
+HERE = Path(__file__).parents[1] / "tests" / "amqp"
+PER_TRANSACTION = 100
+
+if str(HERE) not in sys.path:
+    sys.path.append(str(HERE))
+
+from artemis_process import Artemis  # noqa: E402 - the tests' folder is on the path now
+from java_remote import Java, missing_tool  # noqa: E402
+
+
+@functools.cache
+def _java() -> Java:
+    java = Java()
+    atexit.register(java.close)
+    return java
+
+
+@functools.cache
+def _artemis() -> str:
+    folder = tempfile.TemporaryDirectory(prefix="kjms-artemis-", ignore_cleanup_errors=True)
+    artemis = Artemis(Path(folder.name))
+    artemis.start()
+    atexit.register(folder.cleanup)
+    atexit.register(artemis.kill)
+    return artemis.url
+
+
+@functools.cache
+def _gateway(bootstrap_servers: str) -> str:
+    command = ["-m", "kjms.cli", "gateway", "--anonymous", "--listen", "localhost:0", "--bootstrap", bootstrap_servers]
+    process = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    port = next(line for line in process.stderr if "listening at" in line).strip().rpartition(":")[2]
+    atexit.register(process.wait)
+    atexit.register(process.terminate)
+    threading.Thread(target=process.stderr.read, daemon=True).start()  # so that it can go on speaking
+    return f"amqp://localhost:{port}"
+
+
+def _here(stage: Stage) -> tuple[str, str]:
+    return _gateway(stage.bootstrap_servers), stage.topic()
+
+
+def _there(_: Stage) -> tuple[str, str]:
+    return _artemis(), f"bench-{uuid.uuid4().hex[:12]}"
+
+
+PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms": _here, "ActiveMQ Artemis": _there}
+
+
+def _sending(name: str, title: str, share: float, *, is_persistent: bool, per_transaction: int) -> None:
+    made = workload(
+        f"gateway-{name}", f"Java through the gateway: send, {title}", Unit.MESSAGES_PER_SECOND, share=share
+    )
+    for side, place in PLACES.items():
+
+        @made.side(side)
+        def _(stage: Stage, place: Any = place) -> float:
+            url, queue = place(stage)
+            return float(_java().static("kjms.Bench", "send", url, queue, stage.count, is_persistent, per_transaction))
+
+
+def _receiving(name: str, title: str, share: float, *, per_transaction: int) -> None:
+    made = workload(
+        f"gateway-{name}", f"Java through the gateway: receive, {title}", Unit.MESSAGES_PER_SECOND, share=share
+    )
+    for side, place in PLACES.items():
+
+        @made.side(side)
+        def _(stage: Stage, place: Any = place) -> float:
+            url, queue = place(stage)
+            java = _java()
+            java.static("kjms.Bench", "send", url, queue, stage.count + 1, True, PER_TRANSACTION)
+            return float(java.static("kjms.Bench", "receive", url, queue, stage.count, per_transaction))
+
+
+if missing_tool() is None and importlib.util.find_spec("proton") is not None:
+    _sending("send", "PERSISTENT", 1 / 25, is_persistent=True, per_transaction=0)
+    _sending("send-non-persistent", "NON_PERSISTENT", 1 / 5, is_persistent=False, per_transaction=0)
+    _sending("send-transacted", "100 in a transaction", 1 / 5, is_persistent=True, per_transaction=PER_TRANSACTION)
+    _receiving("receive", "AUTO_ACKNOWLEDGE", 1 / 5, per_transaction=0)
+    _receiving("receive-transacted", "100 in a transaction", 1 / 5, per_transaction=PER_TRANSACTION)

@@ -1,0 +1,250 @@
+"""Moving messages between another broker and kjms: what both directions share."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kjms._connection import Connection
+from kjms._relay import RelaySession
+from kjms.bridge._mark import there, unmarked_only
+from kjms.bridge._options import BridgeOptions, PeerOptions
+from kjms.bridge._pace import Pace
+from kjms.bridge._peer import Peer, Way
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, shown
+
+if TYPE_CHECKING:
+    from kjms import ConnectionFactory
+    from kjms.options import FactoryOptions
+
+__all__ = ["Bridge", "Progress"]
+
+_log = logging.getLogger("kjms.bridge")
+
+BATCH: Final = 1_000  # messages that are moved together
+BATCH_BYTES: Final = 4 << 20
+LONGEST_WAIT: Final = 0.2  # seconds between looks at whether it is over
+MOST_LEFT: Final = 100
+RETRY_SECONDS: Final = 1.0
+
+
+class Progress(NamedTuple):
+    """What a bridge has done so far.
+
+    Attributes:
+        moved: Messages that are on the other side, and gone from where they were.
+        repeats: Messages that came again and were dropped, since they are on the other side already.
+        left: Messages that could not be moved, and what became of them is in the log.
+    """
+
+    moved: int = 0
+    repeats: int = 0
+    left: int = 0
+
+
+class Bridge:
+    """Moves messages in one direction, until it is done or stopped.
+
+    Args:
+        factory: Where kjms is.
+        peer: Where the other broker is.
+        source: The queue to move messages from, or the topic to follow with a durable subscription.
+        target: Where they go; None: what is called as the source is.
+        options: Which messages, how fast, and until when.
+        user: The name for Kafka's SASL.
+        password: The password for it.
+
+    Raises:
+        InvalidDestinationException: A destination is temporary.
+    """
+
+    _is_inward = True
+
+    def __init__(
+        self,
+        factory: ConnectionFactory,
+        peer: PeerOptions,
+        source: Destination,
+        target: Destination | None = None,
+        options: BridgeOptions | None = None,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        target = source if target is None else target
+        for each in (source, target):
+            if isinstance(each, TemporaryQueue | TemporaryTopic) or not isinstance(each, Queue | Topic):
+                raise InvalidDestinationException(f"a bridge goes from queues and topics to such, not {shown(each)}")
+        self._options = options or BridgeOptions()
+        self._peer_options = peer
+        self._source = source
+        self._target = target
+        self._factory_options = factory._options
+        self._login = user, password
+        here = target if self._is_inward else source
+        self.name = self._options.name or f"{peer.host}:{peer.port}/{here._name}"
+        """What it is called."""
+        self._is_stopped = threading.Event()
+        self._wake: Callable[[], None] = lambda: None
+        self._interrupt: Callable[[], None] = lambda: None  # what waits for Kafka
+        self._moved = self._repeats = 0
+        self._left: dict[object, str] = {}
+        self._pace = Pace(self._options.rate, time.monotonic())
+        self._last_news = 0.0
+        self._peer: Peer | None = None
+
+    def __repr__(self) -> str:
+        direction = "from" if self._is_inward else "to"
+        return f"<{type(self).__name__} {self.name!r} {direction} {self._peer_options._place}: {self.progress}>"
+
+    @property
+    def progress(self) -> Progress:
+        """What it has done so far; for any thread."""
+        return Progress(self._moved, self._repeats, len(self._left))
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it runs and the broker is there; for any thread."""
+        return self._peer is not None and self._peer.is_connected
+
+    def stop(self) -> None:
+        """End `run` soon, also while the broker or Kafka is not there; for any thread."""
+        self._is_stopped.set()
+        self._interrupt()
+        self._wake()
+
+    def run(self) -> Progress:
+        """Move messages until there were `BridgeOptions.count`, none came for `BridgeOptions.idle`, or `stop`.
+
+        Returns:
+            What was done. What was not moved is where it was.
+
+        Raises:
+            JMSSecurityException: The broker or Kafka does not let the bridge in, or not do that.
+            InvalidDestinationException: There is no such queue or topic.
+            InvalidClientIDException: A bridge of that name runs already.
+            JMSException: The broker or Kafka does not answer at the beginning, or refuses; later on both are waited
+                for. More than 100 messages could not be moved.
+        """
+        with Connection(self._own_options, *self._login) as connection:
+            session = connection._open_session(RelaySession, RelaySession.INDIVIDUAL_ACKNOWLEDGE)
+            self._wake = session.wake
+            self._prepare(connection, session)
+            self._peer = peer = Peer(self._peer_options, self._way(), self._window, session.wake)
+            try:
+                peer.start()
+                self._last_news = time.monotonic()
+                while not self._is_over(peer):
+                    session.wait(self._patience())
+                    self._step(session, peer)
+                self._finish(session, peer)
+            finally:
+                self._wake = lambda: None
+                peer.close()
+        return self.progress
+
+    def end_subscription(self) -> None:
+        """End the durable subscription by which the bridge follows its source; it must not run.
+
+        Raises:
+            IllegalStateException: The source is a queue.
+            JMSException: There is no such subscription, or it is in use.
+        """
+        if not isinstance(self._source, Topic):
+            raise IllegalStateException(f"{self._source} is no topic, and has no subscriptions")
+        self._unsubscribe()
+
+    # What a direction adds.
+
+    def _prepare(self, connection: Connection, session: RelaySession) -> None:
+        raise NotImplementedError
+
+    def _step(self, session: RelaySession, peer: Peer) -> None:
+        raise NotImplementedError
+
+    def _finish(self, session: RelaySession, peer: Peer) -> None:
+        raise NotImplementedError
+
+    def _unsubscribe(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether there are messages on their way."""
+        raise NotImplementedError
+
+    # What they share.
+
+    @property
+    def _window(self) -> int:
+        """How many messages may be on their way now."""
+        window = self._options.window
+        if self._options.rate is not None:
+            window = min(window, max(1, round(self._options.rate)))  # the others need not be kept from anybody
+        return max(window if self._remaining is None else min(window, self._remaining), 0)
+
+    @property
+    def _remaining(self) -> int | None:
+        count = self._options.count
+        return None if count is None else count - self._moved
+
+    @property
+    def _own_options(self) -> FactoryOptions:
+        """Those of a connection that no other bridge of this name and direction can have meanwhile."""
+        direction = "in" if self._is_inward else "out"
+        return replace(self._factory_options, client_id=f"kjms-bridge-{direction} {self.name}")
+
+    def _way(self) -> Way:
+        options = self._peer_options
+        other = self._source if self._is_inward else self._target
+        return Way(
+            is_inward=self._is_inward,
+            address=there(other, options.queue_prefix, options.topic_prefix),
+            is_topic=isinstance(other, Topic),
+            selector=self._selector if self._is_inward else None,
+            has_own_selector=bool(self._options.selector),
+            container=f"kjms-bridge {self.name}",
+            link=self.name,
+        )
+
+    @property
+    def _selector(self) -> str:
+        return unmarked_only(self._options.selector, self.name)
+
+    def _is_over(self, peer: Peer) -> bool:
+        if peer.failure is not None:
+            raise peer.failure
+        if len(self._left) > MOST_LEFT:
+            raise JMSException(f"more than {MOST_LEFT} messages could not be moved; the last one: {self._last_reason}")
+        if self._is_stopped.is_set():
+            return True
+        if self._remaining is not None and self._remaining <= 0:
+            return not self._is_busy
+        if self._options.idle is None or self._is_busy or not peer.is_connected:
+            if not peer.is_connected:
+                self._last_news = time.monotonic()
+            return False
+        return time.monotonic() - self._last_news > self._idle_seconds
+
+    @property
+    def _idle_seconds(self) -> float:
+        return (self._options.idle or 0) / 1000
+
+    @property
+    def _last_reason(self) -> str:
+        return next(reversed(self._left.values()))
+
+    def _patience(self) -> float:
+        wait = self._pace.wait(time.monotonic())
+        return min(wait, LONGEST_WAIT) if wait else LONGEST_WAIT
+
+    def _leave(self, message: object, reason: str) -> None:
+        """Note that a message, known by its id, could not be moved."""
+        if message not in self._left:
+            _log.warning("a message could not be moved: %s", reason)
+        self._left[message] = reason

@@ -1,0 +1,155 @@
+"""From another broker into kjms: each message once, since what came is written down together with the messages."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kjms._acknowledge import Transacted
+from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge, _log
+from kjms.bridge._mark import inward
+from kjms.bridge._peer import Peer
+from kjms.engine._bridged import Bridged, TooLargeError
+from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
+from kjms.mapping.amqp import decode
+
+if TYPE_CHECKING:
+    from kjms._connection import Connection
+    from kjms._relay import Forwarder, RelaySession
+    from kjms.bridge._line import Ticket
+    from kjms.engine._transactor import Copy
+
+__all__ = ["BridgeIn"]
+
+LASTING: Final = (JMSSecurityException, InvalidDestinationException)
+
+
+class Arrival(NamedTuple):
+    """A message that came, as it is to be written."""
+
+    ticket: Ticket
+    message_id: str | None
+    copy: Copy
+
+
+class BridgeIn(Bridge):
+    """Moves messages from another broker into kjms.
+
+    Each message that has an id comes once, whatever crashes: messages and the notes of their ids are one Kafka
+    transaction, the broker hears after it that it may forget them, and what it delivers again is dropped if it is
+    among the last 100,000 that came. Messages without an id may come twice after a crash.
+    """
+
+    _is_inward = True
+
+    def _prepare(self, connection: Connection, session: RelaySession) -> None:
+        target = self._target
+        topic, _ = session._engine.topic_of(target, connection._options)
+        self._forwarder: Forwarder = session.create_forwarder(target)
+        self._held: list[Ticket] = []
+        self._bridged = Bridged(session._engine, topic, self.name)
+        self._interrupt = self._bridged.interrupt
+        self._bridged.begin()
+
+    @property
+    def _is_busy(self) -> bool:
+        return False
+
+    def _step(self, session: RelaySession, peer: Peer) -> None:
+        while not self._is_stopped.is_set():
+            room = self._pace.room(time.monotonic())
+            tickets = peer.take(min(room, BATCH), BATCH_BYTES)
+            if not tickets:
+                break
+            self._pace.used(len(tickets))
+            self._last_news = time.monotonic()
+            self._bring(session, peer, tickets)
+
+    def _bring(self, session: RelaySession, peer: Peer, tickets: Sequence[Ticket]) -> None:
+        transaction = Transacted(session._redelivery, session._engine.committer.commit)  # gathers what would be sent
+        arrivals: list[Arrival] = []
+        repeats: list[Ticket] = []
+        seen: set[str] = set()
+        now = time.time_ns() // 1_000_000
+        is_known = self._bridged.has
+        with session.within(transaction):
+            for ticket in tickets:
+                known_by: object = ticket
+                try:
+                    message = decode(ticket.data, self._source, now_ms=now)
+                    message_id = message._message_id
+                    known_by = message_id or ticket
+                    if message_id is not None and not self._options.keep_repeats:
+                        if message_id in seen or is_known(message_id):
+                            repeats.append(ticket)
+                            continue
+                        seen.add(message_id)
+                    inward(message, self.name, self._peer_options.queue_prefix, self._peer_options.topic_prefix)
+                    self._forwarder.forward(message, self._target)
+                except LASTING:
+                    raise
+                except (JMSException, ValueError) as failure:
+                    self._held.append(ticket)
+                    self._leave(known_by, f"{known_by if known_by is not ticket else 'one without an id'}: {failure}")
+                    continue
+                arrivals.append(Arrival(ticket, message_id, transaction._sent[-1]))
+        self._repeats += len(repeats)
+        peer.settle(repeats)
+        self._write(peer, arrivals)
+
+    def _write(self, peer: Peer, arrivals: Sequence[Arrival]) -> None:
+        """Write all, and let the broker know; it stays where it is if the bridge is stopped meanwhile."""
+        while arrivals:
+            token = str(uuid.uuid4())  # by which it is found out whether all came through, ids or not
+            ids = [each.message_id for each in arrivals if each.message_id is not None]
+            try:
+                self._bridged.write([each.copy for each in arrivals], [*ids, token])
+            except LASTING:
+                raise
+            except TooLargeError as failure:
+                self._begin_anew()
+                if len(arrivals) == 1:
+                    alone = arrivals[0]
+                    self._held.append(alone.ticket)
+                    peer.limit(self._window + len(self._held))
+                    self._leave(alone.message_id or alone.ticket, f"{alone.message_id}: {failure}")
+                    return
+                half = len(arrivals) // 2  # together they may be what is too large
+                self._write(peer, arrivals[:half])
+                arrivals = arrivals[half:]
+                continue
+            except JMSException as failure:
+                _log.warning("%s; trying again", failure)
+                if not self._begin_anew():
+                    return
+                if not self._bridged.has(token):
+                    continue
+            self._moved += len(arrivals)
+            peer.limit(self._window + len(self._held))  # first, so that no more come than are to be moved
+            peer.settle([each.ticket for each in arrivals])
+            return
+
+    def _begin_anew(self) -> bool:
+        """Find out what came through, however long that takes; False if the bridge was stopped meanwhile."""
+        while not self._is_stopped.is_set():
+            try:
+                self._bridged.begin()
+            except LASTING:
+                raise
+            except JMSException as failure:
+                _log.warning("%s; trying again", failure)
+                self._is_stopped.wait(RETRY_SECONDS)
+            else:
+                return True
+        return False
+
+    def _finish(self, session: RelaySession, peer: Peer) -> None:
+        if not peer.close():
+            _log.warning("the broker did not say that it heard of the last messages: it may deliver them once more")
+
+    def _unsubscribe(self) -> None:
+        peer = Peer(self._peer_options, self._way(), 0, lambda: None)
+        peer.start()
+        peer.close(for_ever=True)

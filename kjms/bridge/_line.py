@@ -1,0 +1,395 @@
+"""One connection to the other broker: its bytes, the engine that understands them, and one link; in the loop's thread.
+
+python-qpid-proton's engine does no I/O, and TLS is asyncio's: the engine never sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from proton import (
+    SASL,
+    Collector,
+    Connection,
+    Delivery,
+    Described,
+    Event,
+    Link,
+    Terminus,
+    Transport,
+    TransportException,
+    symbol,
+    ulong,
+)
+
+from kjms._version import __version__
+from kjms.bridge._errors import LostError, is_passing, refusal
+from kjms.errors import JMSException, JMSSecurityException
+
+if TYPE_CHECKING:
+    from kjms.bridge._options import PeerOptions
+    from kjms.bridge._peer import Peer, Way
+
+__all__ = ["Line", "Ticket"]
+
+SELECTOR: Final = "apache.org:selector-filter:string"
+LOWEST_TICK: Final = 0.01
+OUTGOING_BYTES: Final = 1 << 20
+
+
+class Ticket:
+    """A message that was received, as long as its line is there."""
+
+    __slots__ = ("data", "delivery", "line")
+
+    def __init__(self, line: Line, delivery: Delivery, data: bytes) -> None:
+        self.line = line
+        self.delivery = delivery
+        self.data = data
+
+
+class Line(asyncio.Protocol):
+    """A connection.
+
+    Args:
+        peer: Who wants it.
+        options: Who is on the other side.
+        way: What is received or sent there.
+    """
+
+    def __init__(self, peer: Peer, options: PeerOptions, way: Way) -> None:
+        self._peer = peer
+        self._options = options
+        self._way = way
+        self._tcp: asyncio.Transport | None = None
+        self._is_congested = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._engine = Connection()
+        self._collector = Collector()
+        self._engine.collect(self._collector)
+        self._transport = Transport(Transport.CLIENT)
+        self._partial = bytearray()  # of the message that is coming
+        self._tags = 0
+        self.is_attached = False
+        self._is_closing = False
+        self._is_dispatching = False
+        self._has_heard = False
+        loop = asyncio.get_running_loop()
+        self.attached: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[Exception] = loop.create_future()  # with what ended it
+        self._prepare()
+
+    def _prepare(self) -> None:
+        options, engine, transport = self._options, self._engine, self._transport
+        engine.container = self._way.container
+        engine.hostname = options.host
+        engine.properties = {symbol("product"): "kjms bridge", symbol("version"): __version__}
+        sasl = transport.sasl()
+        login = options.login
+        if login is not None:
+            engine.user, engine.password = login
+            sasl.allow_insecure_mechs = True  # whether it is TLS is decided by the URL, and the engine does not see it
+            sasl.allowed_mechs("PLAIN")
+        else:
+            sasl.allowed_mechs("EXTERNAL ANONYMOUS" if options.tls_certificate else "ANONYMOUS")
+        transport.max_frame_size = options.max_frame_size
+        transport.idle_timeout = options.idle_timeout / 1000
+        transport.bind(engine)
+        engine.open()
+        session = engine.session()
+        session.open()
+        self.link = session.receiver(self._way.link) if self._way.is_inward else session.sender(self._way.link)
+        self._describe(self.link)
+        self.link.open()
+
+    def _describe(self, link: Link) -> None:
+        way = self._way
+        mine, other = (link.source, link.target) if way.is_inward else (link.target, link.source)
+        mine.address = way.address
+        mine.capabilities.put_object(symbol("topic" if way.is_topic else "queue"))
+        other.address = way.container
+        if way.is_inward:
+            if way.is_topic:
+                mine.durability = Terminus.DELIVERIES
+                mine.expiry_policy = Terminus.EXPIRE_NEVER
+            if way.selector:
+                mine.filter.put_dict({symbol("jms-selector"): Described(symbol(SELECTOR), way.selector)})
+        link.snd_settle_mode = Link.SND_UNSETTLED
+        link.rcv_settle_mode = Link.RCV_FIRST
+
+    # Bytes.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to speak."""
+        assert isinstance(transport, asyncio.Transport)
+        self._tcp = transport
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the broker."""
+        transport = self._transport
+        self._has_heard = True
+        position = 0
+        try:
+            while position < len(data):
+                capacity = transport.capacity()
+                if capacity <= 0:
+                    break  # the engine has enough of it, and says why
+                piece = data[position : position + capacity]
+                transport.push(piece)
+                position += len(piece)
+                self._dispatch()
+        except TransportException as error:
+            self._end(LostError(f"what it says is no AMQP 1.0: {error}"))
+        self.flush()
+
+    def eof_received(self) -> bool:
+        """Hear that the broker says no more."""
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Hear that the connection is gone."""
+        self._tcp = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._has_heard and error is None:  # it may have said why
+            with contextlib.suppress(TransportException):
+                self._transport.close_tail()
+            self._transport.pending()
+            self._dispatch()
+        if isinstance(error, ssl.SSLError):
+            self._end(JMSSecurityException(f"the broker does not take the bridge's certificate: {error}", None, error))
+        elif error is not None:
+            self._end(LostError(str(error)))
+        elif self._has_heard:
+            self._end(LostError("it closed the connection"))
+        else:
+            self._end(LostError("it closed the connection without a word; it may want TLS, or a certificate"))
+
+    def pause_writing(self) -> None:
+        """Hear that the broker reads too slowly."""
+        self._is_congested = True
+
+    def resume_writing(self) -> None:
+        """Hear that it has caught up."""
+        self._is_congested = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the engine has to say, and see to it that it is woken in time."""
+        transport, tcp = self._transport, self._tcp
+        if tcp is None:
+            return
+        self._dispatch()
+        deadline = transport.tick(time.monotonic())
+        while not self._is_congested:
+            pending = transport.pending()
+            if pending < 0:
+                tcp.close()
+                break
+            if pending == 0:
+                break
+            tcp.write(transport.peek(pending))
+            transport.pop(pending)
+            self._dispatch()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline and not self.ended.done():
+            delay = max(deadline - time.monotonic(), LOWEST_TICK)
+            self._timer = asyncio.get_running_loop().call_later(delay, self.flush)
+
+    # What the engine says.
+
+    def _dispatch(self) -> None:
+        if self._is_dispatching:  # what handling an event makes happen is handled after it
+            return
+        self._is_dispatching = True
+        while True:
+            event = self._collector.peek()
+            if event is None:
+                break
+            handle = _HANDLERS.get(event.type)
+            if handle is not None:
+                try:
+                    handle(self, event)
+                except UnicodeDecodeError as error:  # the engine passes names on unread
+                    self._end(LostError(f"a text of its is not encoded as it should be ({error.reason})"))
+            self._collector.pop()
+        self._is_dispatching = False
+
+    def _on_attach(self, event: Event) -> None:
+        link = event.link
+        terminus = link.remote_source if self._way.is_inward else link.remote_target
+        if terminus.address is None:  # the broker refuses the link, and will say why
+            return
+        if self._way.is_inward and self._way.selector and not _has_selector(terminus):
+            self._end(JMSException(f"{self._way.doing}: the broker takes no selectors, which {self._why_selector()}"))
+            return
+        self.is_attached = True
+        if not self.attached.done():
+            self.attached.set_result(None)
+        self._peer.line_is_ready(self)
+
+    def _why_selector(self) -> str:
+        return "was asked for" if self._way.has_own_selector else "are needed so that nothing moves in circles"
+
+    def _on_flow(self, event: Event) -> None:
+        self._peer.line_has_credit(self)
+
+    def _on_delivery(self, event: Event) -> None:
+        delivery = event.delivery
+        if self._way.is_inward:
+            if delivery.readable:
+                self._read(event.link, delivery)
+        elif delivery.updated and delivery.remote_state:
+            condition = delivery.remote.condition if delivery.remote_state == Delivery.REJECTED else None
+            state, token = delivery.remote_state, delivery.token
+            is_hopeless = state == Delivery.MODIFIED and bool(delivery.remote.undeliverable)
+            delivery.settle()
+            self._peer.answered(
+                token,
+                Delivery.REJECTED if is_hopeless else state,
+                None if condition is None else condition.name,
+                None if condition is None else condition.description,
+            )
+
+    def _read(self, link: Link, delivery: Delivery) -> None:
+        self._partial += link.recv(delivery.pending) or b""  # a link's transfers come one after the other
+        if delivery.aborted:
+            self._partial.clear()
+            delivery.settle()
+        elif not delivery.partial:
+            data = bytes(self._partial)
+            self._partial.clear()
+            link.advance()
+            self._peer.arrived(Ticket(self, delivery, data))
+
+    def _on_link_end(self, event: Event) -> None:
+        link = event.link
+        if self._is_closing:
+            self._engine.close()
+            return
+        condition = link.remote_condition
+        self._refused(condition, "it ended the link")
+
+    def _on_close(self, event: Event) -> None:
+        if self._is_closing:
+            self._transport.close_tail()
+            return
+        self._refused(self._engine.remote_condition, "it closed the connection")
+
+    def _refused(self, condition: Any, otherwise: str) -> None:
+        name = None if condition is None else str(condition.name)
+        said = None if condition is None else condition.description
+        if is_passing(name):
+            self._end(LostError(f"{name}: {said}" if name else otherwise))
+        else:
+            self._end(refusal(self._way.doing, name, said))
+
+    def _on_trouble(self, event: Event) -> None:
+        condition = self._transport.condition
+        name = None if condition is None else str(condition.name)
+        said = None if condition is None else str(condition.description)
+        if self._transport.sasl().outcome not in {SASL.OK, None} or name == "amqp:unauthorized-access":
+            login = self._options.login
+            who = f"user {login[0]!r}" if login is not None else "whoever gives no name"
+            self._end(JMSSecurityException(f"the broker does not let in {who}: {said}", name))
+        else:
+            self._end(LostError(f"{name}: {said}"))
+
+    def _end(self, cause: Exception) -> None:
+        self.is_attached = False
+        if not self.ended.done():
+            self.ended.set_result(cause)
+        if not self.attached.done():
+            self.attached.set_exception(cause)
+            self.attached.exception()  # somebody has seen it
+        if self._tcp is not None and not self._is_closing:
+            self._is_closing = True
+            self._engine.close()
+            asyncio.get_running_loop().call_soon(self._hang_up)
+
+    def abort(self, cause: Exception) -> None:
+        """End the connection because of *cause*."""
+        self._end(cause)
+
+    def _hang_up(self) -> None:
+        self.flush()
+        if self._tcp is not None:
+            self._tcp.close()
+
+    # What the bridge wants.
+
+    def grant(self, credit: int) -> None:
+        """Let the broker send so many messages more."""
+        self.link.flow(credit)
+
+    @property
+    def credit(self) -> int:
+        """How many messages may come, or may be sent."""
+        return int(self.link.credit)
+
+    def has_room(self) -> bool:
+        """Tell whether a message can be sent now."""
+        return (
+            self.is_attached
+            and self.link.credit > 0
+            and not self._is_congested
+            and self.link.session.outgoing_bytes < OUTGOING_BYTES
+        )
+
+    def send(self, token: object, data: bytes) -> None:
+        """Send a message; `Peer.answered` is told what became of it."""
+        self._tags += 1
+        delivery = self.link.delivery(str(self._tags))
+        delivery.token = token
+        self.link.send(data)
+        self.link.advance()
+
+    def settle(self, ticket: Ticket, state: int) -> None:
+        """Say what became of a message."""
+        if not self.ended.done():
+            ticket.delivery.update(state)
+            ticket.delivery.settle()
+
+    def close(self, *, for_ever: bool) -> None:
+        """End the link, and the connection when the broker has heard of all that was said before.
+
+        Args:
+            for_ever: Whether a subscription ends, too.
+        """
+        if self.ended.done():
+            return
+        self._is_closing = True
+        if self._way.is_topic and self._way.is_inward and not for_ever:
+            self.link.detach()
+        else:
+            self.link.close()
+        self.flush()
+
+
+def _has_selector(terminus: Terminus) -> bool:
+    data = terminus.filter
+    data.rewind()
+    found = data.get_object() if data.next() is not None else None
+    if not isinstance(found, dict):
+        return False
+    return any(getattr(value, "descriptor", None) in {SELECTOR, ulong(0x0000468C00000004)} for value in found.values())
+
+
+_HANDLERS: Final[dict[Any, Callable[[Line, Event], None]]] = {
+    Event.LINK_REMOTE_OPEN: Line._on_attach,
+    Event.LINK_FLOW: Line._on_flow,
+    Event.DELIVERY: Line._on_delivery,
+    Event.LINK_REMOTE_CLOSE: Line._on_link_end,
+    Event.LINK_REMOTE_DETACH: Line._on_link_end,
+    Event.SESSION_REMOTE_CLOSE: lambda line, event: line._refused(event.session.remote_condition, "session ended"),
+    Event.CONNECTION_REMOTE_CLOSE: Line._on_close,
+    Event.TRANSPORT_ERROR: Line._on_trouble,
+}

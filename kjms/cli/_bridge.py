@@ -1,0 +1,177 @@
+"""``kjms bridge``: moves queues and follows topics between kjms and another broker, over AMQP 1.0."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.cli import WrongUse
+from kjms.cli._connecting import add_connection_options, credentials, destination, factory, seconds
+
+if TYPE_CHECKING:
+    from kjms.bridge import Bridge
+
+PASSWORD_VARIABLE: Final = "KJMS_BRIDGE_PASSWORD"  # noqa: S105 - the variable's name
+DESCRIPTION: Final = """\
+Move messages between kjms and another broker that speaks AMQP 1.0, such as ActiveMQ Artemis, ActiveMQ Classic, Qpid or
+RabbitMQ 4: 'in' brings them from there into kjms, 'out' from kjms there. A queue is moved; a topic is followed by a
+durable subscription. It goes on until Ctrl-C or SIGTERM, unless --count or --idle says otherwise.
+"""
+EXAMPLES: Final = """\
+examples:
+  kjms bridge in amqp://old:5672 orders --idle 5
+  kjms bridge in amqps://mover@old:5671 topic://prices --selector "market = 'XETRA'"
+  kjms bridge out amqp://old:5672 orders queue://orders.new --rate 200
+
+docs/bridge.md shows how programs move from an old broker, step by step.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to those that argparse knows."""
+    parser = subparsers.add_parser(
+        "bridge",
+        help="move messages between kjms and another broker",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("direction", choices=("in", "out"), help="from the broker into kjms, or out of kjms")
+    parser.add_argument("url", metavar="URL", help="the broker: amqp://[USER@]HOST:PORT, amqps:// with TLS")
+    parser.add_argument("source", metavar="SOURCE", type=destination, help="a queue, or topic://NAME")
+    parser.add_argument(
+        "target", metavar="TARGET", nargs="?", type=destination, help="where they go (else as the source is called)"
+    )
+    group = parser.add_argument_group("what is moved")
+    group.add_argument("--selector", metavar="TEXT", help="only messages that it selects")
+    group.add_argument("--count", metavar="NUMBER", type=_number, help="end after so many messages")
+    group.add_argument("--idle", metavar="SECONDS", type=seconds, help="end when none has come for so long")
+    group.add_argument("--rate", metavar="NUMBER", type=_rate, help="so many messages in a second, at the most")
+    group.add_argument(
+        "--window", metavar="NUMBER", type=_number, default=2_000, help="so many on their way at a time (2000)"
+    )
+    group.add_argument("--name", metavar="NAME", help="of the bridge (else made of the broker and the name in kjms)")
+    group.add_argument(
+        "--keep-repeats", action="store_true", help="do not drop messages whose ids were there: they mean nothing"
+    )
+    group.add_argument("--unsubscribe", action="store_true", help="end the bridge's subscription of the topic; no more")
+    group = parser.add_argument_group("the broker")
+    group.add_argument("--queue-prefix", metavar="TEXT", default="", help="what names of queues begin with there")
+    group.add_argument("--topic-prefix", metavar="TEXT", default="", help="what names of topics begin with there")
+    group.add_argument("--tls-ca", metavar="FILE", type=Path, help="who vouches for the broker (else the system's)")
+    group.add_argument("--tls-certificate", metavar="FILE", type=Path, help="the bridge's own certificate")
+    group.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, if that is in another file")
+    group = parser.add_argument_group("what is said")
+    group.add_argument(
+        "--progress", metavar="SECONDS", type=seconds, default=10.0, help="a line on stderr so often (10)"
+    )
+    group.add_argument("--json", action="store_true", help="say at the end in JSON what was done")
+    add_connection_options(parser)
+
+
+def _number(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number greater than 0")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        return seconds(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number greater than 0") from None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what *arguments* say.
+
+    Raises:
+        WrongUse: They make no sense, or the extra is not installed.
+        OSError: A file cannot be read.
+        JMSException: The broker or Kafka does not answer, or refuses.
+    """
+    try:
+        from kjms.bridge import BridgeIn, BridgeOptions, BridgeOut, PeerOptions
+    except ModuleNotFoundError as error:
+        if error.name != "proton":
+            raise
+        raise WrongUse("the bridge needs python-qpid-proton: pip install 'kjms[amqp]'") from error
+    try:
+        peer = PeerOptions(
+            arguments.url,
+            password=os.environ.get(PASSWORD_VARIABLE),
+            tls_ca=arguments.tls_ca,
+            tls_certificate=arguments.tls_certificate,
+            tls_key=arguments.tls_key,
+            queue_prefix=arguments.queue_prefix,
+            topic_prefix=arguments.topic_prefix,
+            **({"connect_timeout": round(arguments.timeout * 1000)} if arguments.timeout else {}),
+        )
+        options = BridgeOptions(
+            name=arguments.name,
+            selector=arguments.selector,
+            rate=arguments.rate,
+            count=arguments.count,
+            idle=None if arguments.idle is None else round(arguments.idle * 1000),
+            window=arguments.window,
+            keep_repeats=arguments.keep_repeats,
+        )
+    except ValueError as error:
+        raise WrongUse(str(error)) from error
+    user, password = credentials(arguments)
+    kind = BridgeIn if arguments.direction == "in" else BridgeOut
+    bridge = kind(factory(arguments), peer, arguments.source, arguments.target, options, user=user, password=password)
+    if arguments.unsubscribe:
+        bridge.end_subscription()
+        return 0
+    return _run(bridge, arguments)
+
+
+def _run(bridge: Bridge, arguments: argparse.Namespace) -> int:
+    _log_to_stderr()
+    before = {number: signal.signal(number, lambda *_: bridge.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    is_over = threading.Event()
+    teller = threading.Thread(target=_tell, args=(bridge, arguments.progress, is_over), daemon=True)
+    teller.start()
+    try:
+        done = bridge.run()
+    finally:
+        is_over.set()
+        teller.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if arguments.json:
+        print(json.dumps({"bridge": bridge.name, **done._asdict()}))
+    else:
+        print(_said(bridge))
+    return 1 if done.left else 0
+
+
+def _tell(bridge: Bridge, every: float, is_over: threading.Event) -> None:
+    log = logging.getLogger("kjms.bridge")
+    before = bridge.progress.moved
+    while not is_over.wait(every):
+        now = bridge.progress.moved
+        log.info("%s, %.0f/s", _said(bridge), (now - before) / every)
+        before = now
+
+
+def _said(bridge: Bridge) -> str:
+    moved, repeats, left = bridge.progress
+    return f"{moved} moved, {repeats} repeats dropped, {left} could not be moved"
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s kjms bridge: %(message)s"))
+    logger = logging.getLogger("kjms.bridge")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)

@@ -1,0 +1,58 @@
+"""What a bridge notes in Kafka of what it brought: exact, whatever became of the life of the bridge before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kjms import Connection, ConnectionFactory, Queue, TextMessage
+from kjms.engine._bridged import Bridged, TooLargeError
+from kjms.engine._transactor import Copy
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord, encode
+
+
+@pytest.fixture
+def engine(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
+    with kjms_factory.create_connection() as connection:
+        yield connection
+
+
+def copies(topic: str, *texts: str) -> list[Copy]:
+    return [Copy(topic, 0, encode(TextMessage(text))) for text in texts]
+
+
+def test_a_later_life_knows_what_came_and_ends_the_earlier_one(engine: Connection, kjms_destination_name: str) -> None:
+    """Who begins anew knows the ids that came through; the one before writes no more until it begins anew itself."""
+    topic, _ = engine._engine.topic_of(Queue(kjms_destination_name), engine._options)
+    first, second = (Bridged(engine._engine, topic, "bridge", most=3) for _ in range(2))
+    first.begin()
+    first.write(copies(topic, "a", "b"), ["1", "2"])
+    second.begin()
+    assert (second.has("1"), second.has("2"), second.has("3")) == (True, True, False)
+    with pytest.raises(JMSException):
+        first.write(copies(topic, "c"), ["3"])
+    with pytest.raises(JMSException):  # it does not begin anew by itself: it would not know what came meanwhile
+        first.write(copies(topic, "c"), ["3"])
+    second.write(copies(topic, "d", "e"), ["4", "5"])
+    first.begin()
+    known = [number for number in "12345" if first.has(number)]
+    assert known == ["2", "4", "5"]  # the last three are remembered
+    other = Bridged(engine._engine, topic, "another bridge")
+    other.begin()
+    assert not other.has("5")
+
+
+def test_what_is_too_large_is_told_apart(engine: Connection, kjms_destination_name: str) -> None:
+    """A message that Kafka will never take is told apart from what passes, and nothing of its batch is there."""
+    topic, _ = engine._engine.topic_of(Queue(kjms_destination_name), engine._options)
+    bridged = Bridged(engine._engine, topic, "bridge")
+    bridged.begin()
+    large = Copy(topic, 0, KafkaRecord(None, b"x" * 3_000_000, [], 0))
+    with pytest.raises(TooLargeError):
+        bridged.write([*copies(topic, "a"), large], ["1", "2"])
+    bridged.begin()
+    assert not bridged.has("1")
+    bridged.write(copies(topic, "a"), ["1"])
+    assert bridged.has("1")
