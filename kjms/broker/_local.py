@@ -19,7 +19,7 @@ from kjms.broker._log import log_configuration, quoted, tail
 from kjms.broker._ports import HOST, check_free, free_port, parse_listeners
 from kjms.broker._process import GuardedProcess
 from kjms.broker._ready import prove_ready
-from kjms.broker._settings import KAFKA_VERSION, PROTOCOL_MAP, SHARED_SETTINGS, properties_text
+from kjms.broker._settings import KAFKA_VERSION, PATIENT, PROTOCOL_MAP, SHARED_SETTINGS, properties_text
 from kjms.broker._storage import class_archive, format_storage, locked
 from kjms.errors import IllegalStateException, JMSException, shown
 
@@ -329,6 +329,7 @@ class LocalBroker:
         assert self._directory is not None
         return {
             **SHARED_SETTINGS,
+            **({} if self._was_killed() else PATIENT),
             "advertised.listeners": advertised,
             "inter.broker.listener.name": "PLAINTEXT",
             # Only if an authorizer is set does this matter: the broker's own listener has no other user.
@@ -339,6 +340,12 @@ class LocalBroker:
             "controller.quorum.voters": f"1@{HOST}:{self._listeners['CONTROLLER'][1]}",
             "log.dirs": str(self._directory / "kafka"),
         }
+
+    def _was_killed(self) -> bool:
+        """Tell whether Kafka has run on these data, and did not end in order."""
+        assert self._directory is not None
+        data = self._directory / "kafka"
+        return (data / "meta.properties").exists() and not (data / ".kafka_cleanshutdown").exists()
 
     def _run(self, java: Java, jars: list[Path], deadline: float) -> None:
         """Start the process and wait until Kafka says that it has started."""

@@ -69,6 +69,11 @@ def container_environment(host: str, port: int) -> dict[str, str]:
     return {f"KAFKA_{key.upper().replace('.', '_')}": value for key, value in settings.items()}
 
 
+# A machine that stands still for some seconds does not make Kafka shut itself out: with one broker, all partitions are
+# without a leader then, and Kafka gives up what it owes to transactions. Only after a crash is patience expensive.
+PATIENT: Mapping[str, str] = {"broker.session.timeout.ms": "60000"}
+
+
 def properties_text(settings: Mapping[str, str]) -> str:
     r"""Return *settings* as a Java properties file, readable whatever its encoding.
 

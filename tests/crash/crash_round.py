@@ -111,6 +111,7 @@ class Result:
     late: list[str]  # processes that did not leave within the time
     restarts: int
     seconds: float
+    forsaken: int  # transactions that Kafka left open at a restart: the round says nothing then
 
     def line(self) -> str:
         counted = (
@@ -158,6 +159,7 @@ class Stage:
             finally:
                 self._end()
             record = self._record(is_drained)
+            forsaken = self.forsaken()
         checker = Checker(record)
         failures = [child.failure() for child in self.children]
         violations = checker.violations() + [Violation(BROKE, -1, failure) for failure in failures if failure]
@@ -174,6 +176,7 @@ class Stage:
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
             seconds=now() - began,
+            forsaken=forsaken,
         )
 
     # The queue is used, and everybody disturbed.
@@ -243,6 +246,15 @@ class Stage:
                 self.last_loss = now()
                 self._consumers[slot] = None
                 self._empty_until[slot] = now() + disturbance.seconds
+
+    def forsaken(self) -> int:
+        """Return how many transactions Kafka left open for ever when it was started again.
+
+        It takes partitions for deleted that have no leader at that moment, which is so where a single broker was
+        killed, and says so in its log. What stands in them behind such a transaction, nobody can read.
+        """
+        log = self.broker.log_file.read_text(encoding="utf-8", errors="replace")
+        return log.count("Couldn't find leader endpoint for partitions")
 
     def _disturb_broker(self, *, at_once: bool, seconds: float) -> None:
         def restart() -> None:

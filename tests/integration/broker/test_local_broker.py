@@ -117,13 +117,16 @@ def test_data_survive_kill_and_stop(plain_kafka: Any) -> None:
         plain = plain_kafka(broker.bootstrap_servers)
         plain.write("kept", b"value")
         before = (broker.bootstrap_servers, plain.cluster_id)
-        for end in (broker.kill, broker.stop):
+        settings = broker.data_dir / "server.properties"
+        assert "broker.session.timeout.ms=60000" in settings.read_text()  # a machine may stand still
+        for end, patience in ((broker.kill, 2_000), (broker.stop, 60_000)):
             pid = broker.pid
             end()
             end()
             assert not alive(pid)
             assert not broker.is_running()
             broker.start()
+            assert f"broker.session.timeout.ms={patience}" in settings.read_text()
             again = plain_kafka(broker.bootstrap_servers)
             assert (broker.bootstrap_servers, again.cluster_id) == before
             assert again.read("kept") == b"value"
