@@ -101,7 +101,8 @@ def read_batch(
 
     Raises:
         InvalidSelectorException: The selector is none.
-        InvalidDestinationException: There is no such destination or subscription.
+        InvalidDestinationException: There is no such subscription, or, *pending*, no such queue. Otherwise Spark says
+            that a Kafka topic is missing, when it computes the frame.
         JMSException: The cluster does not answer, or the session lacks a connector; *pending*: a later kjms settled
             messages.
         ValueError: *pending* stands beside a place.
