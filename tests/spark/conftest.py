@@ -38,6 +38,7 @@ def reason_to_skip() -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of Spark run in one process, so that they share one session, and first: they take longest."""
     items.sort(key=lambda item: Path(__file__).parent not in item.path.parents)
