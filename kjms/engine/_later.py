@@ -295,7 +295,7 @@ class Later:
         finally:
             for stretch in self._stretches.values():
                 stretch.drop()
-            consumer.close()
+            self._membership.close(consumer)
             self._stretches.clear()
 
     def _read(self, consumer: Consumer) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 __all__ = ["Membership", "OnRebalance"]
+
+LEAVE_SECONDS: Final = 5.0  # how long partitions may take to be given up before the consumer is closed all the same
+POLL_SECONDS: Final = 0.005
+
+_log = logging.getLogger("kjms.reader")
 
 OnRebalance: TypeAlias = Callable[[Consumer, list[TopicPartition]], None]
 
@@ -51,6 +58,23 @@ class Membership:
             failure, self._failure = self._failure, None
             raise failure
         return record
+
+    def close(self, consumer: Consumer) -> None:
+        """Give up what *consumer* was assigned, as the callbacks say, and close it.
+
+        Closing alone would call them as well. But librdkafka may then end the group while they give partitions up,
+        and forget to answer them: the thread waits for ever, and with it all others of the process.
+        """
+        try:
+            consumer.unsubscribe()
+            deadline = time.monotonic() + LEAVE_SECONDS
+            self.poll(consumer, 0)  # what comes is read again by whoever is next
+            while consumer.assignment() and time.monotonic() < deadline:
+                self.poll(consumer, POLL_SECONDS)
+        except Exception:
+            _log.exception("partitions could not be given up in order")
+        finally:
+            consumer.close()
 
     def _keeping(self, callback: OnRebalance) -> OnRebalance:
         def call(consumer: Consumer, partitions: list[TopicPartition]) -> None:

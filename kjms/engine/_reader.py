@@ -1156,7 +1156,10 @@ class Reader:
 
     def _close_client(self, consumer: Consumer) -> None:
         with self._client:
-            consumer.close()
+            if self.is_kept:
+                self._membership.close(consumer)
+            else:
+                consumer.close()
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 

@@ -65,16 +65,17 @@ def test_not_while_messages_are_not_acknowledged(kind: str, desk: Any) -> None:
 @pytest.mark.requirement("JAK-unsubscribe-3", "JAK-unsubscribe-4", "JAK-unsubscribe-8")
 def test_it_is_found_by_name_and_client_id(kind: str, desk: Any) -> None:
     """A name that there is not, or that belongs to another client identifier, is none."""
+    name = f"daily-{desk.client}"  # another test may have one without client identifier
     session, other, nobody = desk.session(desk.client), desk.session(desk.client + "-2"), desk.session()
-    getattr(session, kind)(desk.topic, "daily").close()
+    getattr(session, kind)(desk.topic, name).close()
     session.create_shared_consumer(desk.topic, "passing")
-    for asking, name in [(session, "weekly"), (session, "passing"), (other, "daily"), (nobody, "daily")]:
+    for asking, asked in [(session, "weekly"), (session, "passing"), (other, name), (nobody, name)]:
         with pytest.raises(InvalidDestinationException, match="there is no durable subscription"):
-            asking.unsubscribe(name)
-    for name in (None, "", 7):
+            asking.unsubscribe(asked)
+    for wrong in (None, "", 7):
         with pytest.raises(InvalidDestinationException, match="name"):
-            session.unsubscribe(name)
-    session.unsubscribe("daily")
+            session.unsubscribe(wrong)
+    session.unsubscribe(name)
 
 
 @pytest.mark.requirement("JAK-unsubscribe-3")
