@@ -95,14 +95,14 @@ def read_batch(
             no *ending*.
         starting: Where to begin.
         ending: Where to end.
-        options: More options of Spark's Kafka source; they win.
+        options: More options of Spark's Kafka source; they win. Where one of Kafka's own is among them (``kafka.…``),
+            a missing topic is Spark's to tell.
         user: The name for SASL; None: who the factory's *kafka* says, or nobody.
         password: The password for it.
 
     Raises:
         InvalidSelectorException: The selector is none.
-        InvalidDestinationException: There is no such subscription, or, *pending*, no such queue. Otherwise Spark says
-            that a Kafka topic is missing, when it computes the frame.
+        InvalidDestinationException: There is no such destination or subscription.
         JMSException: The cluster does not answer, or the session lacks a connector; *pending*: a later kjms settled
             messages.
         ValueError: *pending* stands beside a place.
@@ -117,6 +117,7 @@ def read_batch(
         settings = {**asked.common(), **(options or {})}
         records = pending_records(spark, factory, asked.queues(), settings, user, password)
         return _pending(records, asked, selector)
+    asked.require(options or {})
     settings = {**asked.options(starting, "starting"), **asked.place(ending, "ending"), **(options or {})}
     require_kafka(spark)
     frame = with_helpers(spark.read.format("kafka").options(**settings).load())
@@ -135,7 +136,7 @@ def sized_batch(
 ) -> DataFrame:
     """Return the messages of *destinations*, with ``at``, where each was read, and ``size``, of its body in bytes."""
     asked = _Asked(factory, destinations, user, password)
-    asked.require()
+    asked.require({})
     settings = {**asked.options(starting, "starting"), **asked.place(ending, "ending")}
     require_kafka(spark)
     records = with_helpers(spark.read.format("kafka").options(**settings).load())
@@ -173,6 +174,7 @@ def stream_of(
 ) -> tuple[DataFrame, str]:
     """Return the records that `read_stream` reads, and the struct of the destination of each, as text of SQL."""
     asked = _Asked(factory, destinations, user, password)
+    asked.require(options or {})
     settings = {**asked.options(starting, "starting"), **(options or {})}
     require_kafka(spark)
     return spark.readStream.format("kafka").options(**settings).load(), asked.destination()
@@ -218,13 +220,17 @@ class _Asked:
             raise InvalidDestinationException("pending: what is not settled is known of queues, each given by its name")
         return queues
 
-    def require(self) -> None:
+    def require(self, options: Mapping[str, str]) -> None:
         """Raise what is wrong where a destination is not there: Spark's own error does not say which.
+
+        Nobody is asked where *options* of Spark's say how to reach the cluster: kjms may have no way to it.
 
         Raises:
             InvalidDestinationException: There is no such destination.
             JMSException: Kafka does not answer.
         """
+        if not self._topics or any(name.startswith("kafka.") for name in options):
+            return
         with connected(self._factory, self._user, self._password) as connection:
             for topic, destination in self._topics.items():
                 if not connection._engine.topics.look_up(topic):

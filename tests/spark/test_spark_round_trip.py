@@ -214,6 +214,14 @@ def test_selectors_places_and_patterns(spark, kjms_factory, kjms_connection, kjm
         texts(topics[0], starting=standing)
 
 
+@pytest.mark.parametrize("read", [read_batch, read_stream])
+def test_a_destination_that_is_not_there_is_named(spark, kjms_factory, kjms_queue, read):
+    """What cannot be read says so when it is asked for, and which it is: Spark would say neither."""
+    nowhere = Queue(f"{kjms_queue.queue_name}-nowhere")
+    with pytest.raises(InvalidDestinationException, match=f"there is no {nowhere}: no Kafka topic"):
+        read(spark, kjms_factory, nowhere)
+
+
 def test_a_stream_goes_on_from_its_checkpoint(spark, kjms_factory, kjms_connection, kjms_queue, kjms_topic, tmp_path):
     """A query that is started again sends what came since, and each message once."""
     session = kjms_connection.create_session()
