@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kjms.errors import JMSException
 
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
 _NAME = "kjms.ready"  # of the topic, the group and the transactional id; the topic is deleted in the end
 # A step takes half of this on an idle machine. Sending is what makes Kafka create its topic, and fails the first time.
+_TOPIC_SECONDS = 5.0
 _SEND_SECONDS = 0.25
 _RECEIVE_SECONDS = 0.5
 
@@ -26,18 +30,20 @@ def prove_ready(bootstrap_servers: str, timeout: float) -> None:
         JMSException: Something did not work in that time.
     """
     from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka.admin import AdminClient
 
     deadline = time.monotonic() + timeout
     client = {"bootstrap.servers": bootstrap_servers, "log_level": 0, "allow.auto.create.topics": False}
     value = uuid.uuid4().bytes
     try:
-        delete_topic = _create_topic(client)
+        admin = AdminClient(client)
+        _retried(lambda patience: _create_topic(admin, patience), _TOPIC_SECONDS, deadline)
         asking = Consumer({**client, "group.id": _NAME})  # Kafka makes the groups' topic while transactions are tried
         asking.poll(0)
         _retried(lambda patience: _send(client, value, patience), _SEND_SECONDS, deadline)
         asking.close()
         _retried(lambda patience: _receive(client, value, patience), _RECEIVE_SECONDS, deadline)
-        delete_topic()
+        _retried(lambda patience: _delete_topic(admin, patience), _TOPIC_SECONDS, deadline)
     except KafkaException as error:
         raise JMSException(f"Kafka at {bootstrap_servers} runs but does not work: {error.args[0].str()}") from error
 
@@ -55,17 +61,26 @@ def _retried(step: Callable[[float], None], patience: float, deadline: float) ->
             patience = min(1.5 * patience, max(0.0, deadline - time.monotonic()))
 
 
-def _create_topic(client: dict[str, Any]) -> Callable[[], None]:
+def _create_topic(admin: AdminClient, patience: float) -> None:
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
-    admin = AdminClient(client)
+    asked = admin.create_topics([NewTopic(_NAME, 1, 1)], operation_timeout=patience, request_timeout=patience)
     try:
-        admin.create_topics([NewTopic(_NAME, 1, 1)], operation_timeout=5)[_NAME].result(5)
+        asked[_NAME].result()
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # a check before this one was interrupted
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # an attempt before this one was interrupted
             raise
-    return lambda: admin.delete_topics([_NAME], operation_timeout=5)[_NAME].result(5)
+
+
+def _delete_topic(admin: AdminClient, patience: float) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        admin.delete_topics([_NAME], operation_timeout=patience, request_timeout=patience)[_NAME].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
 
 
 def _send(client: dict[str, Any], value: bytes, patience: float) -> None:
