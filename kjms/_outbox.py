@@ -23,7 +23,7 @@ _log = logging.getLogger("kjms.producer")
 class Pending:
     """An asynchronous send; without a listener it is a NON_PERSISTENT message, of which nobody hears.
 
-    It is what the publisher reports to: called from the publisher's thread with the error, if there was one.
+    It is what the publisher reports to: called by who hears its reports, with the error, if there was one.
     """
 
     __slots__ = ("_outbox", "_publisher", "_topic", "error", "is_done", "listener", "message")
@@ -42,7 +42,15 @@ class Pending:
     def __call__(self, error: KafkaError | None, _message: object) -> None:
         self.error = error
         self.is_done = True
-        self._outbox.arrived()
+        outbox = self._outbox
+        outbox._arrived_count += 1
+        self._publisher.inform(outbox)
+
+    def has_arrived(self) -> None:
+        """Note that it needs no sending: it is safe with its session."""
+        self.is_done = True
+        self._outbox._arrived_count += 1
+        self._outbox.catch_up()
 
     def report(self) -> None:
         """Tell the listener; whatever it raises, the next one is told, too."""
@@ -64,12 +72,12 @@ class Pending:
 class Outbox:
     """Counts a session's asynchronous sends, and calls completion listeners, in the order of sending, by one thread.
 
-    Sends are begun by the one thread that uses the session, and arrive in the publisher's one thread, so each keeps a
-    count of its own and no lock is needed until somebody waits.
+    Sends are begun by the one thread that uses the session, and one thread at a time hears the publisher's reports, so
+    each keeps a count of its own and no lock is needed until somebody waits.
 
     Args:
         thread_name: The name of the thread for completion listeners, which is started when there is one. None: they are
-            called in the publisher's thread, and must do no more than pass it on.
+            called by who hears the publisher's reports, and must do no more than pass it on.
     """
 
     def __init__(self, thread_name: str | None) -> None:
@@ -103,9 +111,8 @@ class Outbox:
         self._order.pop()
         self._begun -= 1
 
-    def arrived(self) -> None:
-        """Hear from the publisher's thread that a send was delivered, or given up."""
-        self._arrived_count += 1
+    def catch_up(self) -> None:
+        """Look at which sends were delivered, or given up, meanwhile."""
         if self._thread is None:
             with self._reporting:
                 is_for_all = self._thread_name is None
@@ -119,9 +126,7 @@ class Outbox:
         """Report in the order of sending: the thread for completion listeners."""
         order = self._order
         while not self._is_closing:
-            with (
-                self._reporting
-            ):  # the publisher's thread may be at it still, with sends from before the first listener
+            with self._reporting:  # another may be at it still, with sends from before the first listener
                 while order and order[0].is_done:
                     order[0].report()
                     order.popleft()

@@ -288,7 +288,7 @@ class Session(AutoCloseable):
             if self._transaction is not None:
                 self._transaction.sent(Copy(route.topic, partition, record))
                 if listener is not None:  # the message is safe with the session; the rest is the commit's
-                    outbox.begin(self._bulk, route.topic, original, listener)(None, None)
+                    outbox.begin(self._bulk, route.topic, original, listener).has_arrived()
                 return
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
                 outbox.wait_for_arrivals()  # a session's messages stay in order, waited for or not

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
 
 from kjms.errors import IllegalStateException
 
@@ -20,10 +21,10 @@ class Turn:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        self._holder: threading.Thread | None = None
+        self._holder = 0  # the identifier of its thread
         self._lock = threading.RLock()  # re-entrant: a listener may use its own session
 
-    def take(self, action: str) -> threading.Thread | None:
+    def take(self, action: str) -> int:
         """Take the turn for *action*, such as "receive", and return what `give_back` wants.
 
         Raises:
@@ -31,14 +32,15 @@ class Turn:
         """
         if not self._lock.acquire(blocking=False):
             holder = self._holder
+            name = next((thread.name for thread in threading.enumerate() if thread.ident == holder), "?")
             raise IllegalStateException(
                 f"{self._owner}: thread {threading.current_thread().name!r} tried to {action} while thread"
-                f" {holder.name if holder else '?'!r} was using it (JMS 2.0 §4.4.6)"
+                f" {name!r} was using it (JMS 2.0 §4.4.6)"
             )
-        outer, self._holder = self._holder, threading.current_thread()
+        outer, self._holder = self._holder, get_ident()
         return outer
 
-    def give_back(self, outer: threading.Thread | None) -> None:
+    def give_back(self, outer: int) -> None:
         """Give the turn back to *outer*, or to nobody."""
         self._holder = outer
         self._lock.release()
@@ -62,7 +64,7 @@ class Turn:
         if not self._lock.acquire(timeout=seconds):
             yield
             return
-        outer, self._holder = self._holder, threading.current_thread()
+        outer, self._holder = self._holder, get_ident()
         try:
             yield
         finally:

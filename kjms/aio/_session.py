@@ -257,7 +257,7 @@ class LoopSession(Session):
                 try:
                     is_found = await self.run("receive", look.take)
                 except IllegalStateException:
-                    if consumer._is_closed:  # meanwhile, with its session
+                    if consumer._is_closed or self._is_closed:  # meanwhile, perhaps by halves
                         return None
                     raise
                 if is_found:

@@ -1,4 +1,4 @@
-"""One idempotent Kafka producer and the thread that hears what became of its records."""
+"""One idempotent Kafka producer, and who hears what became of its records: a thread, or whoever sends very much."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -23,6 +23,17 @@ _log = logging.getLogger("kjms.producer")
 
 AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
+BURST: Final = (
+    32  # sends within STEP_SECONDS: those who send then hear the reports themselves, without changing threads
+)
+STEP_SECONDS: Final = 0.002
+
+
+class Informed(Protocol):
+    """Who waits for reports, and is woken once for many of them."""
+
+    def catch_up(self) -> None:
+        """Look at what was reported; quick, and never raises."""
 
 
 class Publisher:
@@ -49,19 +60,58 @@ class Publisher:
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._end: KafkaException | None = None  # why the last producer came to its end
+        self._trouble: KafkaException | None = None  # what somebody who sent met while hearing reports
+        self._serving = threading.Lock()  # held by the one who hears reports
+        self._informed: dict[Informed, None] = {}  # whose reports came meanwhile
+        self._sent = 0
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
+        sent = 0
         while not self._closing:
+            before, sent = sent, self._sent
+            if sent - before >= BURST:
+                time.sleep(STEP_SECONDS)
+                continue
             try:
-                self._producer.poll(POLL_SECONDS)
+                with self._serving:
+                    self._hear(POLL_SECONDS)
+                trouble, self._trouble = self._trouble, None
             except KafkaException as error:
-                if kafka_error(error).fatal():
-                    self._replace(error)
+                trouble = error
+            if trouble is not None:
+                if kafka_error(trouble).fatal():
+                    with self._serving:
+                        self._replace(trouble)
                 else:
-                    _log.warning("%s", error)
+                    _log.warning("%s", trouble)
+
+    def _hear(self, seconds: float) -> None:
+        """Have reports called, those that came or else the first to come; the caller serves."""
+        try:
+            self._producer.poll(seconds)
+        finally:
+            if self._informed:
+                informed, self._informed = self._informed, {}
+                for each in informed:
+                    each.catch_up()
+
+    def _serve_a_little(self, seconds: float = 0) -> None:
+        """Hear reports in the thread of somebody who sends, unless another thread does."""
+        if not self._serving.acquire(blocking=False):
+            return
+        try:
+            self._hear(seconds)
+        except KafkaException as error:
+            self._trouble = error  # the publisher's thread deals with it
+        finally:
+            self._serving.release()
+
+    def inform(self, informed: Informed) -> None:
+        """Have *informed* catch up when the reports that there are have been called: for reports, which call it."""
+        self._informed[informed] = None
 
     def _replace(self, error: KafkaException) -> None:
         """Make a new producer in the place of one that met a fatal error; what it had is reported as failed."""
@@ -84,7 +134,7 @@ class Publisher:
         return len(self._producer)
 
     def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
-        """Hand *record* to Kafka; *report* is called once, from the publisher's thread. `failure` reads its error.
+        """Hand *record* to Kafka; *report* is called once, by one thread at a time. `failure` reads its error.
 
         Waits while librdkafka's buffer is full.
 
@@ -103,9 +153,13 @@ class Publisher:
         except KafkaException as error:
             why = error if self._end is None or kafka_error(error).code() != KafkaError._FATAL else self._end
             raise _refused(why, topic) from error
+        else:
+            self._sent = sent = self._sent + 1
+            if not sent % BURST:
+                self._serve_a_little()
 
     def _wait_for_room(self, topic: str) -> None:
-        """Wait until the buffer, which was full, has room: its thread is emptying it."""
+        """Wait until the buffer, which was full, has room."""
         before = len(self._producer)
         deadline = time.monotonic() + self._send_timeout / 1000
         while len(self._producer) >= before:
@@ -113,7 +167,9 @@ class Publisher:
                 raise ResourceAllocationException(
                     f"send to {topic!r}: the send buffer was full for {self._send_timeout} ms", "_QUEUE_FULL"
                 )
-            time.sleep(0.001)
+            self._serve_a_little(STEP_SECONDS)
+            if len(self._producer) >= before:
+                time.sleep(STEP_SECONDS / 2)  # another thread hears the reports
 
     def send_and_wait(self, topic: str, partition: int, record: KafkaRecord) -> None:
         """Hand *record* to Kafka and return when all in-sync replicas have it.

@@ -250,7 +250,7 @@ async def test_a_receive_that_is_cancelled_while_it_takes_a_message_gives_it_bac
         session = consumer._session
         with session._running:  # the thread cannot go on
             task = asyncio.create_task(consumer.receive())
-            await until(lambda: session._turn._holder is not None)
+            await until(lambda: session._turn._holder)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -269,7 +269,8 @@ async def test_a_message_found_while_its_context_closes_goes_back(factory: aio.C
         await context.create_producer().send(queue, "x")
         opened, session = consumer._consumer, consumer._session
         assert opened is not None
-        await until(lambda: opened._feed.reader.buffer.held)
+        reader = opened._feed.reader
+        await until(lambda: reader.buffer.held and not any(place.needs_mark for place in reader._holdings))
         task = asyncio.create_task(consumer.receive())
         await asyncio.sleep(0)  # the look has begun; from now on the loop hears of nothing
         deadline = time.monotonic() + SECONDS / 1000
@@ -345,6 +346,25 @@ async def test_closing_ends_a_receive_and_a_loop(factory: aio.ConnectionFactory,
         await context.commit()
     with pytest.raises(IllegalStateException, match="closed"):
         await context
+
+
+async def test_closing_ends_a_loop_whenever_it_comes(factory: aio.ConnectionFactory, queue: Queue) -> None:
+    """A context that closes while a consumer is just being opened, or asked, ends its loop without an error."""
+
+    async def loop(context: aio.JMSContext) -> list[Message]:
+        try:
+            consumer = await context.create_consumer(queue)
+        except IllegalStateException:  # closed before
+            return []
+        return [message async for message in consumer]
+
+    async with factory.create_context() as outer:
+        for number in range(12):
+            context = outer.create_context(aio.JMSContext.AUTO_ACKNOWLEDGE)
+            looping = asyncio.create_task(loop(context))
+            await asyncio.sleep(number / 1000)
+            await context.close()
+            assert await looping == []
 
 
 async def test_stopping_holds_messages_back(factory: aio.ConnectionFactory, queue: Queue) -> None:

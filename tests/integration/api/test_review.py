@@ -283,7 +283,7 @@ consumer.message_listener = print
 consumer.message_listener = None
 receiving = threading.Thread(target=consumer.receive)
 receiving.start()
-while session._turn._holder is not receiving:
+while session._turn._holder != receiving.ident:
     time.sleep(0.001)
 connection.stop()
 connection.close()

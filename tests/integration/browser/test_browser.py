@@ -329,7 +329,7 @@ def test_one_thread_at_a_time(session: Session, queue: Queue) -> None:
     consumer = session.create_consumer(Queue(f"{queue.queue_name}-empty"))
     thread = threading.Thread(target=consumer.receive)
     thread.start()
-    while session._turn._holder is None:
+    while not session._turn._holder:
         time.sleep(0.001)
     with pytest.raises(IllegalStateException, match="thread"):
         texts(session.create_browser(queue))

@@ -330,7 +330,7 @@ def test_close_alone_comes_from_other_threads(connection: Connection, queue: Que
         consumer, producer = session.create_consumer(queue), session.create_producer(queue)
         waiting = threading.Thread(target=lambda: order.append(consumer.receive()), name="the-other")
         waiting.start()
-        while session._turn._holder is not waiting:
+        while session._turn._holder != waiting.ident:
             threading.Event().wait(0.001)
         for use in (session.recover, consumer.receive_no_wait, lambda: send(session, queue, "x")):
             with pytest.raises(IllegalStateException, match="'the-other' was using it"):

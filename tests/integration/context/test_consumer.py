@@ -216,7 +216,7 @@ def test_a_context_is_used_by_one_thread_at_a_time(context: JMSContext, queue: Q
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(receive)
         assert waits.wait(20)
-        eventually(lambda: context._session._turn._holder is not None)
+        eventually(lambda: context._session._turn._holder)
         for use in (lambda: producer.send(queue, "a"), context.acknowledge, context.recover, lambda: second.receive(1)):
             with pytest.raises(IllegalStateException, match="was using it"):
                 use()
