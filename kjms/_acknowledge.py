@@ -108,7 +108,8 @@ class Auto(Acknowledgement):
         self._unflushed: tuple[Reader, Receipt] | None = None
 
     def before_next(self) -> None:
-        self._through_with_all()
+        if self._last:
+            self._through_with_all()
         if self._unflushed is None:
             return
         reader, receipt = self._unflushed
@@ -140,7 +141,8 @@ class Auto(Acknowledgement):
                 self._through_with(last)
             else:
                 others.append(last)
-        self._last.extendleft(reversed(others))
+        if others:
+            self._last.extendleft(reversed(others))
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
@@ -205,7 +207,7 @@ class Client(Acknowledgement):
     def __init__(self, policy: Callable[[Destination], RedeliveryPolicy], limit: int | None = None) -> None:
         super().__init__(policy)
         self._limit = limit
-        self._open: list[Delivery] = []
+        self._open: dict[Delivery, None] = {}  # in the order of handing out
         self._unflushed: dict[Reader, list[Receipt]] = {}
 
     @property
@@ -217,11 +219,11 @@ class Client(Acknowledgement):
         message._receipt = self
 
     def _go_on_to(self, delivery: Delivery) -> None:
-        if self._open and self._open[-1].count > 1:
-            before = self._open[-1]
+        before = next(reversed(self._open), None)
+        if before is not None and before.count > 1:
             assert before.feed is not None
             before.feed.reader.excuse(before)
-        self._open.append(delivery)
+        self._open[delivery] = None
 
     listening = received
 
@@ -236,8 +238,8 @@ class Client(Acknowledgement):
             JMSException: A partition was lost to another member of the group; its messages are delivered there.
         """
         self._check_open()
-        settled, self._open = self._open, []
-        self._settle(settled)
+        settled, self._open = self._open, {}
+        self._settle(list(settled))
 
     def _settle(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
@@ -259,7 +261,7 @@ class Client(Acknowledgement):
 
     def _deliver_again(self, cause: str) -> Feed | None:
         """Give each consumer of the session again what it had; return whose the oldest is."""
-        again, self._open = self._open, []
+        again, self._open = list(self._open), {}
         by_feed: dict[Feed, list[Delivery]] = {}
         for delivery in again:
             assert delivery.feed is not None
@@ -271,7 +273,7 @@ class Client(Acknowledgement):
 
     def close(self) -> None:
         self._is_closed = True
-        again, self._open = self._open, []
+        again, self._open = list(self._open), {}
         for delivery in again:
             delivery.cause = "its session closed"
         self._give_back(again, to=None)
@@ -295,7 +297,7 @@ class Individual(Client):
         """
         self._check_open()
         if delivery in self._open:
-            self._open.remove(delivery)
+            del self._open[delivery]
             self._settle([delivery])
 
 
@@ -357,10 +359,10 @@ class Transacted(Client):
     def commit(self) -> JMSException | None:
         """Send what was sent, and acknowledge what was received; return the reason if it is to be rolled back."""
         sent, self._sent = self._sent, []
-        received, self._open = self._open, []  # a close meanwhile gives nothing back that may be committed
+        received, self._open = self._open, {}  # a close meanwhile gives nothing back that may be committed
         if not sent and not received:
             return None
-        failure = self._commit(Work(sent, received))
+        failure = self._commit(Work(sent, list(received)))
         if failure is not None:
             self._open = received
         return failure

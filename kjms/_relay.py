@@ -200,7 +200,7 @@ class RelaySession(Session):
                 if transaction is None:
                     relayed.settle(delivery)
                 else:
-                    transaction._open.append(delivery)
+                    transaction._open[delivery] = None
 
     def flush(self) -> None:
         """Return when what was accepted is durable.

@@ -73,6 +73,8 @@ def milliseconds(value: int | timedelta, name: str) -> int:
     >>> milliseconds(timedelta(seconds=2), "time_to_live")
     2000
     """
+    if type(value) is int and value >= 0:  # what nearly all are
+        return value
     if isinstance(value, timedelta):
         value = value // timedelta(milliseconds=1)
     if isinstance(value, bool) or not isinstance(value, int):

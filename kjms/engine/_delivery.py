@@ -233,11 +233,14 @@ class Delivery:
 
     def rank(self, destination: Destination) -> None:
         """Look for the message's priority; to decode each message for it would cost too much."""
+        has_own = self.partition.decode is not decode
         try:
-            has_own = any(name == "JMSPriority" for name, _ in self.record.headers() or ())
+            for name, _ in self.record.headers() or ():
+                if name == "JMSPriority":
+                    has_own = True
         except Exception:  # the client raises on header names that are no UTF-8
             return
-        if has_own or self.partition.decode is not decode:
+        if has_own:
             self.priority = self.message(destination).jms_priority
 
     def message(self, destination: Destination) -> Message:
