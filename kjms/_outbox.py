@@ -23,7 +23,7 @@ _log = logging.getLogger("kjms.producer")
 class Pending:
     """An asynchronous send; without a listener it is a NON_PERSISTENT message, of which nobody hears.
 
-    It is what the publisher reports to: called by who hears its reports, with the error, if there was one.
+    It is what the publisher reports to: called from the publisher's thread with the error, if there was one.
     """
 
     __slots__ = ("_outbox", "_publisher", "_topic", "error", "is_done", "listener", "message")
@@ -72,12 +72,12 @@ class Pending:
 class Outbox:
     """Counts a session's asynchronous sends, and calls completion listeners, in the order of sending, by one thread.
 
-    Sends are begun by the one thread that uses the session, and one thread at a time hears the publisher's reports, so
-    each keeps a count of its own and no lock is needed until somebody waits.
+    Sends are begun by the one thread that uses the session, and arrive in the publisher's one thread, so each keeps a
+    count of its own and no lock is needed until somebody waits.
 
     Args:
         thread_name: The name of the thread for completion listeners, which is started when there is one. None: they are
-            called by who hears the publisher's reports, and must do no more than pass it on.
+            called in the publisher's thread, and must do no more than pass it on.
     """
 
     def __init__(self, thread_name: str | None) -> None:

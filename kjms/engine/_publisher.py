@@ -1,4 +1,4 @@
-"""One idempotent Kafka producer, and who hears what became of its records: a thread, or whoever sends very much."""
+"""One idempotent Kafka producer and the thread that hears what became of its records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -26,7 +27,7 @@ POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliverie
 BURST: Final = (
     32  # sends within STEP_SECONDS: those who send then hear the reports themselves, without changing threads
 )
-STEP_SECONDS: Final = 0.002
+STEP_SECONDS: Final = 0.005
 
 
 class Informed(Protocol):
@@ -60,54 +61,48 @@ class Publisher:
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._end: KafkaException | None = None  # why the last producer came to its end
-        self._trouble: KafkaException | None = None  # what somebody who sent met while hearing reports
-        self._serving = threading.Lock()  # held by the one who hears reports
         self._informed: dict[Informed, None] = {}  # whose reports came meanwhile
         self._sent = 0
+        self._is_asked_for = False  # whether the thread waits until somebody stands aside
+        self._asked = threading.Event()
+        self._aside: deque[threading.Lock] = deque()  # of those who stand aside
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
+        """Hear reports.
+
+        Each is called under the interpreter's lock, so those who send very much stand aside meanwhile: to wrest the
+        lock from them for each report would cost many times what a send does.
+        """
         sent = 0
         while not self._closing:
             before, sent = sent, self._sent
-            if sent - before >= BURST:
-                time.sleep(STEP_SECONDS)
-                continue
+            self._is_asked_for = sent - before >= BURST
+            if self._is_asked_for:
+                self._asked.wait(STEP_SECONDS)
+                self._asked.clear()
             try:
-                with self._serving:
-                    self._hear(POLL_SECONDS)
-                trouble, self._trouble = self._trouble, None
+                self._producer.poll(0 if self._is_asked_for else POLL_SECONDS)
             except KafkaException as error:
-                trouble = error
-            if trouble is not None:
-                if kafka_error(trouble).fatal():
-                    with self._serving:
-                        self._replace(trouble)
+                if kafka_error(error).fatal():
+                    self._replace(error)
                 else:
-                    _log.warning("%s", trouble)
+                    _log.warning("%s", error)
+            informed, self._informed = self._informed, {}
+            for each in informed:
+                each.catch_up()
+            while self._aside:
+                self._aside.popleft().release()
 
-    def _hear(self, seconds: float) -> None:
-        """Have reports called, those that came or else the first to come; the caller serves."""
-        try:
-            self._producer.poll(seconds)
-        finally:
-            if self._informed:
-                informed, self._informed = self._informed, {}
-                for each in informed:
-                    each.catch_up()
-
-    def _serve_a_little(self, seconds: float = 0) -> None:
-        """Hear reports in the thread of somebody who sends, unless another thread does."""
-        if not self._serving.acquire(blocking=False):
-            return
-        try:
-            self._hear(seconds)
-        except KafkaException as error:
-            self._trouble = error  # the publisher's thread deals with it
-        finally:
-            self._serving.release()
+    def _stand_aside(self) -> None:
+        """Let the thread hear the reports that there are."""
+        heard = threading.Lock()
+        heard.acquire()
+        self._aside.append(heard)
+        self._asked.set()
+        heard.acquire(timeout=STEP_SECONDS)
 
     def inform(self, informed: Informed) -> None:
         """Have *informed* catch up when the reports that there are have been called: for reports, which call it."""
@@ -134,7 +129,7 @@ class Publisher:
         return len(self._producer)
 
     def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
-        """Hand *record* to Kafka; *report* is called once, by one thread at a time. `failure` reads its error.
+        """Hand *record* to Kafka; *report* is called once, from the publisher's thread. `failure` reads its error.
 
         Waits while librdkafka's buffer is full.
 
@@ -155,11 +150,11 @@ class Publisher:
             raise _refused(why, topic) from error
         else:
             self._sent = sent = self._sent + 1
-            if not sent % BURST:
-                self._serve_a_little()
+            if self._is_asked_for and not sent % BURST:
+                self._stand_aside()
 
     def _wait_for_room(self, topic: str) -> None:
-        """Wait until the buffer, which was full, has room."""
+        """Wait until the buffer, which was full, has room: its thread is emptying it."""
         before = len(self._producer)
         deadline = time.monotonic() + self._send_timeout / 1000
         while len(self._producer) >= before:
@@ -167,9 +162,7 @@ class Publisher:
                 raise ResourceAllocationException(
                     f"send to {topic!r}: the send buffer was full for {self._send_timeout} ms", "_QUEUE_FULL"
                 )
-            self._serve_a_little(STEP_SECONDS)
-            if len(self._producer) >= before:
-                time.sleep(STEP_SECONDS / 2)  # another thread hears the reports
+            self._stand_aside()
 
     def send_and_wait(self, topic: str, partition: int, record: KafkaRecord) -> None:
         """Hand *record* to Kafka and return when all in-sync replicas have it.
