@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error
+from kjms.engine._log import UNTIL_END, records
 from kjms.engine._transactor import Copy, UnknownError
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
@@ -30,7 +31,7 @@ __all__ = ["Bookkeeping"]
 
 _log = logging.getLogger("kjms.bookkeeping")
 
-READ_SECONDS: Final = 30.0  # how long reading all copies may take
+READ_SECONDS: Final = 30.0  # how long Kafka may say nothing
 ANY_PARTITION: Final = -1
 
 
@@ -130,7 +131,7 @@ class Bookkeeping:
         Raises:
             UnknownError: Kafka does not let us look.
         """
-        consumer = Consumer({**self._settings, "enable.partition.eof": True})
+        consumer = Consumer({**self._settings, **UNTIL_END})
         try:
             consumer.assign([place])
             deadline = time.monotonic() + READ_SECONDS
@@ -160,26 +161,20 @@ class Bookkeeping:
 
     def _read(self) -> Iterable[tuple[bytes, bytes]]:
         try:
-            consumer = Consumer(dict(self._settings))
+            consumer = Consumer({**self._settings, **UNTIL_END})
         except KafkaException as error:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         try:
-            left = {}
+            starts, ends = [], {}
             for number in range(self._topics.look_up(BOOKKEEPING)):
                 first, end = consumer.get_watermark_offsets(TopicPartition(BOOKKEEPING, number), READ_SECONDS)
                 if end > first:
-                    left[number] = end
-            consumer.assign([TopicPartition(BOOKKEEPING, number, OFFSET_BEGINNING) for number in left])
-            deadline = time.monotonic() + READ_SECONDS
-            while left:
-                if time.monotonic() > deadline:
-                    raise JMSException(f"{BOOKKEEPING} could not be read within {READ_SECONDS:.0f} s")
-                for record in consumer.consume(500, 0.1):
-                    if record.error() is None and record.key() is not None and record.value() is not None:
-                        yield record.key() or b"", record.value() or b""
-                for reached in consumer.position([TopicPartition(BOOKKEEPING, number) for number in left]):
-                    if reached.offset >= left[reached.partition]:
-                        del left[reached.partition]
+                    starts.append(TopicPartition(BOOKKEEPING, number, first))
+                    ends[BOOKKEEPING, number] = end
+            consumer.assign(starts)
+            for record in records(consumer, ends, READ_SECONDS):
+                if record.key() is not None and record.value() is not None:
+                    yield record.key() or b"", record.value() or b""
         except KafkaException as error:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         finally:

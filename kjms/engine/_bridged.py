@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error
+from kjms.engine._log import UNTIL_END, records
 from kjms.engine._settings import consumer_settings, producer_settings
 from kjms.engine._transactor import AbortedError, Copy, Part, Transactor, UnknownError
 from kjms.errors import JMSException
@@ -119,23 +120,15 @@ class Bridged(Transactor[None]):
     def _read(self) -> None:
         """Read the last notes; the producer's beginning has ended every transaction that could bring more."""
         place = TopicPartition(self._notes, 0)
-        consumer = Consumer({**self._settings, "enable.partition.eof": True})
+        consumer = Consumer({**self._settings, **UNTIL_END})
         try:
             first, end = consumer.get_watermark_offsets(place, READ_SECONDS)
             place.offset = max(first, end - OFFSETS)
-            consumer.assign([place])
-            deadline = time.monotonic() + READ_SECONDS
-            while True:
-                for record in consumer.consume(1000, 0.1):
-                    error = record.error()
-                    if error is None:
-                        value = record.value() or b""
-                        self._remember(value[at : at + DIGEST_BYTES] for at in range(0, len(value), DIGEST_BYTES))
-                        deadline = time.monotonic() + READ_SECONDS
-                    elif error.code() == KafkaError._PARTITION_EOF and (record.offset() or 0) >= end:
-                        return
-                if time.monotonic() > deadline:
-                    raise JMSException(f"the Kafka topic {self._notes!r} could not be read up to offset {end}")
+            if place.offset < end:
+                consumer.assign([place])
+                for record in records(consumer, {(self._notes, 0): end}, READ_SECONDS):
+                    value = record.value() or b""
+                    self._remember(value[at : at + DIGEST_BYTES] for at in range(0, len(value), DIGEST_BYTES))
         except KafkaException as error:
             raise jms_error(error, f"read the Kafka topic {self._notes!r}", to="Read", topic=self._notes) from error
         finally:

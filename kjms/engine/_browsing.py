@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.engine._errors import jms_error
+from kjms.engine._log import UNTIL_END
 from kjms.engine._standing import standings
 from kjms.errors import JMSException
 from kjms.mapping import SourceRecord
@@ -71,7 +72,7 @@ class Browsing:
         patience: float,
     ) -> None:
         self._queue = queue
-        self._config = {**config, "enable.partition.eof": True}
+        self._config = {**config, **UNTIL_END}
         self._topic = topic
         self._aside = aside
         self._topics = topics

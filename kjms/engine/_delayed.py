@@ -10,6 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.engine._errors import jms_error
+from kjms.engine._log import UNTIL_END
 from kjms.errors import JMSException
 from kjms.mapping.later import CANCEL, CANCELLED, REWRITTEN, Note, noted, place_of, read
 from kjms.mapping.names import later
@@ -105,7 +106,7 @@ class Delayed:
                 raise JMSException(f"{self._later} could not be read within {self._patience:.0f} s")
 
     def _config(self) -> dict[str, Any]:
-        return {**self._engine.schedule.reading, "enable.partition.eof": True}
+        return {**self._engine.schedule.reading, **UNTIL_END}
 
     def _arrived(self, record: KafkaMessage) -> None:
         error = record.error()

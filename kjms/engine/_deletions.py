@@ -11,16 +11,14 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine._log import UNTIL_END, records
 from kjms.engine._topics import NOT_READY
-from kjms.errors import JMSException
 from kjms.mapping.temporary import DELETIONS, Numbers, read_deletion
 
 __all__ = ["Deletions"]
 
 FRESH_SECONDS: Final = 0.09  # how old a look may be: a deletion is known everywhere a tenth of a second later
 MOST_KNOWN: Final = 1_000  # inboxes of which something is kept; of another one, all is read again
-BATCH: Final = 1_000  # records taken from librdkafka at once
-POLL_SECONDS: Final = 0.1  # how long one of its calls may take
 RETRY_SECONDS: Final = 0.02
 NEW_SECONDS: Final = 0.1  # an inbox that was just made may not be known to every broker
 GONE: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
@@ -49,7 +47,7 @@ class Deletions:
     """
 
     def __init__(self, config: Mapping[str, Any], patience: float) -> None:
-        self._config = {**config, "enable.partition.eof": True}
+        self._config = {**config, **UNTIL_END}
         self._patience = patience
         self._lock = threading.Lock()
         self._consumer: Consumer | None = None
@@ -107,27 +105,12 @@ class Deletions:
         if known.read < high:
             self._consumer.assign([TopicPartition(inbox, DELETIONS, known.read)])
             try:
-                self._read(self._consumer, inbox, known, high)
+                for record in records(self._consumer, {(inbox, DELETIONS): high}, self._patience):
+                    known.deleted.add_all(read_deletion(record))
+                    known.read = (record.offset() or 0) + 1
+                known.read = high
             finally:
                 self._consumer.unassign()
-
-    def _read(self, consumer: Consumer, inbox: str, known: _Known, end: int) -> None:
-        deadline = time.monotonic() + self._patience
-        while known.read < end:
-            first = consumer.poll(POLL_SECONDS)
-            for record in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
-                offset = record.offset() or 0
-                error = record.error()
-                if error is None:
-                    known.deleted.add_all(read_deletion(record))
-                    known.read = offset + 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    known.read = max(known.read, offset)
-                    return
-                elif not error.retriable():
-                    raise KafkaException(error)
-            if time.monotonic() > deadline:
-                raise JMSException(f"the Kafka topic {inbox!r} has not answered for {self._patience:g} s")
 
     def close(self) -> None:
         """Let the client go."""

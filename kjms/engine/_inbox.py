@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.engine._errors import jms_error
+from kjms.engine._log import UNTIL_END, records
 from kjms.engine._settings import NEW_TOPIC
 from kjms.errors import JMSException
 from kjms.mapping.temporary import DELETIONS, MESSAGES, PARTITIONS, Numbers, addressed_to, deletion
@@ -95,7 +96,7 @@ class Inbox:
         self.topic = topic
         self.entries: dict[int, Entry] = {}
         self.forgotten: deque[int] = deque()  # from finalizers, which may run anywhere and so must not take a lock
-        self._config = {**NEW_TOPIC, **config, "enable.partition.eof": True}
+        self._config = {**NEW_TOPIC, **config, **UNTIL_END}
         self._publisher = publisher
         self._topics = topics
         self._forget = forget
@@ -298,25 +299,13 @@ class Inbox:
             return start
         consumer.assign([TopicPartition(self.topic, place, start)])
         try:
-            deadline = time.monotonic() + self._patience
             reached = start
-            while reached < end and not self._closing:
-                first = consumer.poll(POLL_SECONDS)
-                for record in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
-                    deadline = time.monotonic() + self._patience
-                    error, offset = record.error(), record.offset() or 0
-                    if error is not None:
-                        if error.code() == KafkaError._PARTITION_EOF:
-                            return max(end, offset)
-                        if not error.retriable():
-                            raise KafkaException(error)
-                    elif addressed_to(record) == mailbox.number and not mailbox.read_again(record):
-                        return offset
-                    else:
-                        reached = offset + 1
-                if time.monotonic() > deadline:
-                    raise JMSException(f"the Kafka topic {self.topic!r} has not answered for {self._patience:g} s")
-            return reached
+            ends = {(self.topic, place): end}
+            for record in records(consumer, ends, self._patience, lambda: self._closing):
+                if addressed_to(record) == mailbox.number and not mailbox.read_again(record):
+                    return record.offset() or 0
+                reached = (record.offset() or 0) + 1
+            return reached if self._closing else end
         finally:
             consumer.unassign()
 

@@ -20,6 +20,7 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import OffsetSpec
 
 from kjms.engine._errors import jms_error
+from kjms.engine._log import UNTIL_END
 from kjms.engine._membership import Membership
 from kjms.engine._transactor import AbortedError, Copy, Part, Transactor, UnknownError
 from kjms.errors import JMSException
@@ -228,8 +229,8 @@ class Later:
     ) -> None:
         self.topic = topic
         self.later = later(topic)
-        self._config = {**consumer_config(later_group(topic)), "enable.partition.eof": True}
-        self._scan_config = {**consumer_config(None), "enable.partition.eof": True}
+        self._config = {**consumer_config(later_group(topic)), **UNTIL_END}
+        self._scan_config = {**consumer_config(None), **UNTIL_END}
         self._producer_config = producer_config
         self._topics = topics
         self._share = share

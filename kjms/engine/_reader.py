@@ -21,6 +21,7 @@ from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
 from kjms.engine._holdings import Commit, Holdings, beginning, oldest
 from kjms.engine._journal import Event
+from kjms.engine._log import UNTIL_END
 from kjms.engine._membership import Membership
 from kjms.engine._refusal import Refusal
 from kjms.engine._repeats import LOOK_BACK, Repeats
@@ -518,7 +519,7 @@ class Reader:
         if not restored:
             return None
         partition = restored[0]
-        reading = Consumer({**self._config, "enable.partition.eof": True, **NEW_TOPIC})
+        reading = Consumer({**self._config, **UNTIL_END, **NEW_TOPIC})
         try:
             reading.assign([partition.start])
             while True:

@@ -113,7 +113,7 @@ def test_a_program_that_was_taken_for_gone_begins_anew(
             others.take_away([connection._engine.temporaries._claim])
         eventually(lambda: failures)
         assert "took this one for gone" in str(failures[0])
-        assert not connection._engine.topics.look_up(place_of(queue)[0])
+        eventually(lambda: not connection._engine.topics.look_up(place_of(queue)[0]))
         with pytest.raises(InvalidDestinationException, match="deleted"):
             producer.send(session.create_message())
         consumer.close()

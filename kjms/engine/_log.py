@@ -1,0 +1,63 @@
+"""Reading a Kafka log once, from one place to another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Message as KafkaMessage
+
+from kjms.errors import JMSException
+
+__all__ = ["UNTIL_END", "Place", "records"]
+
+Place: TypeAlias = "tuple[str, int]"
+"""A topic, and the number of a partition."""
+
+UNTIL_END: Final = {"enable.partition.eof": True}
+"""What the settings of a consumer must say, so that `records` hears where partitions end."""
+
+BATCH: Final = 1_000  # records taken from librdkafka at once
+POLL_SECONDS: Final = 0.1  # how soon it is noticed that nobody wants more
+
+
+def records(
+    consumer: Consumer, ends: Mapping[Place, int], patience: float, is_over: Callable[[], bool] = lambda: False
+) -> Iterator[KafkaMessage]:
+    """Give the records of what *consumer* is assigned, until each partition was read up to its end.
+
+    Args:
+        consumer: Made with `UNTIL_END`.
+        ends: The offset before which each partition is read.
+        patience: Seconds without anything after which Kafka is given up.
+        is_over: Says whether no more is wanted.
+
+    Raises:
+        JMSException: Nothing came for *patience* seconds.
+        KafkaException: Kafka refuses.
+    """
+    left = dict(ends)
+    deadline = time.monotonic() + patience
+    while left and not is_over():
+        first = consumer.poll(POLL_SECONDS)
+        for record in () if first is None else (first, *consumer.consume(BATCH, 0)):
+            deadline = time.monotonic() + patience
+            error, offset = record.error(), record.offset() or 0
+            place = record.topic() or "", record.partition() or 0
+            end = left.get(place)
+            if error is None:
+                if end is None or offset >= end:  # it came after the reading began
+                    continue
+                yield record
+                offset += 1
+            elif error.code() != KafkaError._PARTITION_EOF:
+                if error.retriable():
+                    continue
+                raise KafkaException(error)
+            if end is not None and offset >= end:
+                left.pop(place, None)
+        if left and time.monotonic() > deadline:
+            topic = next(iter(left))[0]
+            raise JMSException(f"the Kafka topic {topic!r} has not answered for {patience:g} s")
