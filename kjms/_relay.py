@@ -311,14 +311,3 @@ class RelaySession(Session):
         _check_subscription_name("unsubscribe", name)
         self._connection._check_client_id()
         return Identity(DURABLE, None if is_global else self._connection._client_id, name)
-
-    def need_client_id(self, client_id: str) -> None:
-        """Give the connection a client id, if it has none: what follows needs one.
-
-        Raises:
-            InvalidClientIDException: Another connection has it.
-        """
-        connection = self._connection
-        if connection._client_id is None:
-            connection._claim_client_id(client_id)
-            connection._client_id = client_id

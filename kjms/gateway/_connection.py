@@ -28,6 +28,7 @@ from kjms.gateway._worker import Worker
 
 if TYPE_CHECKING:
     from kjms import Connection
+    from kjms._relay import RelaySession
     from kjms.engine._delivery import Delivery as Handed
     from kjms.gateway._server import Gateway
 
@@ -57,6 +58,7 @@ class AmqpConnection(asyncio.Protocol):
         self.number = next(_numbers)
         self.options = gateway.options
         self.metrics = gateway.metrics
+        self.link_names = gateway.link_names
         self.container = ""
         self.is_congested = False
         self.congested: set[Sending] = set()
@@ -363,7 +365,7 @@ class AmqpConnection(asyncio.Protocol):
         engine.offered_capabilities = [symbol(name) for name in OFFERED]
         engine.properties = {symbol("product"): "kjms", symbol("version"): __version__}
         try:
-            await self._gateway.wait_for(self, self.container if is_sole else "")
+            await self._gateway.wait_for(self, self.container)
             if self._kjms is None:
                 await self._connect(None)
             kjms = self._kjms
@@ -451,15 +453,17 @@ class AmqpConnection(asyncio.Protocol):
             assert self._kjms is not None
             name = f"kjms-gateway-{self.number}-{len(self._workers) + 1}"
 
-            def ended() -> None:
-                self._workers.pop(session, None)
+            def on_end() -> None:
+                ended = self._workers.pop(session)
+                for served in list(ended.named):
+                    self.link_names.leave(served)
                 if session.state & Endpoint.LOCAL_ACTIVE:
                     session.close()
                 if self._is_ended and not self._workers:
                     self._gateway.run(self._close())
 
             worker = self._workers[session] = Worker(
-                self._kjms, name, self.post, ended, self.options.max_transaction_size
+                self._kjms, name, self.post, on_end, self.options.max_transaction_size
             )
         return worker
 
@@ -504,12 +508,18 @@ class AmqpConnection(asyncio.Protocol):
         said = "" if condition is None else f"{condition.name} {condition.description or ''}".rstrip()
         self._end(f"the connection broke: {said}")
 
-    def has_link(self, served: ClientLink) -> bool:
-        """Tell whether another link, of whatever session, has the name and direction of *served* (mapping §8.1)."""
-        return any(
-            other is not served and isinstance(other, Sending) and link.name == served.link.name
-            for link, other in self._links.items()
-        )
+    @property
+    def who(self) -> tuple[str | None, str | int]:
+        """Whose subscriptions its links are for: the same for all connections of a container, if that has a name."""
+        return self._user, self.container or self.number
+
+    def need_client_id(self, session: RelaySession) -> None:
+        """Give a session's connection its container's id as client id; for the session's thread.
+
+        Raises:
+            InvalidClientIDException: Another connection has it, and wants to be the only one.
+        """
+        self._gateway.client_ids.need(session._connection, self.container)
 
     def forget(self, served: ClientLink) -> None:
         """Serve a link no more."""
@@ -572,11 +582,15 @@ class AmqpConnection(asyncio.Protocol):
         kjms, self._kjms = self._kjms, None
         if kjms is not None:
             try:
-                await self._loop.run_in_executor(None, kjms.close)
+                await self._loop.run_in_executor(None, self._leave, kjms)
             except JMSException as failure:
                 _log.warning("connection %d: %s", self.number, failure)
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def _leave(self, kjms: Connection) -> None:
+        self._gateway.client_ids.leave(kjms)
+        kjms.close()
 
 
 _HANDLERS: Final = {

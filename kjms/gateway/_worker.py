@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kjms import Connection, Message, MessageConsumer
     from kjms.destinations import Destination, Queue
     from kjms.engine._delivery import Delivery
+    from kjms.gateway._links import ClientLink
     from kjms.gateway._terminus import Wanted
 
 __all__ = ["Feeding", "Outlet", "UnknownTransaction", "Worker"]
@@ -110,6 +111,7 @@ class Worker:
         self._produced = 0  # bytes, by this thread
         self.consumed = 0  # bytes, by the loop
         self._is_held_up = False
+        self.named: set[ClientLink] = set()  # the session's links that have a name; the loop's alone
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

@@ -35,7 +35,8 @@ def _module(name: str) -> Any:
     return sys.modules[name]
 
 
-_module("java_remote")  # for the tests that import them
+_module("amqp_peer")  # for the tests that import them
+_module("java_remote")
 _module("artemis_process")
 
 
