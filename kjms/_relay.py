@@ -175,11 +175,13 @@ class RelaySession(Session):
 
         Raises:
             JMSException: Kafka did not take the note that it is delivered again.
+            JMSSecurityException: Kafka does not let this user read there.
         """
         with self._turn.taken_to("receive"), self._running:
             while True:
                 delivery = consumer._feed.poll()
                 if delivery is None:
+                    consumer._feed.reader.refusal.check()
                     return None
                 message = self._acceptable(delivery, consumer)
                 if message is not None:

@@ -229,8 +229,9 @@ def run(
     grown = size(process) - first
     lines = log.read_text().splitlines()
     troubles = [line for line in lines if "Traceback" in line or "failed" in line]
+    begin_of_first = lines.index(troubles[0]) if troubles else 0
     print(f"{sent} frames in {time.monotonic() - begin:.0f} s, grown by {grown >> 20} MB, {left} connections left")
-    for line in troubles[:5]:
+    for line in lines[begin_of_first : begin_of_first + 40] if troubles else []:
         print(line, file=sys.stderr)
     return 0 if not left and grown < GROWTH and not troubles else 1
 

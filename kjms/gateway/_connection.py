@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Collector, Condition, Endpoint, Event, Session, Transport, TransportException, symbol
+from proton import Collector, Condition, DataException, Endpoint, Event, Session, Transport, TransportException, symbol
 from proton import Connection as Engine
 
 from kjms._version import __version__
@@ -336,11 +336,14 @@ class AmqpConnection(asyncio.Protocol):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Cut the client off if a name or address of its is no text: the engine passes them on unread."""
+        """Cut the client off if a value of its is not of its type: the engine passes them on unread."""
         try:
             yield
         except UnicodeDecodeError as error:
             self._abort(f"the client broke the protocol: a text is not encoded as it should be ({error.reason})")
+        except (TypeError, DataException) as error:
+            _log.debug("connection %d: what the client sent", self.number, exc_info=True)
+            self._abort(f"the client broke the protocol: a value is not of its type ({error})")
 
     def _handle(self, event: Event) -> None:
         if event.type is Event.DELIVERY:
@@ -357,8 +360,9 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_open(self, event: Event) -> None:
         self.container = self._engine.remote_container or ""
+        is_sole = SOLE in (self._engine.remote_desired_capabilities or ())
         self._is_settled.clear()
-        self._gateway.run(self._opened(SOLE in (self._engine.remote_desired_capabilities or ())))
+        self._gateway.run(self._opened(is_sole))
 
     async def _opened(self, is_sole: bool) -> None:
         engine = self._engine

@@ -385,7 +385,7 @@ class Worker:
             if transaction is not None:
                 with self._session.within(self._with_room(transaction, len(data))):
                     forwarder.forward(message, where)
-            elif self._tasks and message.jms_delivery_mode == 2:  # others follow: this one need not be waited for
+            elif self._tasks or message.jms_delivery_mode == 1:  # others follow, or nobody waits
                 forwarder.forward(message, where, _Completion(self._post, then))
                 return
             else:
