@@ -244,3 +244,42 @@ def test_qpid_jms_comes_back_to_its_durable_subscriptions(
     session.unsubscribe("news")
     session.unsubscribe("work")
     connection.close()
+
+
+@pytest.mark.requirement("AMQP-5.2-1")
+def test_addresses_say_what_they_are(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """An address is a queue's, unless it or a capability says that it is a topic's; also by the anonymous relay."""
+    from proton import Message, symbol
+    from proton.reactor import LinkOption
+
+    name, news = kjms_destination_name, f"{kjms_destination_name}-news"
+
+    class OfTopic(LinkOption):
+        def apply(self, link: Any) -> None:
+            (link.target if link.is_sender else link.source).capabilities.put_object(symbol("topic"))
+
+    queue, topic = here.create_consumer(Queue(name)), here.create_consumer(Topic(news))
+    with dialled(gateway, name) as connection:
+        relay = connection.create_sender(None, name="relay")
+
+        def send(address: str, body: str) -> None:
+            connection.create_sender(address, name=body).send(Message(body=body))
+            relay.send(Message(address=address, body=f"{body} relayed"))
+
+        send(name, "plain")
+        send(f"queue://{name}", "queue")
+        send(f"topic://{news}", "topic")
+        connection.create_sender(news, name="by capability", options=OfTopic()).send(Message(body="by capability"))
+        texts = [[consumer.receive(10_000).get_body(str) for _ in range(count)]  # type: ignore[union-attr]
+                 for consumer, count in ((queue, 4), (topic, 3))]  # fmt: skip
+        assert texts == [["plain", "plain relayed", "queue", "queue relayed"],
+                         ["topic", "topic relayed", "by capability"]]  # fmt: skip
+        receivers = [
+            connection.create_receiver(f"topic://{news}", name="1"),
+            connection.create_receiver(news, name="2", options=OfTopic()),
+        ]
+        here.create_producer(Topic(news)).send(TextMessage("published"))
+        assert [each.receive(10).body for each in receivers] == ["published", "published"]
+        here.create_producer(Queue(name)).send(TextMessage("queued"))
+        queue.close()
+        assert connection.create_receiver(f"queue://{name}", name="3").receive(10).body == "queued"
