@@ -175,11 +175,13 @@ class RelaySession(Session):
 
         Raises:
             JMSException: Kafka did not take the note that it is delivered again.
+            JMSSecurityException: Kafka does not let this user read there.
         """
         with self._turn.taken_to("receive"), self._running:
             while True:
                 delivery = consumer._feed.poll()
                 if delivery is None:
+                    consumer._feed.reader.refusal.check()
                     return None
                 message = self._acceptable(delivery, consumer)
                 if message is not None:
@@ -311,14 +313,3 @@ class RelaySession(Session):
         _check_subscription_name("unsubscribe", name)
         self._connection._check_client_id()
         return Identity(DURABLE, None if is_global else self._connection._client_id, name)
-
-    def need_client_id(self, client_id: str) -> None:
-        """Give the connection a client id, if it has none: what follows needs one.
-
-        Raises:
-            InvalidClientIDException: Another connection has it.
-        """
-        connection = self._connection
-        if connection._client_id is None:
-            connection._claim_client_id(client_id)
-            connection._client_id = client_id

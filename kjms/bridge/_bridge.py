@@ -138,6 +138,7 @@ class Bridge:
             self._peer = peer = Peer(self._peer_options, self._way(), self._window, session.wake)
             try:
                 peer.start()
+                _log.info("bridge %r: the broker is there, messages move", self.name)
                 self._last_news = time.monotonic()
                 while not self._is_over(peer):
                     session.wait(self._patience())

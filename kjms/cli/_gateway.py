@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import getpass
 import logging
 import os
@@ -123,7 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse(str(error)) from error
     made = factory(arguments)
     own = credentials(arguments)
-    with made.create_connection(*own):  # keeps the engine, and says at once what is wrong
+    with contextlib.ExitStack() as kept:
+        if options.anonymous or options.users or options.tls_clients:  # else it has nothing of its own to do with Kafka
+            kept.enter_context(made.create_connection(*own))  # keeps the engine, and says at once what is wrong
         _log_to_stderr()
         asyncio.run(_serve(Gateway(made, options, *own)))
     return 0

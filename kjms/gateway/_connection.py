@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Collector, Condition, Endpoint, Event, Session, Transport, TransportException, symbol
+from proton import Collector, Condition, DataException, Endpoint, Event, Session, Transport, TransportException, symbol
 from proton import Connection as Engine
 
 from kjms._version import __version__
@@ -28,6 +28,7 @@ from kjms.gateway._worker import Worker
 
 if TYPE_CHECKING:
     from kjms import Connection
+    from kjms._relay import RelaySession
     from kjms.engine._delivery import Delivery as Handed
     from kjms.gateway._server import Gateway
 
@@ -57,6 +58,7 @@ class AmqpConnection(asyncio.Protocol):
         self.number = next(_numbers)
         self.options = gateway.options
         self.metrics = gateway.metrics
+        self.link_names = gateway.link_names
         self.container = ""
         self.is_congested = False
         self.congested: set[Sending] = set()
@@ -334,11 +336,14 @@ class AmqpConnection(asyncio.Protocol):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Cut the client off if a name or address of its is no text: the engine passes them on unread."""
+        """Cut the client off if a value of its is not of its type: the engine passes them on unread."""
         try:
             yield
         except UnicodeDecodeError as error:
             self._abort(f"the client broke the protocol: a text is not encoded as it should be ({error.reason})")
+        except (TypeError, DataException) as error:
+            _log.debug("connection %d: what the client sent", self.number, exc_info=True)
+            self._abort(f"the client broke the protocol: a value is not of its type ({error})")
 
     def _handle(self, event: Event) -> None:
         if event.type is Event.DELIVERY:
@@ -355,15 +360,16 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_open(self, event: Event) -> None:
         self.container = self._engine.remote_container or ""
+        is_sole = SOLE in (self._engine.remote_desired_capabilities or ())
         self._is_settled.clear()
-        self._gateway.run(self._opened(SOLE in (self._engine.remote_desired_capabilities or ())))
+        self._gateway.run(self._opened(is_sole))
 
     async def _opened(self, is_sole: bool) -> None:
         engine = self._engine
         engine.offered_capabilities = [symbol(name) for name in OFFERED]
         engine.properties = {symbol("product"): "kjms", symbol("version"): __version__}
         try:
-            await self._gateway.wait_for(self, self.container if is_sole else "")
+            await self._gateway.wait_for(self, self.container)
             if self._kjms is None:
                 await self._connect(None)
             kjms = self._kjms
@@ -451,15 +457,17 @@ class AmqpConnection(asyncio.Protocol):
             assert self._kjms is not None
             name = f"kjms-gateway-{self.number}-{len(self._workers) + 1}"
 
-            def ended() -> None:
-                self._workers.pop(session, None)
+            def on_end() -> None:
+                ended = self._workers.pop(session)
+                for served in list(ended.named):
+                    self.link_names.leave(served)
                 if session.state & Endpoint.LOCAL_ACTIVE:
                     session.close()
                 if self._is_ended and not self._workers:
                     self._gateway.run(self._close())
 
             worker = self._workers[session] = Worker(
-                self._kjms, name, self.post, ended, self.options.max_transaction_size
+                self._kjms, name, self.post, on_end, self.options.max_transaction_size
             )
         return worker
 
@@ -504,12 +512,18 @@ class AmqpConnection(asyncio.Protocol):
         said = "" if condition is None else f"{condition.name} {condition.description or ''}".rstrip()
         self._end(f"the connection broke: {said}")
 
-    def has_link(self, served: ClientLink) -> bool:
-        """Tell whether another link, of whatever session, has the name and direction of *served* (mapping §8.1)."""
-        return any(
-            other is not served and isinstance(other, Sending) and link.name == served.link.name
-            for link, other in self._links.items()
-        )
+    @property
+    def who(self) -> tuple[str | None, str | int]:
+        """Whose subscriptions its links are for: the same for all connections of a container, if that has a name."""
+        return self._user, self.container or self.number
+
+    def need_client_id(self, session: RelaySession) -> None:
+        """Give a session's connection its container's id as client id; for the session's thread.
+
+        Raises:
+            InvalidClientIDException: Another connection has it, and wants to be the only one.
+        """
+        self._gateway.client_ids.need(session._connection, self.container)
 
     def forget(self, served: ClientLink) -> None:
         """Serve a link no more."""
@@ -572,11 +586,15 @@ class AmqpConnection(asyncio.Protocol):
         kjms, self._kjms = self._kjms, None
         if kjms is not None:
             try:
-                await self._loop.run_in_executor(None, kjms.close)
+                await self._loop.run_in_executor(None, self._leave, kjms)
             except JMSException as failure:
                 _log.warning("connection %d: %s", self.number, failure)
         if not self.closed.done():
             self.closed.set_result(None)
+
+    def _leave(self, kjms: Connection) -> None:
+        self._gateway.client_ids.leave(kjms)
+        kjms.close()
 
 
 _HANDLERS: Final = {

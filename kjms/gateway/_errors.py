@@ -18,9 +18,15 @@ from kjms.errors import (
     TransactionRolledBackException,
 )
 
-__all__ = ["condition_of"]
+__all__ = ["LinkStolen", "condition_of"]
+
+
+class LinkStolen(JMSException):
+    """Another link of the same name has taken this one's place."""
+
 
 _CONDITIONS: Final[tuple[tuple[type[JMSException], str], ...]] = (
+    (LinkStolen, "amqp:link:stolen"),
     (InvalidDestinationException, "amqp:not-found"),
     (InvalidSelectorException, "amqp:invalid-field"),
     (JMSSecurityException, "amqp:unauthorized-access"),

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Condition, Delivery, Described, Link, Terminus, ulong
+from proton import Condition, Delivery, Described, Endpoint, Link, Terminus, ulong
 
 from kjms._relay import Forwarder, RelaySession
 from kjms.destinations import Destination
-from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, MessageFormatException
-from kjms.gateway._errors import condition_of
+from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.gateway._errors import LinkStolen, condition_of
 from kjms.gateway._terminus import Wanted, capabilities, destination_at, subscription_name, temporary_kind, wanted
 from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, Feeding, UnknownTransaction, Worker
 from kjms.mapping.amqp import AmqpMessage
@@ -74,6 +74,8 @@ class ClientLink:
         self.link = link
         self.is_gone = False  # whether there is nobody any more who wants an answer
         self.is_open = False
+        self.is_leaving = False  # whether it is about to end
+        self.name: Hashable = None  # by which the gateway knows it, while it does
 
     @property
     def is_busy(self) -> bool:
@@ -84,13 +86,48 @@ class ClientLink:
         """Answer the client's attach, at once or later."""
         raise NotImplementedError
 
+    def enter(self) -> None:
+        """Take the link's name from whoever has it; `named` goes on when that is gone.
+
+        Raises:
+            IllegalStateException: It is not to be had.
+        """
+        self.connection.link_names.enter(self, (self.connection.number, self.link.is_sender, self.link.name))
+
+    def named(self) -> None:
+        """Go on with the attach: nobody else has the link's name."""
+        raise NotImplementedError
+
+    def replaces(self, other: ClientLink) -> bool:
+        """Tell whether this link, which comes again, may take the place of *other*, of the same name."""
+        return True
+
+    def steal(self, *, is_attached: bool) -> None:
+        """End the link: another has its name (part 2, §2.6.1).
+
+        Args:
+            is_attached: Whether it had the name; else it was still waiting for it.
+        """
+        stolen = LinkStolen("another link of that name has taken its place")
+        self.is_leaving = True
+        self.connection.log("link %r stolen", self.link.name)
+        if is_attached:
+            self.shut(lambda _, failure: self.finish(is_closed=True, failure=stolen))
+        else:
+            self.refuse(stolen)
+
+    def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
+        """Have closed what the link uses, and *then* called."""
+        then(None, None)
+
     def detach(self, *, is_closed: bool) -> None:
         """Answer the client's detach; closed says that it wants the link no more."""
-        self.finish(is_closed=is_closed)
+        self.is_leaving = True
+        self.shut(lambda _, failure: self.finish(is_closed=is_closed, failure=failure))
 
     def lost(self) -> None:
-        """Note that the client is gone; the worker's end closes what it has."""
-        self.is_gone = True
+        """Note that the client is gone; the worker's end closes what it has, and gives up the link's name."""
+        self.is_gone = self.is_leaving = True
 
     def flow(self) -> None:
         """Note that the client's credit changed."""
@@ -104,8 +141,7 @@ class ClientLink:
             return
         self.connection.log("link %r refused: %s", self.link.name, failure)
         refuse(self.link, *condition_of(failure))
-        self.is_gone = True
-        self.connection.forget(self)
+        self._is_over()
 
     def fail(self, name: str, text: str) -> None:
         """End the link with an error."""
@@ -124,8 +160,12 @@ class ClientLink:
             self.link.close()
         else:
             self.link.detach()
+        self._is_over()
+
+    def _is_over(self) -> None:
         self.is_gone = True
         self.connection.forget(self)
+        self.connection.link_names.leave(self)
 
     def open(self) -> None:
         """Answer the attach with what the client asked for."""
@@ -155,7 +195,10 @@ class Receiving(ClientLink):
                 self.destination = destination_at(self.link.remote_target)
         except JMSException as failure:
             self.refuse(failure)
-            return
+        else:
+            self.enter()
+
+    def named(self) -> None:
         self.worker.do(lambda session: session.create_forwarder(self.destination), self._attached)
 
     def _attached(self, forwarder: Forwarder | None, failure: Exception | None) -> None:
@@ -248,12 +291,12 @@ class Receiving(ClientLink):
         if there <= options.credit // 2 and self._bytes <= options.max_message_size:
             self.link.flow(options.credit - there)
 
-    def detach(self, *, is_closed: bool) -> None:
-        forwarder = self._forwarder
-        if forwarder is None:
-            self.finish(is_closed=is_closed)
-        else:
-            self.worker.do(lambda _: forwarder.close(), lambda _, failure: self.finish(is_closed=is_closed))
+    def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
+        def close(_: RelaySession) -> None:
+            if self._forwarder is not None:
+                self._forwarder.close()
+
+        self.worker.do(close, then)
 
 
 class Temporary(Receiving):
@@ -264,6 +307,9 @@ class Temporary(Receiving):
         self._made: Any = None
 
     def attach(self) -> None:
+        self.enter()
+
+    def named(self) -> None:
         kind = temporary_kind(self.link.remote_target)
         self.worker.do(lambda session: self._make(session, kind.__name__), self._attached)
 
@@ -277,18 +323,15 @@ class Temporary(Receiving):
         super().answer()
         self.link.target.address = self._made._name
 
-    def detach(self, *, is_closed: bool) -> None:
-        made, self.destination = self._made, None
-        if made is None:
-            self.finish(is_closed=is_closed)
-            return
-
-        def delete(session: RelaySession) -> None:
+    def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
+        def delete(_: RelaySession) -> None:
+            made, self._made = self._made, None
             if self._forwarder is not None:
                 self._forwarder.close()
-            made.delete()
+            if made is not None:
+                made.delete()
 
-        self.worker.do(delete, lambda _, failure: self.finish(is_closed=is_closed, failure=failure))
+        self.worker.do(delete, then)
 
 
 class Sending(ClientLink):
@@ -304,38 +347,43 @@ class Sending(ClientLink):
         self._sent = 0
         self._is_drained = False
         self._made: Any = None  # the node of a dynamic source
+        self._is_to_end = False  # whether its subscription is, too
 
     def attach(self) -> None:
         source = self.link.remote_source
-        try:
-            if source.dynamic:
-                kind = temporary_kind(source)
-                self.worker.do(lambda session: self._make(session, kind.__name__), self._attached)
-                return
+        if not source.dynamic:
             self._wanted = wanted(self.link.name, source)
-        except JMSException as failure:
-            self.refuse(failure)
-            return
-        if self._wanted.subscription is not None and self.connection.has_link(self):
-            self.refuse(IllegalStateException(f"there is a link {self.link.name!r} already"))
-        elif self._wanted.subscription is not None and not self._wanted.is_global:
-            self.worker.do(self._subscribe, self._attached)
+        self.enter()
+
+    def enter(self) -> None:
+        if self._wanted is None or self._wanted.subscription is None:
+            super().enter()
+        else:  # a subscription outlives connections: its client may come again by another one
+            self.connection.link_names.enter(self, (*self.connection.who, self.link.name))
+
+    def replaces(self, other: ClientLink) -> bool:
+        if self._wanted is None or self._wanted.subscription is None:
+            return True
+        return isinstance(other, Sending) and self._wanted == other._wanted
+
+    def named(self) -> None:
+        if self._wanted is None:
+            kind = temporary_kind(self.link.remote_source)
+            self.worker.do(lambda session: self._make(session, kind.__name__), self._attached)
         else:
-            self.worker.do(lambda _: self._open(), self._attached)
+            self.worker.do(self._open, self._attached)
 
-    def _open(self) -> None:
+    def _open(self, session: RelaySession) -> None:
         assert self._wanted is not None
+        if self._wanted.subscription is not None and not self._wanted.is_global:
+            self.connection.need_client_id(session)
         self.worker.open(self.feeding, self._wanted)
-
-    def _subscribe(self, session: RelaySession) -> None:
-        session.need_client_id(self.connection.container)
-        self._open()
 
     def _make(self, session: RelaySession, kind: str) -> None:
         is_topic = kind == "TemporaryTopic"
         self._made = session.create_temporary_topic() if is_topic else session.create_temporary_queue()
         self._wanted = Wanted(self._made)
-        self._open()
+        self._open(session)
 
     def _attached(self, _: None, failure: Exception | None) -> None:
         if failure is not None:
@@ -445,18 +493,23 @@ class Sending(ClientLink):
         super().fail(name, text)
 
     def detach(self, *, is_closed: bool) -> None:
+        # The answer to a link that was ended here ends no subscription.
+        self._is_to_end = is_closed and not self.is_leaving and bool(self.link.state & Endpoint.LOCAL_ACTIVE)
+        super().detach(is_closed=is_closed)
+
+    def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
         self.is_open = False
         its = self._wanted
-        is_to_end = is_closed and its is not None and its.is_durable
 
         def close(session: RelaySession) -> None:
             self.worker.shut(self.feeding)
-            if self._made is not None:
-                self._made.delete()
-            if is_to_end and its is not None and its.subscription is not None:
+            made, self._made = self._made, None
+            if made is not None:
+                made.delete()
+            if self._is_to_end and its is not None and its.is_durable and its.subscription is not None:
                 session.end_subscription(its.subscription, is_global=its.is_global)
 
-        self.worker.do(close, lambda _, failure: self.finish(is_closed=is_closed, failure=failure))
+        self.worker.do(close, then)
 
 
 class Unsubscriber(ClientLink):
@@ -471,7 +524,7 @@ class Unsubscriber(ClientLink):
     def attach(self) -> None:
         def look(session: RelaySession) -> Terms | None:
             if not self._is_global:
-                session.need_client_id(self.connection.container)
+                self.connection.need_client_id(session)
             return session.durable_subscription(self._name, is_global=self._is_global)
 
         self.worker.do(look, self._attached)
@@ -553,8 +606,8 @@ class Coordinator(Receiving):
 
         self.worker.end_transaction(number, is_commit=is_commit, then=discharged)
 
-    def detach(self, *, is_closed: bool) -> None:
-        self.finish(is_closed=is_closed)
+    def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
+        then(None, None)
 
 
 def _reject(delivery: Delivery, failure: Exception) -> None:

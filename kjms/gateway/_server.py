@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kjms.gateway._connection import AmqpConnection
 from kjms.gateway._metrics import Metrics, serve_metrics
+from kjms.gateway._names import ClientIds, LinkNames
 from kjms.gateway._options import GatewayOptions
 from kjms.gateway._sasl import Credentials
 from kjms.gateway._users import Users
@@ -48,6 +49,8 @@ class Gateway:
         self.name = f"kjms-gateway-{uuid.uuid4().hex[:8]}"
         self._users = None if options.users is None else Users(options.users)
         self.metrics = Metrics()
+        self.link_names = LinkNames()
+        self.client_ids = ClientIds()
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
         self._connections: set[AmqpConnection] = set()

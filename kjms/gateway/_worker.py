@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kjms import Connection, Message, MessageConsumer
     from kjms.destinations import Destination, Queue
     from kjms.engine._delivery import Delivery
+    from kjms.gateway._links import ClientLink
     from kjms.gateway._terminus import Wanted
 
 __all__ = ["Feeding", "Outlet", "UnknownTransaction", "Worker"]
@@ -110,6 +111,7 @@ class Worker:
         self._produced = 0  # bytes, by this thread
         self.consumed = 0  # bytes, by the loop
         self._is_held_up = False
+        self.named: set[ClientLink] = set()  # the session's links that have a name; the loop's alone
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -383,7 +385,7 @@ class Worker:
             if transaction is not None:
                 with self._session.within(self._with_room(transaction, len(data))):
                     forwarder.forward(message, where)
-            elif self._tasks and message.jms_delivery_mode == 2:  # others follow: this one need not be waited for
+            elif self._tasks or message.jms_delivery_mode == 1:  # others follow, or nobody waits
                 forwarder.forward(message, where, _Completion(self._post, then))
                 return
             else:

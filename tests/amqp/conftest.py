@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +16,9 @@ from kjms import Connection, ConnectionFactory, Session
 
 if TYPE_CHECKING:
     from artemis_process import Artemis
+    from gateway_thread import RunningGateway
     from java_remote import Java, JavaObject
 
-WAIT_SECONDS = 20.0
 HERE = Path(__file__).parent
 
 
@@ -35,7 +33,9 @@ def _module(name: str) -> Any:
     return sys.modules[name]
 
 
-_module("java_remote")  # for the tests that import them
+_module("amqp_peer")  # for the tests that import them
+_module("gateway_thread")
+_module("java_remote")
 _module("artemis_process")
 
 
@@ -44,37 +44,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE and item.path.name.startswith("test_bridge"):
             item.add_marker(pytest.mark.xdist_group("artemis"))
-
-
-class RunningGateway:
-    """A gateway in a thread of its own."""
-
-    def __init__(self, factory: ConnectionFactory, **options: Any) -> None:
-        from kjms.gateway import Gateway, GatewayOptions
-
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="gateway-loop", daemon=True)
-        self._thread.start()
-        options = {"port": 0, "anonymous": True, **options}
-        self.gateway = Gateway(factory, GatewayOptions(**options))
-        self.run(self.gateway.start())
-
-    def run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_SECONDS)
-
-    @property
-    def port(self) -> int:
-        return self.gateway.port
-
-    @property
-    def url(self) -> str:
-        return f"amqp://localhost:{self.port}"
-
-    def close(self) -> None:
-        self.run(self.gateway.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_SECONDS)
-        self._loop.close()
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +64,7 @@ def start_gateway(proton: None, kjms_factory: ConnectionFactory) -> Iterator[Cal
     started: list[RunningGateway] = []
 
     def start(**options: Any) -> RunningGateway:
-        started.append(RunningGateway(kjms_factory, **options))
+        started.append(_module("gateway_thread").RunningGateway(kjms_factory, **options))
         return started[-1]
 
     yield start

@@ -101,22 +101,60 @@ def test_individual_acknowledge(
     eventually(lambda: left(here, kjms_destination_name) == [sent[1], sent[3]])
 
 
-def test_rejected_messages_become_dead_letters(
-    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+def dead_letter(here: Session, name: str) -> tuple[str | None, str | None]:
+    """The next dead letter of a queue: its text, and its cause."""
+    dead = here.create_consumer(Queue(f"{name}.dlq")).receive(10_000)
+    assert isinstance(dead, TextMessage)
+    return dead.text, dead.get_string_property("JMS_kjms_Cause")
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"), [(2, "rejected by the client"), (5, "the client says that it cannot be delivered there")]
+)
+def test_refused_messages_become_dead_letters(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str, said: int, cause: str
 ) -> None:
-    """A message that the client rejects is a dead letter, with what the client did to it."""
+    """A message that the client rejects, or says undeliverable, is a dead letter at once, with what was said of it."""
     fill(here, kjms_destination_name, 2)
     session = connect().createSession(False, CLIENT)
     consumer = session.createConsumer(session.createQueue(kjms_destination_name))
     first = consumer.receive(WAIT)
-    callback = first.getAcknowledgeCallback()
-    callback.setAckType(2)  # REJECTED
+    first.getAcknowledgeCallback().setAckType(said)
     first.acknowledge()
-    dead = here.create_consumer(Queue(f"{kjms_destination_name}.dlq")).receive(10_000)
-    assert isinstance(dead, TextMessage)
-    assert dead.text == "0"
-    assert "rejected by the client" in (dead.get_string_property("JMS_kjms_Cause") or "")
+    assert dead_letter(here, kjms_destination_name) == ("0", f"delivered 1 time; {cause}")
     assert consumer.receive(WAIT).getText() == "1"
+
+
+def test_a_message_that_came_too_often_becomes_a_dead_letter(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """What a Java program rolls back ten times is a dead letter with that cause; the next message comes then."""
+    fill(here, kjms_destination_name, 2)
+    session = connect(options="?jms.prefetchPolicy.all=1").createSession(True, 0)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    for count in range(1, 11):
+        message = consumer.receive(WAIT)
+        assert (message.getText(), message.getIntProperty("JMSXDeliveryCount")) == ("0", count)
+        session.rollback()
+    assert consumer.receive(WAIT).getText() == "1"
+    session.commit()
+    expected = ("0", "delivered 10 times; its transaction was rolled back")
+    assert dead_letter(here, kjms_destination_name) == expected
+
+
+def test_a_message_that_the_client_gives_up_becomes_a_dead_letter(
+    connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
+) -> None:
+    """Qpid JMS's own limit of redeliveries ends in the dead-letter queue, too."""
+    fill(here, kjms_destination_name, 2)
+    policy = "?jms.redeliveryPolicy.maxRedeliveries=1&jms.redeliveryPolicy.outcome=REJECTED"
+    session = connect(options=policy).createSession(False, CLIENT)
+    consumer = session.createConsumer(session.createQueue(kjms_destination_name))
+    for _ in range(2):
+        assert consumer.receive(WAIT).getText() == "0"
+        session.recover()
+    assert consumer.receive(WAIT).getText() == "1"
+    assert dead_letter(here, kjms_destination_name) == ("0", "delivered 1 time; rejected by the client")
 
 
 def test_released_messages_are_not_counted_and_failed_ones_are(

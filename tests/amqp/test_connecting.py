@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from amqp_peer import Peer
 from java_remote import Java, JavaError, JavaObject, Typed
 
-from kjms import ConnectionFactory, InvalidDestinationException, Queue, Session, TextMessage, Topic
+from kjms import ConnectionFactory, Queue, Session, TextMessage
 
 if TYPE_CHECKING:
     from kjms.broker import Broker
@@ -104,48 +105,6 @@ def _all(client: socket.socket) -> bytes:
 
 
 # ------------------------------------------------------------------------------------------------ bad neighbours
-
-
-class Peer:
-    """A client with an engine and a socket, and no manners of its own."""
-
-    def __init__(self, port: int, name: str) -> None:
-        from proton import Connection, Transport
-
-        self.transport, self.connection = Transport(), Connection()
-        self.connection.container = name
-        self.transport.bind(self.connection)
-        self.connection.open()
-        self.session = self.connection.session()
-        self.session.open()
-        self.socket = socket.create_connection(("localhost", port))
-        self.socket.settimeout(10)
-
-    def receiver(self, address: str, credit: int) -> Any:
-        receiver = self.session.receiver("receiver")
-        receiver.source.address = address
-        receiver.open()
-        receiver.flow(credit)
-        return receiver
-
-    def write(self) -> None:
-        while (pending := self.transport.pending()) > 0:
-            self.socket.sendall(self.transport.peek(pending))
-            self.transport.pop(pending)
-
-    def wait(self, condition: Callable[[], object]) -> None:
-        self.write()
-        while not condition():
-            data = self.socket.recv(65_536)
-            assert data, "the gateway has closed the connection"
-            self.transport.push(data)
-            self.write()
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
 
 
 @pytest.mark.parametrize(
@@ -292,80 +251,6 @@ def test_a_selector_that_is_none_is_refused(gateway: Any, kjms_destination_name:
     with pytest.raises(LinkDetached, match="amqp:invalid-field"):
         connection.create_receiver(kjms_destination_name, options=wrong)
     connection.close()
-
-
-def attach(
-    connection: Any, name: str, topic: str, *, capabilities: list[str] | None = None, is_durable: bool = True
-) -> Any:
-    """A receiver of a subscription, as programs without JMS make it."""
-    from proton import Terminus, symbol
-    from proton.reactor import LinkOption
-
-    class Subscription(LinkOption):
-        def apply(self, link: Any) -> None:
-            link.source.capabilities.put_object([symbol(each) for each in ["topic", *(capabilities or [])]])
-            if is_durable:
-                link.source.durability = Terminus.DELIVERIES
-                link.source.expiry_policy = Terminus.EXPIRE_NEVER
-
-    return connection.create_receiver(topic, name=name, options=Subscription(), credit=10)
-
-
-@pytest.mark.requirement(
-    "AMQP-8.7-9", "AMQP-8.7-10", "AMQP-8.7-11", "AMQP-8.8-1", "AMQP-8.8-2", "AMQP-7.3-2", "AMQP-8.3-6"
-)  # fmt: skip
-def test_closing_a_link_ends_its_subscription(gateway: Any, here: Session, kjms_destination_name: str) -> None:
-    """Closing a durable link, unlike detaching it, ends the subscription, unless others are on it: an error then."""
-    from proton.utils import BlockingConnection
-
-    producer = here.create_producer(Topic(kjms_destination_name))
-    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=10)
-    links = [
-        attach(connection, f"{kjms_destination_name}|{each}", kjms_destination_name, capabilities=["shared", "global"])
-        for each in (1, 2)
-    ]
-    links[0].close()
-    assert links[0].link.remote_condition.name == "amqp:resource-locked"
-    links[1].detach()
-    producer.send(TextMessage("kept"))
-    link = attach(connection, f"{kjms_destination_name}|3", kjms_destination_name, capabilities=["shared", "global"])
-    assert link.receive(10).body == "kept"
-    link.accept()
-    link.close()
-    with pytest.raises(InvalidDestinationException):
-        here.unsubscribe(kjms_destination_name)
-    connection.close()
-
-
-@pytest.mark.requirement("AMQP-8.9-5", "AMQP-8.9-6", "AMQP-8.1-8", "AMQP-8.6-8")
-def test_a_link_name_is_one_links(gateway: Any, kjms_destination_name: str) -> None:
-    """A link of a name that another link has is refused, be it global and the other not; a volatile one ends anyhow."""
-    from proton import Endpoint, symbol
-
-    with Peer(gateway.port, "naming") as peer:
-
-        def attach(number: int, *kinds: str) -> Any:
-            session = peer.connection.session()
-            session.open()
-            link = session.receiver(f"{kjms_destination_name}|{number}")
-            link.source.address = kjms_destination_name
-            link.source.capabilities.put_object([symbol(each) for each in ("topic", *kinds)])
-            link.open()
-            peer.wait(lambda: link.state & (Endpoint.REMOTE_ACTIVE | Endpoint.REMOTE_CLOSED))
-            peer.wait(lambda: link.remote_source.address or link.state & Endpoint.REMOTE_CLOSED)
-            return link
-
-        attach(1, "shared")
-        attach(2, "shared", "global")
-        for number, kinds in ((1, ["shared", "global"]), (2, ["shared"]), (1, ["shared"])):
-            refused = attach(number, *kinds)
-            assert refused.remote_condition.name == "amqp:resource-locked"
-        third = attach(3, "shared")
-        for end in ("close", "detach"):
-            getattr(third, end)()
-            third = attach(3, "shared")
-            while third.remote_condition is not None:  # the first one has not gone yet
-                third = attach(3, "shared")
 
 
 # ------------------------------------------------------------------------------------------------------- the end

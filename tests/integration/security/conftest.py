@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import re
 import secrets
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,21 @@ PATIENCE = 10.0
 PLAIN_USER, PLAIN_PASSWORD = "paula", "plain-pa55"
 LISTENERS = ["SASL", "MUTUAL", "EXPIRED"]
 JAAS = "org.apache.kafka.common.security"
+AMQP = Path(__file__).parents[2] / "amqp"
+
+
+def load(path: Path) -> Any:
+    """Return the module in that file."""
+    if path.stem not in sys.modules:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[path.stem])
+    return sys.modules[path.stem]
+
+
+load(Path(__file__).parent / "secured_roles.py")  # for the tests that import it
 
 
 @dataclass
@@ -180,3 +197,21 @@ def _settings(files: dict[str, Path]) -> dict[str, str]:
         "listener.name.mutual.ssl.client.auth": "required",
     }
     return settings
+
+
+@pytest.fixture(scope="session")
+def amqp() -> Callable[[str], Any]:
+    """Loads what the tests of AMQP share, by its name."""
+    pytest.importorskip("proton", reason="the extra kjms[amqp] is not installed")
+    return lambda name: load(AMQP / f"{name}.py")
+
+
+@pytest.fixture(scope="session")
+def java(amqp: Callable[[str], Any]) -> Iterator[Any]:
+    """A JVM with Apache Qpid JMS."""
+    missing = amqp("java_remote").missing_tool()
+    if missing is not None:
+        pytest.skip(missing)
+    java = amqp("java_remote").Java()
+    yield java
+    java.close()

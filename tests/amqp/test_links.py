@@ -1,0 +1,285 @@
+"""Links and their names: what ends with them, and a link that comes again before its first one is known to be gone."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from amqp_peer import Peer
+from java_remote import Java, Typed
+
+from kjms import InvalidDestinationException, Queue, Session, TextMessage, Topic
+
+WAIT = Typed("long", 10_000)
+STOLEN = "amqp:link:stolen"
+
+
+@contextlib.contextmanager
+def dialled(gateway: Any, container: str) -> Iterator[Any]:
+    """A connection of a program without JMS, whose container may have others."""
+    from proton.reactor import Container
+    from proton.utils import BlockingConnection
+
+    own = Container()
+    own.container_id = container
+    connection = BlockingConnection(gateway.url, container=own, allowed_mechs="ANONYMOUS", timeout=10)
+    yield connection
+    connection.close()
+
+
+def attach(
+    connection: Any, name: str, topic: str, *, capabilities: list[str] | None = None, is_durable: bool = True
+) -> Any:
+    """A receiver of a subscription, as programs without JMS make it."""
+    from proton import Terminus, symbol
+    from proton.reactor import LinkOption
+
+    class Subscription(LinkOption):
+        def apply(self, link: Any) -> None:
+            link.source.capabilities.put_object([symbol(each) for each in ["topic", *(capabilities or [])]])
+            if is_durable:
+                link.source.durability = Terminus.DELIVERIES
+                link.source.expiry_policy = Terminus.EXPIRE_NEVER
+
+    return connection.create_receiver(topic, name=name, options=Subscription(), credit=10)
+
+
+@pytest.mark.requirement(
+    "AMQP-8.7-9", "AMQP-8.7-10", "AMQP-8.7-11", "AMQP-8.8-1", "AMQP-8.8-2", "AMQP-7.3-2", "AMQP-8.3-6"
+)  # fmt: skip
+def test_closing_a_link_ends_its_subscription(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """Closing a durable link, unlike detaching it, ends the subscription, unless others are on it: an error then."""
+    from proton.utils import BlockingConnection
+
+    producer = here.create_producer(Topic(kjms_destination_name))
+    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=10)
+    links = [
+        attach(connection, f"{kjms_destination_name}|{each}", kjms_destination_name, capabilities=["shared", "global"])
+        for each in (1, 2)
+    ]
+    links[0].close()
+    assert links[0].link.remote_condition.name == "amqp:resource-locked"
+    links[1].detach()
+    producer.send(TextMessage("kept"))
+    link = attach(connection, f"{kjms_destination_name}|3", kjms_destination_name, capabilities=["shared", "global"])
+    assert link.receive(10).body == "kept"
+    link.accept()
+    link.close()
+    with pytest.raises(InvalidDestinationException):
+        here.unsubscribe(kjms_destination_name)
+    connection.close()
+
+
+class Names:
+    """Attaches links of one connection, each in a session of its own."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def answered(self, link: Any) -> Any:
+        self.peer.wait(lambda: link.remote_source.address or link.state & link.REMOTE_CLOSED)
+        return link
+
+    def receiver(self, name: str, topic: str, *kinds: str) -> Any:
+        from proton import symbol
+
+        session = self.peer.connection.session()
+        session.open()
+        link = session.receiver(name)
+        link.source.address = topic
+        link.source.capabilities.put_object([symbol(each) for each in kinds])
+        link.open()
+        return self.answered(link)
+
+
+@pytest.mark.requirement("AMQP-8.9-5", "AMQP-8.9-6", "AMQP-8.1-8", "AMQP-8.6-8")
+def test_a_link_name_is_one_links(gateway: Any, kjms_destination_name: str) -> None:
+    """A link takes the place of one of its name that is the same, not of a global one if it is not, or the reverse."""
+    name = kjms_destination_name
+    with Peer(gateway.port, name) as peer:
+        names = Names(peer)
+        first = names.receiver(f"{name}|1", name, "topic", "shared")
+        names.receiver(f"{name}|2", name, "topic", "shared", "global")
+        for number, kinds in ((1, ["shared", "global"]), (2, ["shared"])):
+            refused = names.receiver(f"{name}|{number}", name, "topic", *kinds)
+            assert refused.remote_condition.name == "amqp:resource-locked"
+        again = names.receiver(f"{name}|1", name, "topic", "shared")
+        peer.wait(lambda: first.state & first.REMOTE_CLOSED)
+        assert (first.remote_condition.name, again.remote_condition) == (STOLEN, None)
+        third = names.receiver(f"{name}|3", name, "topic", "shared")
+        for end in ("close", "detach"):
+            getattr(third, end)()
+            third = names.receiver(f"{name}|3", name, "topic", "shared")
+            assert third.remote_condition is None
+
+
+def test_links_without_subscription_are_stolen_too(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """Whoever attaches a receiver or sender again in another session ends the first; what that had comes again."""
+    name = kjms_destination_name
+    here.create_producer(Queue(name)).send(TextMessage("a"))
+    with Peer(gateway.port, name) as peer:
+        names = Names(peer)
+        first = names.receiver("in", name, "queue")
+        first.flow(1)
+        peer.wait(lambda: first.queued)
+        second, third = (names.receiver("in", name, "queue") for _ in range(2))
+        third.flow(1)
+        peer.wait(lambda: third.queued)
+        for stolen in (first, second):
+            assert stolen.remote_condition.name == STOLEN
+        sessions = [peer.connection.session() for _ in range(2)]
+        senders = []
+        for session in sessions:
+            session.open()
+            senders.append(session.sender("in"))  # of the other direction: it is another name
+            senders[-1].target.address = name
+            senders[-1].open()
+        peer.wait(lambda: senders[1].credit)
+        assert senders[0].remote_condition.name == STOLEN
+        assert third.state & third.REMOTE_ACTIVE
+
+
+@pytest.mark.requirement("AMQP-7.1-3", "AMQP-8.1-3", "AMQP-8.1-9")
+@pytest.mark.parametrize("kinds", [[], ["shared"], ["shared", "global"]])
+def test_a_durable_link_is_stolen_by_another_connection(
+    gateway: Any, here: Session, kjms_destination_name: str, kinds: list[str]
+) -> None:
+    """A program that comes back before its old connection is known to be gone has its subscription, nothing lost."""
+    from proton.utils import LinkDetached
+
+    name = kjms_destination_name
+    producer = here.create_producer(Topic(name))
+    with dialled(gateway, name) as old, dialled(gateway, name) as new:
+        first = attach(old, name, name, capabilities=kinds)
+        other = attach(old, f"{name}-other", name, capabilities=kinds)
+        for word in ("a", "b"):
+            producer.send(TextMessage(word))
+        assert first.receive(10).body == "a"  # and says no more of it
+        second = attach(new, name, name, capabilities=kinds)
+        with pytest.raises(LinkDetached, match=STOLEN):  # its answer to that ends no subscription
+            old.wait(lambda: False)
+        assert [second.receive(10).body for _ in "ab"] == ["a", "b"]
+        assert other.receive(10).body == "a"
+        third = attach(new, f"{name}-third", name, capabilities=kinds)
+        old.close()  # and does not take the client id along
+        fourth = attach(new, f"{name}-other", name, capabilities=kinds)
+        for each in (second, third, fourth):
+            each.close()
+
+
+class Wire:
+    """What lies between a client and its gateway, and may break in the client's direction alone."""
+
+    def __init__(self, port: int) -> None:
+        self._far = port
+        self._server = socket.create_server(("localhost", 0))
+        self._clients: list[socket.socket] = []
+        self._ours: list[socket.socket] = []
+        self.port = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, name="wire", daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, far = self._server.accept()[0], socket.create_connection(("localhost", self._far))
+                self._clients.append(client)
+                self._ours += [client, far]
+                for ends in ((client, far), (far, client)):
+                    threading.Thread(target=self._copy, args=ends, name="wire-copy", daemon=True).start()
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+
+    def cut(self) -> None:
+        """Let clients find the wire broken; the gateway hears nothing of it."""
+        for client in self._clients:
+            client.shutdown(socket.SHUT_RDWR)
+        self._clients.clear()
+
+    def close(self) -> None:
+        for each in (self._server, *self._ours):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+@pytest.fixture
+def wire(start_gateway: Callable[..., Any]) -> Iterator[Wire]:
+    """A wire to a gateway that counts a client as gone after half a second without a frame."""
+    wire = Wire(start_gateway(idle_timeout=500).port)
+    yield wire
+    wire.close()
+
+
+def test_qpid_jms_comes_back_to_its_durable_subscriptions(
+    java: Java, wire: Wire, here: Session, kjms_destination_name: str
+) -> None:
+    """With a failover URL a Java program has its client id and subscriptions again when its wire was cut, unnoticed."""
+    name = kjms_destination_name
+    url = f"failover:(amqp://localhost:{wire.port})?failover.reconnectDelay=20&failover.maxReconnectDelay=50"
+    connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", url).createConnection()
+    connection.setClientID(name)
+    connection.start()
+    session = connection.createSession(False, 1)
+    topic = session.createTopic(name)
+    subscribers = [session.createDurableConsumer(topic, "news"), session.createSharedDurableConsumer(topic, "work")]
+    producer = here.create_producer(Topic(name))
+    producer.send(TextMessage("a"))
+    assert [each.receive(WAIT).getText() for each in subscribers] == ["a", "a"]
+    for number in range(2):
+        wire.cut()
+        producer.send(TextMessage(str(number)))
+        for subscriber in subscribers:
+            texts = [subscriber.receive(WAIT).getText()]
+            while texts[-1] != str(number):  # what was not acknowledged before the cut may come again
+                texts.append(subscriber.receive(WAIT).getText())
+    for subscriber in subscribers:
+        subscriber.close()
+    session.unsubscribe("news")
+    session.unsubscribe("work")
+    connection.close()
+
+
+@pytest.mark.requirement("AMQP-5.2-1")
+def test_addresses_say_what_they_are(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """An address is a queue's, unless it or a capability says that it is a topic's; also by the anonymous relay."""
+    from proton import Message, symbol
+    from proton.reactor import LinkOption
+
+    name, news = kjms_destination_name, f"{kjms_destination_name}-news"
+
+    class OfTopic(LinkOption):
+        def apply(self, link: Any) -> None:
+            (link.target if link.is_sender else link.source).capabilities.put_object(symbol("topic"))
+
+    queue, topic = here.create_consumer(Queue(name)), here.create_consumer(Topic(news))
+    with dialled(gateway, name) as connection:
+        relay = connection.create_sender(None, name="relay")
+
+        def send(address: str, body: str) -> None:
+            connection.create_sender(address, name=body).send(Message(body=body))
+            relay.send(Message(address=address, body=f"{body} relayed"))
+
+        send(name, "plain")
+        send(f"queue://{name}", "queue")
+        send(f"topic://{news}", "topic")
+        connection.create_sender(news, name="by capability", options=OfTopic()).send(Message(body="by capability"))
+        texts = [[consumer.receive(10_000).get_body(str) for _ in range(count)]  # type: ignore[union-attr]
+                 for consumer, count in ((queue, 4), (topic, 3))]  # fmt: skip
+        assert texts == [["plain", "plain relayed", "queue", "queue relayed"],
+                         ["topic", "topic relayed", "by capability"]]  # fmt: skip
+        receivers = [
+            connection.create_receiver(f"topic://{news}", name="1"),
+            connection.create_receiver(news, name="2", options=OfTopic()),
+        ]
+        here.create_producer(Topic(news)).send(TextMessage("published"))
+        assert [each.receive(10).body for each in receivers] == ["published", "published"]
+        here.create_producer(Queue(name)).send(TextMessage("queued"))
+        queue.close()
+        assert connection.create_receiver(f"queue://{name}", name="3").receive(10).body == "queued"
