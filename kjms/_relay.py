@@ -163,7 +163,8 @@ class RelaySession(Session):
 
     def wake(self) -> None:
         """End a `wait`, the present or the next one; for any thread."""
-        self._wakeup.set()
+        if not self._wakeup.is_set():  # to set it again would cost as much as the first time
+            self._wakeup.set()
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when there may be a message for a consumer that `poll` found none for, or somebody called `wake`."""

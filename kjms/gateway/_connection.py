@@ -7,22 +7,34 @@ blocks runs elsewhere: connecting and closing in the loop's executor, everything
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Collector, Condition, DataException, Endpoint, Event, Session, Transport, TransportException, symbol
+from proton import (
+    Collector,
+    Condition,
+    DataException,
+    Delivery,
+    Endpoint,
+    Event,
+    Session,
+    Transport,
+    TransportException,
+    symbol,
+)
 from proton import Connection as Engine
 
 from kjms._version import __version__
 from kjms.errors import InvalidClientIDException, JMSException, JMSSecurityException
+from kjms.gateway._attach import link_of
 from kjms.gateway._errors import condition_of
-from kjms.gateway._links import ClientLink, Sending, link_of, refuse
+from kjms.gateway._links import ClientLink, Sending, refuse
+from kjms.gateway._proton import address_of, address_of_link_of, event_of, next_event, pop
 from kjms.gateway._sasl import AMQP_HEADER, SASL_HEADER, Credentials, SaslError, SaslServer
 from kjms.gateway._worker import Worker
 
@@ -45,6 +57,8 @@ FORCED: Final = "amqp:connection:forced"
 SESSION_BYTES: Final = 4 << 20  # that a client may send ahead on a session
 LOWEST_TICK: Final = 0.01
 DRAIN_LOOK_SECONDS: Final = 0.01
+DELIVERY: Final = Event.DELIVERY.number
+MISREAD: Final = (UnicodeDecodeError, DataException)
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -76,7 +90,7 @@ class AmqpConnection(asyncio.Protocol):
         self._transport: Transport | None = None  # the engine's; none before SASL is through
         self._kjms: Connection | None = None
         self._workers: dict[Any, Worker] = {}
-        self._links: dict[Any, ClientLink] = {}
+        self._links: dict[int, ClientLink] = {}  # by the addresses of the engine's
         self._transactions = itertools.count(1)
         self._tells: list[tuple[tuple[Any, ...], list[Handed]]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -274,6 +288,8 @@ class AmqpConnection(asyncio.Protocol):
     def post(self, call: Callable[..., None], *values: Any) -> None:
         """Have *call* called in the loop's thread; for any thread."""
         self._mail.append((call, values))
+        if self._is_mail_announced:
+            return
         with self._mail_lock:
             if self._is_mail_announced:
                 return
@@ -289,8 +305,9 @@ class AmqpConnection(asyncio.Protocol):
         for _ in range(len(self._mail)):
             call, values = self._mail.popleft()
             try:
-                with self._reading():
-                    call(*values)
+                call(*values)
+            except MISREAD as error:
+                self._misread(error)
             except Exception:
                 _log.exception("connection %d: an answer failed", self.number)
         if self._mail:
@@ -325,42 +342,42 @@ class AmqpConnection(asyncio.Protocol):
     # What the engine says.
 
     def _dispatch(self) -> None:
-        while True:
-            event = self._collector.peek()
-            if event is None:
-                break
-            with self._reading():
-                self._handle(event)
-            self._collector.pop()
+        collector = self._collector
+        while (found := next_event(collector)) is not None:
+            try:
+                self._handle(*found)
+            except MISREAD as error:
+                self._misread(error)
+            pop(collector)
         self._tell_workers()
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Cut the client off if a value of its is not of its type: the engine passes them on unread."""
-        try:
-            yield
-        except UnicodeDecodeError as error:
+    def _misread(self, error: Exception) -> None:
+        """Cut the client off, a value of whose is not of its type: the engine passes them on unread."""
+        _log.debug("connection %d: what the client sent", self.number, exc_info=error)
+        if isinstance(error, UnicodeDecodeError):
             self._abort(f"the client broke the protocol: a text is not encoded as it should be ({error.reason})")
-        except (TypeError, DataException) as error:
-            _log.debug("connection %d: what the client sent", self.number, exc_info=True)
+        else:
             self._abort(f"the client broke the protocol: a value is not of its type ({error})")
 
-    def _handle(self, event: Event) -> None:
-        if event.type is Event.DELIVERY:
-            served = self._links.get(event.link)
+    def _handle(self, kind: int, found: Any) -> None:
+        if kind == DELIVERY:
+            served = self._links.get(address_of_link_of(found))
             if not isinstance(served, Sending):
                 self._tell_workers()
             if served is not None and not served.is_gone:
-                served.delivery(event.delivery)
+                served.delivery(Delivery(found))
         else:
-            handle = _HANDLERS.get(event.type)
+            handle = _HANDLERS.get(kind)
             if handle is not None:
                 self._tell_workers()
-                handle(self, event)
+                handle(self, event_of(found))
 
     def _on_open(self, event: Event) -> None:
         self.container = self._engine.remote_container or ""
-        is_sole = SOLE in (self._engine.remote_desired_capabilities or ())
+        try:
+            is_sole = SOLE in (self._engine.remote_desired_capabilities or ())
+        except TypeError as error:
+            raise DataException(f"the capabilities are no symbols: {error}") from error
         self._is_settled.clear()
         self._gateway.run(self._opened(is_sole))
 
@@ -388,12 +405,14 @@ class AmqpConnection(asyncio.Protocol):
                 who = "without a name" if self._user is None else f"user {self._user!r}"
                 self.log("opened by %s, container %r, %s", self._peer, self.container, who)
                 early, self._early = self._early, []
-                for each in early:  # the engine would not tell the client of what is opened before the connection is
-                    with self._reading():
+                try:  # the engine would not tell the client of what is opened before the connection is
+                    for each in early:
                         if isinstance(each, Session):
                             each.open()
                         else:
                             self._attach(each)
+                except MISREAD as error:
+                    self._misread(error)
         finally:
             self._is_settled.set()
         self._flush()
@@ -442,7 +461,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_session_close(self, event: Event) -> None:
         session = event.session
-        for served in [each for link, each in self._links.items() if link.session == session]:
+        for served in [each for each in self._links.values() if each.link.session == session]:
             served.lost()
             self.forget(served)
         worker = self._workers.get(session)
@@ -480,10 +499,13 @@ class AmqpConnection(asyncio.Protocol):
     def _attach(self, link: Any) -> None:
         if self._is_ended or self._kjms is None:
             return
+        if link.name is None:
+            refuse(link, INVALID_FIELD, "a link has a name")
+            return
         if len(self._links) >= self.options.max_links:
             refuse(link, "amqp:resource-limit-exceeded", f"a connection may have {self.options.max_links} links")
             return
-        served = self._links[link] = link_of(self, self._worker_of(link.session), link)
+        served = self._links[address_of(link)] = link_of(self, self._worker_of(link.session), link)
         try:
             served.attach()
         except JMSException as failure:
@@ -496,14 +518,14 @@ class AmqpConnection(asyncio.Protocol):
         self._detach(event.link, is_closed=False)
 
     def _detach(self, link: Any, *, is_closed: bool) -> None:
-        served = self._links.get(link)
+        served = self._links.get(address_of(link))
         if served is not None:
             served.detach(is_closed=is_closed)
         elif link.state & Endpoint.LOCAL_ACTIVE:
             link.close()
 
     def _on_link_flow(self, event: Event) -> None:
-        served = self._links.get(event.link)
+        served = self._links.get(address_of(event.link))
         if served is not None:
             served.flow()
 
@@ -527,7 +549,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def forget(self, served: ClientLink) -> None:
         """Serve a link no more."""
-        self._links.pop(served.link, None)
+        self._links.pop(address_of(served.link), None)
         if isinstance(served, Sending):
             self.congested.discard(served)
 
@@ -598,13 +620,13 @@ class AmqpConnection(asyncio.Protocol):
 
 
 _HANDLERS: Final = {
-    Event.CONNECTION_REMOTE_OPEN: AmqpConnection._on_open,
-    Event.CONNECTION_REMOTE_CLOSE: AmqpConnection._on_close,
-    Event.SESSION_REMOTE_OPEN: AmqpConnection._on_session_open,
-    Event.SESSION_REMOTE_CLOSE: AmqpConnection._on_session_close,
-    Event.LINK_REMOTE_OPEN: AmqpConnection._on_link_open,
-    Event.LINK_REMOTE_CLOSE: AmqpConnection._on_link_close,
-    Event.LINK_REMOTE_DETACH: AmqpConnection._on_link_detach,
-    Event.LINK_FLOW: AmqpConnection._on_link_flow,
-    Event.TRANSPORT_ERROR: AmqpConnection._on_transport_error,
+    Event.CONNECTION_REMOTE_OPEN.number: AmqpConnection._on_open,
+    Event.CONNECTION_REMOTE_CLOSE.number: AmqpConnection._on_close,
+    Event.SESSION_REMOTE_OPEN.number: AmqpConnection._on_session_open,
+    Event.SESSION_REMOTE_CLOSE.number: AmqpConnection._on_session_close,
+    Event.LINK_REMOTE_OPEN.number: AmqpConnection._on_link_open,
+    Event.LINK_REMOTE_CLOSE.number: AmqpConnection._on_link_close,
+    Event.LINK_REMOTE_DETACH.number: AmqpConnection._on_link_detach,
+    Event.LINK_FLOW.number: AmqpConnection._on_link_flow,
+    Event.TRANSPORT_ERROR.number: AmqpConnection._on_transport_error,
 }

@@ -1,6 +1,6 @@
-"""The links of a client in the loop's thread: what it sends, what it receives, and its transactions.
+"""The links of a client in the loop's thread: what it sends, and what it receives.
 
-Spec: AMQP 1.0, part 2, §2.6 (links); part 3, §3.4 (delivery states); part 4 (transactions); AMQP JMS mapping §5 to §9.
+Spec: AMQP 1.0, part 2, §2.6 (links); part 3, §3.4 (delivery states); AMQP JMS mapping §5 to §9.
 """
 
 from __future__ import annotations
@@ -11,44 +11,24 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Condition, Delivery, Described, Endpoint, Link, Terminus, ulong
+from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from kjms._relay import Forwarder, RelaySession
 from kjms.destinations import Destination
-from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.errors import JMSException
 from kjms.gateway._errors import LinkStolen, condition_of
-from kjms.gateway._terminus import Wanted, capabilities, destination_at, subscription_name, temporary_kind, wanted
+from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, settle, settle_within, transactional
+from kjms.gateway._terminus import Wanted, destination_at, temporary_kind, wanted
 from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, Feeding, UnknownTransaction, Worker
-from kjms.mapping.amqp import AmqpMessage
-from kjms.mapping.amqp import types as amqp
 
 if TYPE_CHECKING:
     from kjms.engine._delivery import Delivery as Handed
-    from kjms.engine._subscriptions import Terms
     from kjms.gateway._connection import AmqpConnection
 
-__all__ = ["ClientLink", "link_of", "refuse"]
+__all__ = ["UNKNOWN_ID", "ClientLink", "Receiving", "Sending", "Temporary", "refuse", "reject"]
 
-DECLARED: Final = 0x33
-TRANSACTIONAL: Final = 0x34
-DECLARE: Final = 0x31
-DISCHARGE: Final = 0x32
-ROLLBACK: Final = "amqp:transaction:rollback"
 UNKNOWN_ID: Final = "amqp:transaction:unknown-id"
 OUTGOING_BYTES: Final = 512 << 10  # that the engine holds of a session before more is given to it
-
-
-def link_of(connection: AmqpConnection, worker: Worker, link: Link) -> ClientLink:
-    """Return what serves a link that the client attaches."""
-    if link.is_sender:
-        source = link.remote_source
-        if source.type == Terminus.UNSPECIFIED or (source.address is None and not source.dynamic):
-            return Unsubscriber(connection, worker, link)
-        return Sending(connection, worker, link)
-    target = link.remote_target
-    if target.type == Terminus.COORDINATOR:
-        return Coordinator(connection, worker, link)
-    return Temporary(connection, worker, link) if target.dynamic else Receiving(connection, worker, link)
 
 
 def refuse(link: Link, name: str, text: str) -> None:
@@ -273,13 +253,12 @@ class Receiving(ClientLink):
             return
         if delivery is not None:
             if failure is not None:
-                _reject(delivery, failure)
+                reject(delivery, failure)
+                delivery.settle()
             elif transaction is not None:
-                delivery.local.data = [transaction, Described(ulong(int(Delivery.ACCEPTED)), [])]
-                delivery.update(TRANSACTIONAL)
+                settle_within(delivery, transaction)
             else:
-                delivery.update(Delivery.ACCEPTED)
-            delivery.settle()
+                settle(delivery, ACCEPTED)
         self._grant()
 
     def _grant(self) -> None:
@@ -414,7 +393,8 @@ class Sending(ClientLink):
             self._queue.clear()
             return
         link, queue = self.link, self._queue
-        while queue and link.session.outgoing_bytes < OUTGOING_BYTES and not self.connection.is_congested:
+        session = link.session
+        while queue and session.outgoing_bytes < OUTGOING_BYTES and not self.connection.is_congested:
             handed, data = queue.popleft()
             delivery = link.delivery(str(next(self._tags)))
             delivery.handed = handed
@@ -443,7 +423,7 @@ class Sending(ClientLink):
             return
         handed = getattr(delivery, "handed", None)
         state = delivery.remote_state
-        transaction, outcome = _transactional(delivery) if state == TRANSACTIONAL else (None, state)
+        transaction, outcome = transactional(delivery) if state == TRANSACTIONAL else (None, state)
         fate = self._fate_of(delivery, outcome, transaction)
         if fate is None:
             return
@@ -512,127 +492,12 @@ class Sending(ClientLink):
         self.worker.do(close, then)
 
 
-class Unsubscriber(ClientLink):
-    """A receiver without a source: it asks for a durable subscription by its name, to end it (mapping §7.3, §8.8)."""
-
-    def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
-        super().__init__(connection, worker, link)
-        self._name = subscription_name(link.name)
-        self._is_global = link.name.partition("|")[2].startswith("global")
-        self._is_found = False
-
-    def attach(self) -> None:
-        def look(session: RelaySession) -> Terms | None:
-            if not self._is_global:
-                self.connection.need_client_id(session)
-            return session.durable_subscription(self._name, is_global=self._is_global)
-
-        self.worker.do(look, self._attached)
-
-    def _attached(self, found: Terms | None, failure: Exception | None) -> None:
-        if failure is None and found is None:
-            failure = InvalidDestinationException(f"there is no subscription {self._name!r}")
-        if failure is not None:
-            self.refuse(failure)
-        elif not self.is_gone and found is not None:
-            self._is_found = True
-            source = self.link.source
-            source.type = Terminus.SOURCE
-            source.address = found.destination.topic_name
-            source.durability = Terminus.DELIVERIES
-            source.expiry_policy = Terminus.EXPIRE_NEVER
-            source.distribution_mode = Terminus.DIST_MODE_COPY
-            self.link.target.copy(self.link.remote_target)
-            self.open()
-
-    def detach(self, *, is_closed: bool) -> None:
-        if not self._is_found or not is_closed:
-            self.finish(is_closed=is_closed)
-            return
-        self.worker.do(
-            lambda session: session.end_subscription(self._name, is_global=self._is_global),
-            lambda _, failure: self.finish(is_closed=True, failure=failure),
-        )
-
-
-class Coordinator(Receiving):
-    """Where a client declares and discharges transactions, each of one session (part 4, §4.3)."""
-
-    def attach(self) -> None:
-        if "amqp:local-transactions" not in (capabilities(self.link.remote_target) or {"amqp:local-transactions"}):
-            self.refuse(JMSException("transactions are local ones"))
-            return
-        self.answer()
-        self.link.target.type = Terminus.COORDINATOR
-        self.open()
-        self.link.flow(self.connection.options.credit)
-
-    def received(self, delivery: Delivery, data: bytes) -> None:
-        self.link.flow(1)
-        try:
-            values = AmqpMessage.decode(data).body.values
-            request = values[0] if values else None
-            if not isinstance(request, amqp.Described) or not isinstance(request.value, list):
-                raise MessageFormatException("a coordinator takes declare and discharge (AMQP 1.0 §4.5)")
-            if request.descriptor in {DECLARE, "amqp:declare:list"}:
-                self._declare(delivery)
-            elif request.descriptor in {DISCHARGE, "amqp:discharge:list"}:
-                number, *rest = [*request.value, None]
-                self._discharge(delivery, number, is_commit=not (rest and rest[0] is True))
-            else:
-                raise MessageFormatException("a coordinator takes declare and discharge (AMQP 1.0 §4.5)")
-        except MessageFormatException as failure:
-            _reject(delivery, failure)
-            delivery.settle()
-
-    def _declare(self, delivery: Delivery) -> None:
-        number = self.connection.new_transaction()
-        self.worker.began(number)
-        delivery.local.data = [number]
-        delivery.update(DECLARED)
-        delivery.settle()
-
-    def _discharge(self, delivery: Delivery, number: bytes, *, is_commit: bool) -> None:
-        def discharged(_: None, failure: Exception | None) -> None:
-            if self.is_gone:
-                return
-            if failure is None:
-                delivery.update(Delivery.ACCEPTED)
-            else:
-                name = UNKNOWN_ID if isinstance(failure, UnknownTransaction) else ROLLBACK
-                delivery.local.condition = Condition(name, str(failure))
-                delivery.update(Delivery.REJECTED)
-            delivery.settle()
-
-        self.worker.end_transaction(number, is_commit=is_commit, then=discharged)
-
-    def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
-        then(None, None)
-
-
-def _reject(delivery: Delivery, failure: Exception) -> None:
+def reject(delivery: Delivery, failure: Exception) -> None:
+    """Say that a message was not taken, and why."""
     delivery.local.condition = Condition(*condition_of(failure))
     delivery.update(Delivery.REJECTED)
 
 
 def _transaction_of(delivery: Delivery) -> bytes | None:
     """Return the id of the transaction that a delivery's state names."""
-    return _transactional(delivery)[0] if delivery.remote_state == TRANSACTIONAL else None
-
-
-def _transactional(delivery: Delivery) -> tuple[bytes, int]:
-    """Return what a transactional state says: the transaction's id, and the outcome in it; reading it is costly."""
-    data = delivery.remote.data or [None]
-    transaction = bytes(data[0]) if isinstance(data[0], bytes | memoryview) else b""
-    descriptor = getattr(data[1], "descriptor", None) if len(data) > 1 else None
-    if isinstance(descriptor, int):
-        return transaction, int(descriptor)
-    return transaction, _OUTCOMES.get(str(descriptor), 0)
-
-
-_OUTCOMES = {
-    "amqp:accepted:list": int(Delivery.ACCEPTED),
-    "amqp:rejected:list": int(Delivery.REJECTED),
-    "amqp:released:list": int(Delivery.RELEASED),
-    "amqp:modified:list": int(Delivery.MODIFIED),
-}
+    return transactional(delivery)[0] if delivery.remote_state == TRANSACTIONAL else None
