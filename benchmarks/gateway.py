@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks._stage import Stage
-from benchmarks._workload import Unit, workload
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Unit, workload
 
 HERE = Path(__file__).parents[1] / "tests" / "amqp"
 PER_TRANSACTION = 100
@@ -29,6 +29,8 @@ if str(HERE) not in sys.path:
 
 from artemis_process import Artemis  # noqa: E402 - the tests' folder is on the path now
 from java_remote import Java, missing_tool  # noqa: E402
+
+MISSING = missing_tool() or ("" if importlib.util.find_spec("proton") else "kjms[amqp] is not installed")
 
 
 @functools.cache
@@ -73,7 +75,12 @@ PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms": _here, "ActiveM
 
 def _sending(name: str, title: str, share: float, *, is_persistent: bool, per_transaction: int) -> None:
     made = workload(
-        f"gateway-{name}", f"Java through the gateway: send, {title}", Unit.MESSAGES_PER_SECOND, share=share
+        f"gateway-{name}",
+        f"Java through the gateway: send, {title}",
+        Unit.MESSAGES_PER_SECOND,
+        share=share,
+        set="gateway",
+        missing=MISSING,
     )
     for side, place in PLACES.items():
 
@@ -85,7 +92,12 @@ def _sending(name: str, title: str, share: float, *, is_persistent: bool, per_tr
 
 def _receiving(name: str, title: str, share: float, *, per_transaction: int) -> None:
     made = workload(
-        f"gateway-{name}", f"Java through the gateway: receive, {title}", Unit.MESSAGES_PER_SECOND, share=share
+        f"gateway-{name}",
+        f"Java through the gateway: receive, {title}",
+        Unit.MESSAGES_PER_SECOND,
+        share=share,
+        set="gateway",
+        missing=MISSING,
     )
     for side, place in PLACES.items():
 
@@ -97,9 +109,8 @@ def _receiving(name: str, title: str, share: float, *, per_transaction: int) -> 
             return float(java.static("kjms.Bench", "receive", url, queue, stage.count, per_transaction))
 
 
-if missing_tool() is None and importlib.util.find_spec("proton") is not None:
-    _sending("send", "PERSISTENT", 1 / 25, is_persistent=True, per_transaction=0)
-    _sending("send-non-persistent", "NON_PERSISTENT", 1 / 5, is_persistent=False, per_transaction=0)
-    _sending("send-transacted", "100 in a transaction", 1 / 5, is_persistent=True, per_transaction=PER_TRANSACTION)
-    _receiving("receive", "AUTO_ACKNOWLEDGE", 1 / 5, per_transaction=0)
-    _receiving("receive-transacted", "100 in a transaction", 1 / 5, per_transaction=PER_TRANSACTION)
+_sending("send", "PERSISTENT", 1 / 25, is_persistent=True, per_transaction=0)
+_sending("send-non-persistent", "NON_PERSISTENT", 1 / 5, is_persistent=False, per_transaction=0)
+_sending("send-transacted", "100 in a transaction", 1 / 5, is_persistent=True, per_transaction=PER_TRANSACTION)
+_receiving("receive", "AUTO_ACKNOWLEDGE", 1 / 5, per_transaction=0)
+_receiving("receive-transacted", "100 in a transaction", 1 / 5, per_transaction=PER_TRANSACTION)
