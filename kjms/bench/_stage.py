@@ -8,12 +8,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, ConnectionFactory, DeliveryMode, Queue
 from kjms.bench._payload import text_message
 from kjms.engine._settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.options import DEFAULT_SEND_TIMEOUT
 
 __all__ = ["Sample", "Stage"]
 
@@ -39,6 +40,7 @@ class Stage:
         password: The password for it.
         prefix: What the names of its topics begin with.
         is_own: Whether the broker is there for this stage alone.
+        send_timeout: Milliseconds until connecting, or sending a message, fails.
 
     Attributes:
         count: How many messages a round of the workload that runs now is to handle.
@@ -54,6 +56,7 @@ class Stage:
         password: str | None = None,
         prefix: str = "kjms-bench-",
         is_own: bool = False,
+        send_timeout: int = DEFAULT_SEND_TIMEOUT,
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self.is_own = is_own
@@ -68,7 +71,8 @@ class Stage:
         self._samples: dict[DeliveryMode, Sample] = {}
         if bootstrap_servers:
             self._common = common_settings(bootstrap_servers, self._kafka, user, password, lambda error: None)
-            self.factory = ConnectionFactory(bootstrap_servers, kafka=self._kafka)
+            self._options: dict[str, Any] = {"send_timeout": send_timeout}
+            self.factory = ConnectionFactory(bootstrap_servers, kafka=self._kafka, **self._options)
             self.admin = AdminClient(_without(admin_settings(self._common), OURS))
             self._filler = Producer({**self.plain_settings(Producer), "linger.ms": 20})
 
@@ -95,7 +99,7 @@ class Stage:
         factory = self.factory
         if options:
             kafka = {**self._kafka, **options.pop("kafka", {})}
-            factory = ConnectionFactory(self.bootstrap_servers, kafka=kafka, **options)
+            factory = ConnectionFactory(self.bootstrap_servers, kafka=kafka, **{**self._options, **options})
         return factory.create_connection(*self._credentials)
 
     # Topics, and what is in them.
@@ -115,7 +119,11 @@ class Stage:
     def _delete(self, topics: Sequence[str]) -> None:
         for first in range(0, len(topics), AT_ONCE):
             for deleted in self.admin.delete_topics(list(topics[first : first + AT_ONCE])).values():
-                deleted.result(WAIT_SECONDS)
+                try:
+                    deleted.result(WAIT_SECONDS)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:  # it is gone already
+                        raise
 
     def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what *make* returns; it is called once for all rounds of a workload."""
@@ -208,7 +216,7 @@ class Stage:
             **_without(producer_settings(self._common, linger_ms=linger_ms), {"error_cb", "logger"}),
             "linger.ms": linger_ms,
             "enable.idempotence": True,
-            "message.timeout.ms": 10_000,
+            "message.timeout.ms": self._options["send_timeout"],
             "partitioner": "murmur2_random",
         }
 
