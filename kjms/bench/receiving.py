@@ -6,6 +6,8 @@ the consumer group is not in the figure (`kjms.bench.starting` measures it).
 
 from __future__ import annotations
 
+from typing import Any
+
 from confluent_kafka import Message as KafkaMessage
 
 from kjms import Queue, Session
@@ -14,17 +16,24 @@ from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Clock, Unit, workload
 
 
-def _receive(stage: Stage, mode: int, acknowledge_every: int = 0) -> float:
-    """Return the messages per second of a loop over `receive`, acknowledging after so many; 0: the session does it."""
+def receive(stage: Stage, mode: int, acknowledge_every: int = 0, **options: Any) -> float:
+    """Return the messages per second of a loop over `receive`, acknowledging after so many; 0: the session does it.
+
+    Args:
+        stage: Where, and how many messages.
+        mode: The session's.
+        acknowledge_every: After how many messages one is acknowledged.
+        options: The connection factory's.
+    """
     topic = stage.topic(filled=stage.count + 1)
-    with stage.connect() as connection, connection.create_session(mode) as session:
+    with stage.connect(**options) as connection, connection.create_session(mode) as session:
         consumer = session.create_consumer(Queue(topic))
         connection.start()
         taken(consumer)
-        receive = consumer.receive
+        next_message = consumer.receive
         with Clock() as clock:
             for number in range(1, stage.count + 1):
-                message = receive()
+                message = next_message()
                 read_message(message)
                 if acknowledge_every and number % acknowledge_every == 0:
                     message.acknowledge()  # type: ignore[union-attr]
@@ -48,7 +57,7 @@ receive_dups_ok = workload("receive-dups-ok", "receive, DUPS_OK_ACKNOWLEDGE", Un
 
 @receive_dups_ok.side("kjms")
 def _(stage: Stage) -> float:
-    return _receive(stage, Session.DUPS_OK_ACKNOWLEDGE)
+    return receive(stage, Session.DUPS_OK_ACKNOWLEDGE)
 
 
 @receive_dups_ok.side("raw, consume 500")
@@ -68,7 +77,7 @@ receive_auto = workload(
 
 @receive_auto.side("kjms")
 def _(stage: Stage) -> float:
-    return _receive(stage, Session.AUTO_ACKNOWLEDGE)
+    return receive(stage, Session.AUTO_ACKNOWLEDGE)
 
 
 @receive_auto.side("raw, consume 500, commit each")
@@ -91,7 +100,7 @@ receive_client = workload(
 
 @receive_client.side("kjms")
 def _(stage: Stage) -> float:
-    return _receive(stage, Session.CLIENT_ACKNOWLEDGE, ACKNOWLEDGE_EVERY)
+    return receive(stage, Session.CLIENT_ACKNOWLEDGE, ACKNOWLEDGE_EVERY)
 
 
 @receive_client.side("raw, consume 500, commit every 100")
