@@ -6,16 +6,16 @@ import argparse
 import contextlib
 import datetime
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import benchmarks
 import kjms.bench
-from benchmarks import _page
+from benchmarks import _page, _ratios
 from kjms import JMSException
 from kjms.bench._command import UnknownWorkload, add_options, chosen, listing, measured
 from kjms.bench._stage import Stage
-from kjms.bench._workload import load_workloads
+from kjms.bench._workload import Workload, load_workloads
 from kjms.broker import find_broker
 
 RESULTS = Path(__file__).parent / "results"
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print(listing(workloads))
         return 0
+    if options.check:
+        return _check(workloads, is_kept=options.keep)
     try:
         wanted = chosen(workloads, options.only, DEFAULT_SETS)
     except UnknownWorkload as error:
@@ -59,7 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.keep:
         _page.keep(report)
         _page.make()
-    return 0
+    return 1 if report.failed else 0
+
+
+def _check(workloads: Mapping[str, Workload], *, is_kept: bool) -> int:
+    with find_broker() as broker, Stage(broker.bootstrap_servers) as stage:
+        measured = _ratios.measure(workloads, stage)
+        if is_kept:
+            _ratios.keep(measured)
+            return 0
+        found = _ratios.slower(measured, before := _ratios.kept())
+    for name, attempts in found.items():
+        told = ", ".join(f"{each:.2f}" for each in attempts)
+        print(f"{name}: {told} times as fast as {_ratios.CHECKED[name]}; it was {before[name]}", file=sys.stderr)
+    return 1 if found else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +84,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_options(parser, rounds=5, messages=50_000)
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go (benchmarks/results/)")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and put them into docs/performance.md")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the figures, and put them into docs/performance.md; with --check: its ratios",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="see in seconds whether something is much slower than it was"
+    )
     parser.add_argument("--page", action="store_true", help="make tables and plot anew from what is kept; run nothing")
     return parser
 

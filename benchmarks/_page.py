@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from benchmarks._plot import plot
 from kjms.bench._report import Report
 
 __all__ = ["insert_between_marks", "keep", "make"]
 
 FIGURES: Final = Path(__file__).parent / "figures"
 PAGE: Final = Path(__file__).parent.parent / "docs" / "performance.md"
-AIMS: Final = "aims"
+PICTURE: Final = PAGE.parent / "performance.svg"
+WITH_AIMS: Final = ("main", "growth", "rivals")
 
 
 def keep(report: Report) -> None:
@@ -21,15 +23,26 @@ def keep(report: Report) -> None:
         (FIGURES / f"{name}.json").write_text(report.of(name).to_json() + "\n", encoding="utf-8")
 
 
-def make() -> None:
-    """Put what is kept into the page.
+def make(figures: Path = FIGURES, page: Path = PAGE, picture: Path = PICTURE) -> None:
+    """Put what is kept into the page, and draw its picture.
+
+    Args:
+        figures: The folder with what is kept.
+        page: What has a place for the table of each set, and one for that of the aims.
+        picture: What is written anew.
 
     Raises:
         ValueError: A file is of another format, or the page has no place for a table.
     """
-    kept = {path.stem: Report.from_json(path.read_text(encoding="utf-8")) for path in sorted(FIGURES.glob("*.json"))}
+    kept = {path.stem: Report.from_json(path.read_text(encoding="utf-8")) for path in sorted(figures.glob("*.json"))}
     for name, report in kept.items():
-        insert_between_marks(PAGE, name, report.to_markdown())
+        insert_between_marks(page, name, report.to_markdown())
+    with_aims = [kept[name] for name in WITH_AIMS if name in kept]
+    head = ["| work | aim | measured | |", "| --- | ---: | ---: | --- |"]
+    ran_on = dict.fromkeys(report.ran_on() for report in with_aims)  # as a rule it was one run
+    lines = [*head, *(line for report in with_aims for line in report.aims()), "", *ran_on]
+    insert_between_marks(page, "aims", "\n".join(lines))
+    picture.write_text(plot(with_aims) + "\n", encoding="utf-8")
 
 
 def insert_between_marks(page: Path, name: str, text: str) -> None:

@@ -45,7 +45,7 @@ def _per_message(clock: Clock, messages: int) -> float:
 # --------------------------------------------------------------------------------------------------- queues sent to
 
 SENT_TO: Final = (1, 10, 100, 1_000)
-sent_to = _growing("queues-sent", "send, with a completion listener, to so many queues in turn", 0.4)
+sent_to = _growing("queues-sent", "send to so many queues in turn", 0.4)
 
 
 def _queues(stage: Stage, size: int) -> list[str]:
@@ -92,7 +92,7 @@ def _produce_to(stage: Stage, size: int) -> float:
 
 CONSUMED: Final = (1, 10, 100)
 AHEAD: Final = 1_000  # messages that are held ready, in all queues together
-consumed = _growing("queues-consumed", "listen, DUPS_OK_ACKNOWLEDGE, to so many queues", 0.4)
+consumed = _growing("queues-consumed", "listen to so many queues", 0.4)
 
 
 def _listen_to(stage: Stage, size: int) -> float:
@@ -119,7 +119,7 @@ def _listen_to(stage: Stage, size: int) -> float:
 # ----------------------------------------------------------------------------------------------------- subscriptions
 
 DEFINED: Final = (1, 100, 10_000)
-subscriptions = _growing("subscriptions", "receive from a durable subscription, so many of them in the registry", 0.4)
+subscriptions = _growing("subscriptions", "receive, so many durable subscriptions in the registry", 0.4)
 
 
 def _subscribed(stage: Stage, size: int) -> float:
@@ -148,7 +148,7 @@ def _delete_registry(stage: Stage) -> None:
     while REGISTRY in stage.admin.list_topics(timeout=WAIT_SECONDS).topics:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{REGISTRY} is still there")
-        stage.admin.delete_topics([REGISTRY])[REGISTRY].result(WAIT_SECONDS)
+        stage.delete([REGISTRY])
 
 
 def _define(stage: Stage, count: int) -> None:
@@ -175,7 +175,7 @@ def _received(consumer: Any, count: int) -> float:
 # ------------------------------------------------------------------------------------------------------- connections
 
 CONNECTED: Final = (1, 30, 300)
-connections = _growing("connections", "send, with a completion listener, by so many connections in turn", 0.4)
+connections = _growing("connections", "send by so many connections in turn", 0.4)
 
 
 def _send_by(stage: Stage, size: int) -> float:
@@ -204,7 +204,7 @@ def _send_by(stage: Stage, size: int) -> float:
 
 BACKLOG: Final = (10_000, 100_000, 1_000_000)
 LARGE: Final = (1_000_000, 10_000_000)
-BACKLOG_TITLE: Final = "receive, DUPS_OK_ACKNOWLEDGE, with so many messages behind"
+BACKLOG_TITLE: Final = "receive, so many messages waiting behind"
 backlog = _growing("backlog", BACKLOG_TITLE, 0.1)
 large_backlog = _growing("backlog-large", BACKLOG_TITLE, 0.1, set="large", rounds=2)
 
@@ -230,7 +230,7 @@ def _receive_before(stage: Stage, size: int) -> float:
 # -------------------------------------------------------------------------------------------------------- partitions
 
 PARTITIONS: Final = (1, 4, 32)
-partitions = _growing("partitions", "receive, DUPS_OK_ACKNOWLEDGE, from so many partitions", 0.4)
+partitions = _growing("partitions", "receive from so many partitions", 0.4)
 
 
 def _receive_from(stage: Stage, size: int) -> float:
@@ -276,7 +276,7 @@ _sizes(partitions, "partition", PARTITIONS, _consume_from, "raw")
 
 memory = workload(
     "growth-memory",
-    "memory of a process with 16 slow consumers of a queue of 1,000,000 messages, above the start",
+    "memory above the start, 16 slow consumers of 1,000,000 messages",
     Unit.MEGABYTES,
     share=0,
     aim=(Aim(150, is_ratio=False), FLAT),

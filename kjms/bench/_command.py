@@ -92,10 +92,10 @@ def measured(
         others: What besides this process took part, with its version.
     """
     rounds, messages = amounts(arguments)
-    results = run_workloads(workloads, stage, rounds=rounds, messages=messages, progress=progress)
+    results, failed = run_workloads(workloads, stage, rounds=rounds, messages=messages, progress=progress)
     progress("")
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    return Report(today, machine(), {**versions(), **others}, rounds, results)
+    return Report(today, machine(), {**versions(), **others}, rounds, results, failed)
 
 
 def progress(text: str) -> None:

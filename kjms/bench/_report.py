@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kjms.bench._statistics import Result, SideResult
@@ -25,6 +25,7 @@ class Report:
         versions: Versions of what took part, by name.
         rounds: How many rounds counted, of workloads that do not take fewer.
         results: What came out, workload by workload.
+        failed: Why there is nothing of other workloads, by their names.
     """
 
     date: str
@@ -32,6 +33,7 @@ class Report:
     versions: Mapping[str, str]
     rounds: int
     results: Sequence[Result]
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sets(self) -> list[str]:
@@ -40,7 +42,7 @@ class Report:
 
     def of(self, *names: str) -> Report:
         """Return the run as if only the sets *names* had been run."""
-        return replace(self, results=[result for result in self.results if result.set in names])
+        return replace(self, results=[result for result in self.results if result.set in names], failed={})
 
     def to_json(self) -> str:
         """Return the run as JSON, with the figures of every round."""
@@ -52,6 +54,7 @@ class Report:
                 "versions": dict(self.versions),
                 "rounds": self.rounds,
                 "results": [_result_as_json(result) for result in self.results],
+                "failed": dict(self.failed),
             },
             indent=2,
             ensure_ascii=False,
@@ -68,7 +71,7 @@ class Report:
         if read.get("format") != FORMAT:
             raise ValueError(f"a report of format {FORMAT} is needed, not of {read.get('format')!r}")
         results = [_result_from_json(each) for each in read["results"]]
-        return cls(read["date"], read["machine"], read["versions"], read["rounds"], results)
+        return cls(read["date"], read["machine"], read["versions"], read["rounds"], results, read["failed"])
 
     def to_text(self) -> str:
         """Return the run as tables for a terminal, one for each set."""
@@ -85,7 +88,8 @@ class Report:
                 if index == 0:
                     lines.append("-" * (sum(widths) + 2 * (len(widths) - 1)))
             lines.append("")
-        return "\n".join([*lines, _LEGEND, self.ran_on()])
+        failed = [f"{name} failed: {reason}" for name, reason in self.failed.items()]
+        return "\n".join([*lines, *failed, _LEGEND, self.ran_on()])
 
     def to_markdown(self) -> str:
         """Return the run as Markdown tables, one for each set."""
@@ -96,14 +100,14 @@ class Report:
             lines += [_markdown_row(head), _markdown_row(kinds), *map(_markdown_row, rows), ""]
         return "\n".join([*lines, _LEGEND, self.ran_on()])
 
-    def aims_to_markdown(self) -> str:
-        """Return what was aimed at and what was measured, a line for each aim."""
-        lines = [_markdown_row(("work", "aim", "measured", "")), _markdown_row(("---", "---:", "---:", "---"))]
+    def aims(self) -> list[str]:
+        """Return what was aimed at and what was measured, a row of a Markdown table for each aim."""
+        rows = []
         for result in self.results:
             for verdict in result.verdicts():
                 aim, measured = verdict.text.removeprefix("aim ").split(": ")
-                lines.append(_markdown_row((result.title, aim, measured, "met" if verdict.is_met else "short of it")))
-        return "\n".join(lines)
+                rows.append(_markdown_row((result.title, aim, measured, "met" if verdict.is_met else "short of it")))
+        return rows
 
     def ran_on(self) -> str:
         """Return on what it ran, in a line."""

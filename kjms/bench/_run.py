@@ -56,8 +56,13 @@ def run_workload(workload: Workload, stage: Stage, *, rounds: int, messages: int
 
 def run_workloads(
     workloads: Iterable[Workload], stage: Stage, *, rounds: int, messages: int, progress: Progress
-) -> list[Result]:
-    """Return the figures of each of *workloads*, in their order; arguments as of `run_workload`."""
-    return [
-        run_workload(workload, stage, rounds=rounds, messages=messages, progress=progress) for workload in workloads
-    ]
+) -> tuple[list[Result], dict[str, str]]:
+    """Return the figures of *workloads* in order, and why some failed, by name; arguments as of `run_workload`."""
+    results, failed = [], {}
+    for workload in workloads:
+        try:
+            results.append(run_workload(workload, stage, rounds=rounds, messages=messages, progress=progress))
+        except Exception as error:  # what the others found in many minutes is not lost
+            failed[workload.name] = f"{type(error).__name__}: {error}"
+            progress(f"{workload.name} failed: {failed[workload.name]}")
+    return results, failed

@@ -87,7 +87,7 @@ class Stage:
                 self.forget()
                 # What kjms made beside them: for messages that made way, or were handed over.
                 left = [name for name in self.admin.list_topics(timeout=WAIT_SECONDS).topics if self._is_ours(name)]
-                self._delete(left)
+                self.delete(left)
             finally:
                 del self._filler, self.admin  # they would complain of a broker that ends before them
 
@@ -107,7 +107,7 @@ class Stage:
     def clear(self) -> None:
         """Delete the topics that were made for a round."""
         topics, self._topics = self._topics, []
-        self._delete(topics)
+        self.delete(topics)
 
     def forget(self) -> None:
         """Delete everything that was made for a workload."""
@@ -116,7 +116,8 @@ class Stage:
         self._kept_topics = []
         self.clear()
 
-    def _delete(self, topics: Sequence[str]) -> None:
+    def delete(self, topics: Sequence[str]) -> None:
+        """Delete Kafka topics; it does no harm if one is not there."""
         for first in range(0, len(topics), AT_ONCE):
             for deleted in self.admin.delete_topics(list(topics[first : first + AT_ONCE])).values():
                 try:

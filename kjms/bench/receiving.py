@@ -153,7 +153,7 @@ OTHER = {"region": b"US"}
 
 listen_selector = workload(
     "listen-selector",
-    "the same with a selector that matches half; messages passed",
+    "message listener, a selector that matches half; messages passed",
     Unit.MESSAGES_PER_SECOND,
     aim=Aim(0.6),
 )

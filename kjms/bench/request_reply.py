@@ -24,7 +24,7 @@ request_reply = workload(
     "request-reply",
     "request on a queue, reply on a temporary queue (median)",
     Unit.MILLISECONDS,
-    share=1 / 50,
+    share=1 / 125,
 )
 
 

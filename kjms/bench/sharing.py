@@ -81,7 +81,7 @@ def _(stage: Stage) -> float:
 
 many = workload(
     "consumers-64",
-    f"{CONSUMERS} consumers of one queue with {PARTITIONS} partitions, DUPS_OK_ACKNOWLEDGE, beside one",
+    f"{CONSUMERS} consumers of a queue with {PARTITIONS} partitions, beside one",
     Unit.MESSAGES_PER_SECOND,
     aim=Aim(1),
 )
@@ -99,7 +99,7 @@ def _(stage: Stage) -> float:
 
 least = workload(
     "consumers-64-least",
-    f"what the least served one of {CONSUMERS} gets; 1 is as much as all others",
+    f"what the least served of {CONSUMERS} consumers gets, in even shares",
     Unit.EVEN_SHARES,
     aim=Aim(0.1, is_ratio=False),
 )

@@ -121,7 +121,9 @@ def _pass_on(consumer: Consumer, producer: Producer, target: str, transactions: 
 
 # ----------------------------------------------------------------------------------------------------- the workloads
 
-batches = workload("transact-batches", f"transactions of {EACH} messages", Unit.MESSAGES_PER_SECOND, aim=Aim(0.8))
+batches = workload(
+    "transact-batches", f"transactions of {EACH} messages", Unit.MESSAGES_PER_SECOND, share=0.4, aim=Aim(0.8)
+)
 
 
 @batches.side("kjms")
@@ -143,7 +145,7 @@ sessions = workload(
     "transact-sessions",
     f"{SESSIONS} sessions, each commits every message, beside one raw loop that does",
     Unit.MESSAGES_PER_SECOND,
-    share=1 / 20,
+    share=1 / 50,
     aim=Aim(8),
 )
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kjms.bench._command import UnknownWorkload, add_options, amounts, chosen, listing, measured
 from kjms.cli import WrongUse
-from kjms.cli._connecting import add_connection_options, credentials, factory
+from kjms.cli._connecting import add_connection_options, connect, credentials, factory
 
 DESCRIPTION: Final = """\
 Measure how fast kjms is on your cluster, from this machine, and what the Kafka client that it stands on does there with
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         WrongUse: There is no such workload, or a user without a password.
-        JMSException: No broker answered in time, or it failed in the middle.
+        JMSException: No broker answered in time.
     """
     import kjms.bench
     from kjms.bench._stage import Stage
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         wanted = chosen(workloads, arguments.only, ["main"])
     except UnknownWorkload as error:
         raise WrongUse(str(error)) from error
+    connect(arguments).close()  # an address or password that is wrong is told in a line
     options = factory(arguments)._options
     user, password = credentials(arguments)
     stage = Stage(
@@ -74,7 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
         prefix=arguments.prefix,
         send_timeout=options.send_timeout,
     )
-    stage.connect().close()  # an address or password that is wrong is told at once
     rounds, messages = amounts(arguments)
     print(
         f"kjms bench: {len(wanted)} kinds of work at {options.bootstrap_servers}, each in a warm-up and {rounds} rounds"
@@ -85,4 +85,4 @@ def run(arguments: argparse.Namespace) -> int:
     with stage:
         report = measured(wanted, stage, arguments, {})
     print(report.to_json() if arguments.json else report.to_text())
-    return 0
+    return 1 if report.failed else 0

@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import benchmarks
 import kjms.bench
-from benchmarks._page import insert_between_marks
+from benchmarks import _ratios
+from benchmarks._page import PAGE, PICTURE, insert_between_marks, make
+from benchmarks._plot import plot
+from benchmarks._ratios import CHECKED, kept, measure, slower
 from kjms.bench import _workload
 from kjms.bench._machine import machine, versions
 from kjms.bench._report import Report
@@ -272,3 +276,66 @@ def test_what_is_said_of_the_machine_names_no_machine() -> None:
     assert machine()["cores"] >= 1
     assert platform.node() not in str(machine()).split()
     assert set(versions()) == {"python", "kjms", "confluent-kafka", "librdkafka"}
+
+
+def test_what_was_slow_once_is_measured_again_and_forgiven() -> None:
+    """The check fails for what is slow each time, longer as it looks, and not for a moment's noise."""
+    figures = {"noisy": iter([0.1, 0.29, 0.3]), "fine": iter([0.35]), "worse": iter([0.2, 0.1, 0.24])}
+    asked: list[tuple[str, int]] = []
+
+    def measured(name: str, rounds: int) -> float:
+        asked.append((name, rounds))
+        return next(figures[name])
+
+    found = slower(measured, {"noisy": 0.5, "fine": 0.5, "worse": 0.5})
+
+    assert found == {"worse": [0.2, 0.1, 0.24]}
+    assert asked == [("noisy", 2), ("noisy", 4), ("fine", 2), ("worse", 2), ("worse", 4), ("worse", 8)]
+
+
+@pytest.mark.parametrize(("unit", "expected"), [(Unit.MESSAGES_PER_SECOND, 0.5), (Unit.MILLISECONDS, 2.0)])
+def test_the_check_knows_that_less_may_be_better(unit: Unit, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ratio is always how many times as fast kjms is as the raw side that it names."""
+    made = Workload("hello", "say hello", unit, needs_broker=False)
+    for name, figure in {"kjms": 40.0, "raw": 80.0, "raw, faster": 7.0}.items():
+        made.side(name)(lambda stage, figure=figure: figure)  # type: ignore[misc]
+    monkeypatch.setattr(_ratios, "CHECKED", {"hello": "raw"})
+
+    assert measure({"hello": made}, Stage())("hello", 3) == expected
+
+
+def test_every_checked_workload_is_there_with_its_ratio() -> None:
+    """What is checked, the sides that it names and what is kept belong together."""
+    found = load_workloads(kjms.bench, benchmarks)
+    assert kept().keys() == CHECKED.keys()
+    assert all(side in {each.name for each in found[name].sides} for name, side in CHECKED.items())
+
+
+def test_the_page_and_its_picture_are_made_from_what_is_kept(tmp_path: Path) -> None:
+    """Tables and picture in docs/ are those of benchmarks/figures/, whoever makes them."""
+    page, picture = tmp_path / "performance.md", tmp_path / "performance.svg"
+    page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+
+    make(page=page, picture=picture)
+
+    assert page.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
+    assert picture.read_text(encoding="utf-8") == PICTURE.read_text(encoding="utf-8")
+
+
+def test_the_picture_has_a_line_for_each_aim() -> None:
+    """A dot stands right of the line of the aim where it is met, and left where it is not, within the picture."""
+    grown = Result("growth", "send & send", Unit.MICROSECONDS, 7, SIZES, [Aim(1.2)], "growth", grows=True)
+    zero = Result("least", "least", Unit.EVEN_SHARES, 7, [SideResult("kjms", [0.0])], [Aim(0.1, is_ratio=False)])
+    slow = replace(result(Unit.MILLISECONDS), aims=[Aim(0.7)])  # 0.6 times the latency
+
+    root = ElementTree.fromstring(plot([replace(report(), results=[result(), grown, zero, slow])]))
+
+    dots = [(each.get("class"), float(each.get("cx", ""))) for each in root.iter(f"{SVG}circle")][2:]
+    (aim,) = [float(each.get("x1", "")) for each in root.iter(f"{SVG}line") if each.get("class") == "aim"]
+    assert [kind for kind, _ in dots] == ["short", "short", "met", "short"]
+    assert [x > aim for _, x in dots] == [False, False, True, False]
+    assert all(0 < x < 1000 for _, x in dots)
+    assert "send & send" in {each.text for each in root.iter(f"{SVG}text")}
+
+
+SVG = "{http://www.w3.org/2000/svg}"
