@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = chosen(workloads, options.only, DEFAULT_SETS)
     except UnknownWorkload as error:
         parser.error(str(error))
+    partly = sorted(set(options.only) & workloads.keys())
+    if options.keep and partly:
+        parser.error(f"--keep keeps whole sets, of one run: --only {partly[0]} would leave out the others of its set")
     for each in [each for each in wanted if each.missing]:
         print(f"{each.name} is left out: {each.missing}", file=sys.stderr)
     wanted = [each for each in wanted if not each.missing]

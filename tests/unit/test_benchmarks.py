@@ -21,7 +21,7 @@ from benchmarks._ratios import CHECKED, kept, measure, slower
 from kjms.bench import _workload
 from kjms.bench._machine import machine, versions
 from kjms.bench._report import Report
-from kjms.bench._run import run_workload
+from kjms.bench._run import run_workload, run_workloads
 from kjms.bench._stage import Stage
 from kjms.bench._statistics import Result, SideResult
 from kjms.bench._workload import Aim, Clock, Unit, Workload, at_once, load_workloads, per_call, workload
@@ -208,6 +208,21 @@ def test_one_piece_of_work_can_have_figures_for_several_sides() -> None:
 
     assert [side.figures for side in found.sides] == [[2.0, 3.0], [7.0, 7.0]]
     assert runs == [0, 0, 0]  # what is kept is made once for all rounds
+
+
+def test_a_workload_that_fails_takes_nothing_from_the_others() -> None:
+    """What others found in many minutes is kept, and it is said what failed."""
+    works, fails = (Workload(name, name, Unit.MILLISECONDS, needs_broker=False) for name in ("works", "fails"))
+    works.side("kjms")(lambda stage: 1.0)
+    fails.side("kjms")(lambda stage: 1 / 0)
+    told: list[str] = []
+
+    results, failed = run_workloads([fails, works], Stage(), rounds=1, messages=1, progress=told.append)
+
+    assert [each.name for each in results] == ["works"]
+    assert failed == {"fails": "ZeroDivisionError: division by zero"}
+    assert "fails failed: ZeroDivisionError: division by zero" in told
+    assert "fails failed: ZeroDivisionError" in replace(report(), failed=failed).to_text()
 
 
 def test_the_first_failure_of_many_threads_is_told() -> None:
