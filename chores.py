@@ -120,7 +120,8 @@ def check(_: Sequence[str]) -> int:
 
 
 def bench(arguments: Sequence[str]) -> int:
-    """Compare kjms with plain confluent-kafka on this machine."""
+    """Compare kjms with plain confluent-kafka, with itself as work grows, and with JMS brokers, on this machine."""
+    ready("bench", is_needed=False)
     return run("test", "-m", "benchmarks", *arguments)
 
 

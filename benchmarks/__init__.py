@@ -1,1 +1,1 @@
-"""How fast kjms is beside what it stands on: ``python -m benchmarks``; docs/performance.md says what is measured."""
+"""What only the project's developers measure, beside `kjms.bench`: ``python -m benchmarks`` runs both."""

@@ -6,86 +6,97 @@ import argparse
 import contextlib
 import datetime
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks._machine import machine, versions
-from benchmarks._report import Report, insert_between_markers
-from benchmarks._run import run_workloads
-from benchmarks._stage import Stage
-from benchmarks._workload import load_workloads
+import benchmarks
+import kjms.bench
+from benchmarks import _page, _ratios
 from kjms import JMSException
+from kjms.bench._command import UnknownWorkload, add_options, chosen, listing, measured
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Workload, load_workloads
 from kjms.broker import find_broker
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+DEFAULT_SETS = ("main", "growth", "rivals")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what *arguments* say, and return the exit code."""
-    workloads = load_workloads()
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.list:
-        for workload in workloads.values():
-            print(f"{workload.name:24}{workload.title}")
+    if options.page:
+        _page.make()
         return 0
-    unknown = sorted(set(options.only) - workloads.keys())
-    if unknown:
-        parser.error(f"no workload is called {', '.join(unknown)}; there are {', '.join(workloads)}")
-    chosen = [workload for name, workload in workloads.items() if not options.only or name in options.only]
-    rounds = options.rounds or (2 if options.quick else 5)
-    messages = options.messages or (5_000 if options.quick else 50_000)
+    workloads = load_workloads(kjms.bench, benchmarks)
+    if options.list:
+        print(listing(workloads))
+        return 0
+    if options.check:
+        return _check(workloads, is_kept=options.keep)
+    try:
+        wanted = chosen(workloads, options.only, DEFAULT_SETS)
+    except UnknownWorkload as error:
+        parser.error(str(error))
+    partly = sorted(set(options.only) & workloads.keys())
+    if options.keep and partly:
+        parser.error(f"--keep keeps whole sets, of one run: --only {partly[0]} would leave out the others of its set")
+    for each in [each for each in wanted if each.missing]:
+        print(f"{each.name} is left out: {each.missing}", file=sys.stderr)
+    wanted = [each for each in wanted if not each.missing]
 
     with contextlib.ExitStack() as stack:
-        named = versions()
-        servers = ""
-        if any(workload.needs_broker for workload in chosen):
+        stage, others = Stage(), {}
+        if any(each.needs_broker for each in wanted):
             broker = stack.enter_context(find_broker())
-            servers = broker.bootstrap_servers
-            named["broker"] = broker.kind
-        stage = stack.enter_context(Stage(servers))
-        results = run_workloads(chosen, stage, rounds=rounds, messages=messages, progress=_progress)
-    _progress("")
+            others["broker"] = broker.kind
+            stage = Stage(broker.bootstrap_servers, is_own=broker.kind != "external")
+        for each in wanted:
+            others.update(each.versions())
+        report = measured(wanted, stack.enter_context(stage), options, others)
 
-    report = Report(datetime.datetime.now(datetime.timezone.utc).date().isoformat(), machine(), named, rounds, results)
     print(report.to_text())
     path = options.json or RESULTS / f"{datetime.datetime.now().strftime('%Y%m%d-%H%M%S')}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.to_json() + "\n", encoding="utf-8")
     print(f"written to {path}")
-    if options.markdown:
-        insert_between_markers(PAGE, report.to_markdown())
-        print(f"written to {PAGE}")
-    return 0
+    if options.keep:
+        _page.keep(report)
+        _page.make()
+    return 1 if report.failed else 0
+
+
+def _check(workloads: Mapping[str, Workload], *, is_kept: bool) -> int:
+    with find_broker() as broker, Stage(broker.bootstrap_servers) as stage:
+        measured = _ratios.measure(workloads, stage)
+        if is_kept:
+            _ratios.keep(measured)
+            return 0
+        found = _ratios.slower(measured, before := _ratios.kept())
+    for name, attempts in found.items():
+        told = ", ".join(f"{each:.2f}" for each in attempts)
+        print(f"{name}: {told} times as fast as {_ratios.CHECKED[name]}; it was {before[name]}", file=sys.stderr)
+    return 1 if found else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Compare kjms with the Kafka client that it stands on."
+        prog="python -m benchmarks",
+        description="Compare kjms with the Kafka client it stands on, with itself as work grows, and with its rivals.",
     )
-    parser.add_argument("--rounds", type=_count, help="how many rounds count (5; 2 with --quick)")
-    parser.add_argument("--messages", type=_count, help="messages per round (50000; 5000 with --quick)")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this workload; may be repeated")
+    add_options(parser, rounds=5, messages=50_000)
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go (benchmarks/results/)")
-    parser.add_argument("--markdown", action="store_true", help="put the table into docs/performance.md, too")
-    parser.add_argument("--quick", action="store_true", help="see that all of it runs; the figures mean little")
-    parser.add_argument("--list", action="store_true", help="tell what workloads there are, and run none")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the figures, and put them into docs/performance.md; with --check: its ratios",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="see in seconds whether something is much slower than it was"
+    )
+    parser.add_argument("--page", action="store_true", help="make tables and plot anew from what is kept; run nothing")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 is needed, not {text}")
-    return number
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-    elif text:
-        print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,44 +8,20 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib.util
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from benchmarks._stage import Stage
-from benchmarks._workload import Unit, workload
+from benchmarks._artemis import artemis_port, java, missing, versions
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Unit, workload
 
-HERE = Path(__file__).parents[1] / "tests" / "amqp"
 PER_TRANSACTION = 100
 
-if str(HERE) not in sys.path:
-    sys.path.append(str(HERE))
-
-from artemis_process import Artemis  # noqa: E402 - the tests' folder is on the path now
-from java_remote import Java, missing_tool  # noqa: E402
-
-
-@functools.cache
-def _java() -> Java:
-    java = Java()
-    atexit.register(java.close)
-    return java
-
-
-@functools.cache
-def _artemis() -> str:
-    folder = tempfile.TemporaryDirectory(prefix="kjms-artemis-", ignore_cleanup_errors=True)
-    artemis = Artemis(Path(folder.name))
-    artemis.start()
-    atexit.register(folder.cleanup)
-    atexit.register(artemis.kill)
-    return artemis.url
+MISSING = missing("proton")
 
 
 @functools.cache
@@ -65,7 +41,7 @@ def _here(stage: Stage) -> tuple[str, str]:
 
 
 def _there(_: Stage) -> tuple[str, str]:
-    return _artemis(), f"bench-{uuid.uuid4().hex[:12]}"
+    return f"amqp://127.0.0.1:{artemis_port()}", f"bench-{uuid.uuid4().hex[:12]}"
 
 
 PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms": _here, "ActiveMQ Artemis": _there}
@@ -73,33 +49,43 @@ PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms": _here, "ActiveM
 
 def _sending(name: str, title: str, share: float, *, is_persistent: bool, per_transaction: int) -> None:
     made = workload(
-        f"gateway-{name}", f"Java through the gateway: send, {title}", Unit.MESSAGES_PER_SECOND, share=share
+        f"gateway-{name}",
+        f"Java through the gateway: send, {title}",
+        Unit.MESSAGES_PER_SECOND,
+        share=share,
+        set="gateway",
+        missing=MISSING,
+        versions=versions,
     )
     for side, place in PLACES.items():
 
         @made.side(side)
         def _(stage: Stage, place: Any = place) -> float:
             url, queue = place(stage)
-            return float(_java().static("kjms.Bench", "send", url, queue, stage.count, is_persistent, per_transaction))
+            return float(java().static("kjms.Bench", "send", url, queue, stage.count, is_persistent, per_transaction))
 
 
 def _receiving(name: str, title: str, share: float, *, per_transaction: int) -> None:
     made = workload(
-        f"gateway-{name}", f"Java through the gateway: receive, {title}", Unit.MESSAGES_PER_SECOND, share=share
+        f"gateway-{name}",
+        f"Java through the gateway: receive, {title}",
+        Unit.MESSAGES_PER_SECOND,
+        share=share,
+        set="gateway",
+        missing=MISSING,
+        versions=versions,
     )
     for side, place in PLACES.items():
 
         @made.side(side)
         def _(stage: Stage, place: Any = place) -> float:
             url, queue = place(stage)
-            java = _java()
-            java.static("kjms.Bench", "send", url, queue, stage.count + 1, True, PER_TRANSACTION)
-            return float(java.static("kjms.Bench", "receive", url, queue, stage.count, per_transaction))
+            java().static("kjms.Bench", "send", url, queue, stage.count + 1, True, PER_TRANSACTION)
+            return float(java().static("kjms.Bench", "receive", url, queue, stage.count, per_transaction))
 
 
-if missing_tool() is None and importlib.util.find_spec("proton") is not None:
-    _sending("send", "PERSISTENT", 1 / 25, is_persistent=True, per_transaction=0)
-    _sending("send-non-persistent", "NON_PERSISTENT", 1 / 5, is_persistent=False, per_transaction=0)
-    _sending("send-transacted", "100 in a transaction", 1 / 5, is_persistent=True, per_transaction=PER_TRANSACTION)
-    _receiving("receive", "AUTO_ACKNOWLEDGE", 1 / 5, per_transaction=0)
-    _receiving("receive-transacted", "100 in a transaction", 1 / 5, per_transaction=PER_TRANSACTION)
+_sending("send", "PERSISTENT", 1 / 25, is_persistent=True, per_transaction=0)
+_sending("send-non-persistent", "NON_PERSISTENT", 1 / 5, is_persistent=False, per_transaction=0)
+_sending("send-transacted", "100 in a transaction", 1 / 5, is_persistent=True, per_transaction=PER_TRANSACTION)
+_receiving("receive", "AUTO_ACKNOWLEDGE", 1 / 5, per_transaction=0)
+_receiving("receive-transacted", "100 in a transaction", 1 / 5, per_transaction=PER_TRANSACTION)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks._stage import Stage
-from benchmarks._workload import Clock, Unit, per_call, workload
 from kjms import Message, Queue, TextMessage
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Clock, Unit, per_call, workload
 from kjms.mapping import KafkaRecord, decode, encode
 from kjms.selector import Selector, parse_selector
 from kjms.selector._parser import parse

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import re
 import time
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Producer
 
-from benchmarks._stage import Stage
-from benchmarks._workload import Unit, workload
 from kjms import DeliveryMode, Queue, TextMessage
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Unit, workload
 from kjms.mapping import encode
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ spark_read = workload(
     "Spark: a selector on two properties, all header fields as columns",
     Unit.MESSAGES_PER_SECOND,
     share=20,
+    set="spark",
+    missing="" if find_spec("pyspark") else "pyspark is not installed",
 )
 
 
@@ -36,7 +39,7 @@ spark_read = workload(
 def _(stage: Stage) -> float:
     from kjms.spark import read_batch
 
-    topic = _filled(stage, stage.count)
+    topic = stage.kept("filled", lambda: _filled(stage, stage.count))
     frame = read_batch(_session(), stage.factory, Queue(topic), selector=SELECTOR).select(*COLUMNS)
     _show_plan(frame)
     return _rate(stage, frame)
@@ -44,7 +47,7 @@ def _(stage: Stage) -> float:
 
 @spark_read.side("raw, kafka source with value and headers cast to string")
 def _(stage: Stage) -> float:
-    topic = _filled(stage, stage.count)
+    topic = stage.kept("filled", lambda: _filled(stage, stage.count))
     source = _session().read.format("kafka").option("kafka.bootstrap.servers", stage.bootstrap_servers)
     source = source.option("subscribe", topic).option("includeHeaders", "true")
     headers = "transform(headers, header -> named_struct('key', header.key, 'value', CAST(header.value AS STRING)))"
@@ -61,10 +64,9 @@ def _session() -> SparkSession:
     return session
 
 
-@functools.cache
 def _filled(stage: Stage, messages: int) -> str:
     """Return a topic with so many messages of six header fields and three properties; it is there for all rounds."""
-    name = stage.kept_topic(PARTITIONS)
+    name = stage.topic(partitions=PARTITIONS, is_kept=True)
     producer = Producer({**stage.producer_settings(linger_ms=20), "queue.buffering.max.messages": 200_000})
     message = TextMessage("The quick brown fox jumps over the lazy dog. " * 4)
     message.jms_type, message.jms_priority, message.jms_delivery_mode = "order", 7, DeliveryMode.NON_PERSISTENT

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "bridge": "move messages between kjms and another broker, such as ActiveMQ",
     "subscriptions": "list subscriptions and what waits in them, or delete one",
+    "bench": "measure how fast kjms is on a cluster, beside the Kafka client it stands on",
     "spark": "archive, replay, route, convert or report on messages, with Spark",
 }
 

@@ -84,12 +84,16 @@ class JavaObject:
 
 
 class Java:
-    """A JVM that runs kjms.Remote."""
+    """A JVM that runs kjms.Remote.
 
-    def __init__(self) -> None:
+    Args:
+        options: Those of the JVM; the usual ones start soon.
+    """
+
+    def __init__(self, options: Sequence[str] = ("-XX:TieredStopAtLevel=1", "-Xmx256m")) -> None:
         self.dropped: list[int] = []  # objects that nobody here knows any more
         self._process = subprocess.Popen(
-            ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", build(), "kjms.Remote"],
+            ["java", *options, "-cp", build(), "kjms.Remote"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

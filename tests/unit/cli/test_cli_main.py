@@ -66,6 +66,8 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         (["receive", "orders", "--json", "--raw"], "not allowed with"),
         (["receive", "orders", "--selector", "amount > > 3"], "column 10"),
         (["destinations", "orders"], "orders"),
+        (["bench", "--only", "sending"], "no workload is called sending; there are "),
+        (["bench", "--rounds", "0"], "'0' is no whole number"),
     ],
 )
 def test_wrong_use(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +84,7 @@ def test_a_password_is_never_taken_from_the_command_line(capsys: pytest.CaptureF
     capsys.readouterr()
 
 
-@pytest.mark.parametrize("command", [["send", "orders", "x"], ["receive", "orders"], ["destinations"]])
+@pytest.mark.parametrize("command", [["send", "orders", "x"], ["receive", "orders"], ["destinations"], ["bench"]])
 def test_a_missing_configuration_file_is_one_line(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """What fails is exit code 1 and one line that names the thing."""
     assert main([*command, "--config", "absent.toml"]) == 1

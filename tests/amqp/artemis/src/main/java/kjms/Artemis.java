@@ -14,7 +14,7 @@ import org.apache.activemq.artemis.core.server.impl.ActiveMQServerImpl;
 import org.apache.activemq.artemis.core.settings.impl.AddressSettings;
 import org.apache.activemq.artemis.spi.core.security.ActiveMQSecurityManager;
 
-/** A broker on 127.0.0.1 that speaks AMQP 1.0 and ends with its standard input: {@code Artemis PORT FOLDER [NAME PASSWORD]}. */
+/** A broker on 127.0.0.1 that speaks AMQP 1.0 and STOMP, and ends with its standard input: {@code Artemis PORT FOLDER [NAME PASSWORD]}. */
 public final class Artemis {
     private Artemis() {}
 
@@ -48,8 +48,8 @@ public final class Artemis {
         configuration.setIDCacheSize(200_000);
         configuration.addAcceptorConfiguration(new TransportConfiguration(
             NettyAcceptorFactory.class.getName(),
-            Map.of("host", "127.0.0.1", "port", port, "protocols", "AMQP"),
-            "amqp"));
+            Map.of("host", "127.0.0.1", "port", port, "protocols", "AMQP,STOMP"),
+            "all"));
         AddressSettings settings = new AddressSettings();
         settings.setAutoCreateAddresses(true);
         settings.setAutoCreateQueues(true);

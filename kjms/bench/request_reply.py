@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks._payload import TEXT, text_message
-from benchmarks._stage import Stage
-from benchmarks._workload import Unit, workload
 from kjms import Message, Queue, Session
+from kjms.bench._payload import TEXT, text_message
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Unit, workload
 
 WARM = 20  # round trips before the first that counts
 POLL_SECONDS = 0.1
@@ -24,7 +24,7 @@ request_reply = workload(
     "request-reply",
     "request on a queue, reply on a temporary queue (median)",
     Unit.MILLISECONDS,
-    share=1 / 50,
+    share=1 / 125,
 )
 
 
@@ -41,7 +41,7 @@ def _median(ask: Callable[[], None], times: int) -> float:
 @request_reply.side("kjms")
 def _(stage: Stage) -> float:
     requests = Queue(stage.topic())
-    with stage.factory.create_connection() as connection:
+    with stage.connect() as connection:
         session, service = connection.create_session(), connection.create_session()
         answers = service.create_producer()
 
@@ -68,7 +68,7 @@ def _(stage: Stage) -> float:
 @request_reply.side("kjms, a shared queue and a consumer with a selector for each request", is_baseline=False)
 def _(stage: Stage) -> float:
     requests, replies = Queue(stage.topic()), Queue(stage.topic())
-    with stage.factory.create_connection() as connection:
+    with stage.connect() as connection:
         session, service = connection.create_session(), connection.create_session(Session.AUTO_ACKNOWLEDGE)
         answers = service.create_producer()
 

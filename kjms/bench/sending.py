@@ -11,11 +11,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Producer
 
-from benchmarks import _payload
-from benchmarks._payload import text_message
-from benchmarks._stage import Stage
-from benchmarks._workload import Clock, Unit, workload
 from kjms import DeliveryMode, Message, MessageProducer, Queue
+from kjms.bench import _payload
+from kjms.bench._payload import text_message
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Aim, Clock, Unit, workload
 
 WARM_UP = 20  # sends before the clock starts: a new producer first asks for its id and the topic's leader
 
@@ -58,12 +58,18 @@ class Delivered:
 
 # ----------------------------------------------------------------------------------------- one message, waited for
 
-send_sync = workload("send-sync", "send, PERSISTENT, one after the other (median)", Unit.MILLISECONDS, share=1 / 25)
+send_sync = workload(
+    "send-sync",
+    "send, PERSISTENT, one after the other (median)",
+    Unit.MILLISECONDS,
+    share=1 / 25,
+    aim=Aim(1.15),
+)
 
 
 @send_sync.side("kjms")
 def _(stage: Stage) -> float:
-    with stage.factory.create_connection() as connection, connection.create_session() as session:
+    with stage.connect() as connection, connection.create_session() as session:
         producer = session.create_producer(Queue(stage.topic()))
         messages = [text_message() for _ in range(stage.count + WARM_UP)]
         return _median_milliseconds(producer.send, messages)
@@ -76,7 +82,7 @@ def _(stage: Stage) -> float:
 
 @send_sync.side("raw, with librdkafka's defaults", is_baseline=False)
 def _(stage: Stage) -> float:
-    return _raw_latency(stage, {"bootstrap.servers": stage.bootstrap_servers})
+    return _raw_latency(stage, stage.plain_settings(Producer))
 
 
 def _raw_latency(stage: Stage, settings: dict[str, Any]) -> float:
@@ -107,12 +113,14 @@ def _median_milliseconds(send: Callable[[Any], object], messages: list[Any]) -> 
 
 BULK_LINGER_MS = 5  # what kjms sends with where nobody waits; librdkafka's default, too
 
-send_async = workload("send-async", "send, PERSISTENT, with a completion listener", Unit.MESSAGES_PER_SECOND)
+send_async = workload(
+    "send-async", "send, PERSISTENT, with a completion listener", Unit.MESSAGES_PER_SECOND, aim=Aim(0.8)
+)
 
 
 @send_async.side("kjms")
 def _(stage: Stage) -> float:
-    with stage.factory.create_connection() as connection, connection.create_session() as session:
+    with stage.connect() as connection, connection.create_session() as session:
         producer = session.create_producer(Queue(stage.topic()))
         _warm_up(producer)
         completed = Completed(stage.count)
@@ -136,7 +144,7 @@ def _(stage: Stage) -> float:
 
 @send_async.side("raw, with librdkafka's defaults", is_baseline=False)
 def _(stage: Stage) -> float:
-    return _raw_throughput(stage, {"bootstrap.servers": stage.bootstrap_servers})
+    return _raw_throughput(stage, stage.plain_settings(Producer))
 
 
 def _warm_up(producer: MessageProducer) -> None:
@@ -181,7 +189,7 @@ send_made = workload(
 
 @send_made.side("kjms")
 def _(stage: Stage) -> float:
-    with stage.factory.create_connection() as connection, connection.create_session() as session:
+    with stage.connect() as connection, connection.create_session() as session:
         producer = session.create_producer(Queue(stage.topic()))
         _warm_up(producer)
         completed = Completed(stage.count)
@@ -228,7 +236,7 @@ send_forget = workload("send-non-persistent", "send, NON_PERSISTENT, until close
 
 @send_forget.side("kjms")
 def _(stage: Stage) -> float:
-    with stage.factory.create_connection() as connection, connection.create_session() as session:
+    with stage.connect() as connection, connection.create_session() as session:
         producer = session.create_producer(Queue(stage.topic()))
         producer.delivery_mode = DeliveryMode.NON_PERSISTENT
         _warm_up(producer)

@@ -7,16 +7,16 @@ transactions have been committed: the first ones of a producer take many times a
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks._payload import AMOUNT, REGION, TEXT, text_message
-from benchmarks._stage import Sample, Stage
-from benchmarks._workload import Clock, Unit, workload
 from kjms import Connection, Queue, Session
+from kjms.bench._payload import AMOUNT, REGION, TEXT, text_message
+from kjms.bench._stage import Sample, Stage
+from kjms.bench._workload import Aim, Clock, Unit, at_once, workload
 
 EACH: Final = 100  # messages in a transaction of the first workload
 WARM: Final = 20  # transactions before the clock starts
@@ -56,24 +56,13 @@ def _move(stage: Stage, each: int, sessions: int) -> float:
     transactions = max(stage.count // each // sessions, 1)
     source = stage.topic(filled=(transactions + WARM) * each * sessions)
     target = stage.topic()
-    with stage.factory.create_connection() as connection:
+    with stage.connect() as connection:
         connection.start()
         workers = [Worker(connection, source, target) for _ in range(sessions)]
-        _together(workers, lambda worker: worker.move(WARM, each))
+        at_once(partial(worker.move, WARM, each) for worker in workers)
         with Clock() as clock:
-            _together(workers, lambda worker: worker.move(transactions, each))
+            at_once(partial(worker.move, transactions, each) for worker in workers)
         return transactions * each * sessions / clock.seconds
-
-
-def _together(workers: list[Worker], do: Callable[[Worker], None]) -> None:
-    if len(workers) == 1:
-        do(workers[0])
-        return
-    threads = [threading.Thread(target=do, args=(worker,)) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 # ------------------------------------------------------------------------------------------------------- raw sides
@@ -87,7 +76,7 @@ def _loop(stage: Stage, each: int, settings: Mapping[str, Any], at_most: int = 1
     consumer.subscribe([source])
     producer = Producer(
         {
-            "bootstrap.servers": stage.bootstrap_servers,
+            **stage.plain_settings(Producer),
             "transactional.id": f"{source}-{next(_numbers)}",
             "partitioner": "murmur2_random",
             **settings,
@@ -132,7 +121,9 @@ def _pass_on(consumer: Consumer, producer: Producer, target: str, transactions: 
 
 # ----------------------------------------------------------------------------------------------------- the workloads
 
-batches = workload("transact-batches", f"transactions of {EACH} messages", Unit.MESSAGES_PER_SECOND)
+batches = workload(
+    "transact-batches", f"transactions of {EACH} messages", Unit.MESSAGES_PER_SECOND, share=0.4, aim=Aim(0.8)
+)
 
 
 @batches.side("kjms")
@@ -154,7 +145,8 @@ sessions = workload(
     "transact-sessions",
     f"{SESSIONS} sessions, each commits every message, beside one raw loop that does",
     Unit.MESSAGES_PER_SECOND,
-    share=1 / 20,
+    share=1 / 50,
+    aim=Aim(8),
 )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from benchmarks._payload import text_message
-from benchmarks._stage import Stage
-from benchmarks._workload import Unit, workload
-from kjms import Queue
+from kjms import Queue, Session
+from kjms.bench._payload import text_message
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Aim, Unit, workload
 
 BEGINNINGS = 3  # a round is so many; their median is its figure
 
@@ -24,11 +24,9 @@ first_receive = workload(
 @first_receive.side("kjms")
 def _(stage: Stage) -> float:
     def begin(topic: str) -> Callable[[], object]:
-        connection = stage.factory.create_connection()
-        consumer = connection.create_session().create_consumer(Queue(topic))
+        connection = stage.connect()
         connection.start()
-        if consumer.receive(10_000) is None:
-            raise RuntimeError("the waiting message did not come")
+        _receive_one(connection.create_session(), topic)
         return connection.close
 
     return _median_milliseconds(begin, [stage.topic(filled=1) for _ in range(BEGINNINGS)])
@@ -41,11 +39,8 @@ def _(stage: Stage) -> float:
 
 @first_receive.side("raw, with librdkafka's defaults", is_baseline=False)
 def _(stage: Stage) -> float:
-    servers = stage.bootstrap_servers
-    return _raw_receive(
-        stage,
-        lambda group: {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest"},
-    )
+    settings = {**stage.plain_settings(Consumer), "auto.offset.reset": "earliest"}
+    return _raw_receive(stage, lambda group: {**settings, "group.id": group})
 
 
 def _raw_receive(stage: Stage, settings: Callable[[str], dict[str, Any]]) -> float:
@@ -61,13 +56,49 @@ def _raw_receive(stage: Stage, settings: Callable[[str], dict[str, Any]]) -> flo
     return _median_milliseconds(begin, [stage.topic(filled=1) for _ in range(BEGINNINGS)])
 
 
-first_send = workload("first-send", "connect, make a producer, send a message", Unit.MILLISECONDS, share=0)
+first_receive_warm = workload(
+    "first-receive-warm",
+    "the first message of a new consumer on a connection in use",
+    Unit.MILLISECONDS,
+    share=0,
+    aim=Aim(300, is_ratio=False),
+)
+
+
+@first_receive_warm.side("kjms")
+def _(stage: Stage) -> float:
+    with stage.connect() as connection:
+        connection.start()
+        session = connection.create_session()
+        _receive_one(session, stage.topic(filled=1))()
+
+        def begin(topic: str) -> Callable[[], object]:
+            return _receive_one(session, topic)
+
+        return _median_milliseconds(begin, [stage.topic(filled=1) for _ in range(BEGINNINGS)])
+
+
+def _receive_one(session: Session, topic: str) -> Callable[[], object]:
+    """Receive the message that waits in a queue; what is returned closes the consumer that did it."""
+    consumer = session.create_consumer(Queue(topic))
+    if consumer.receive(10_000) is None:
+        raise RuntimeError("the waiting message did not come")
+    return consumer.close
+
+
+first_send = workload(
+    "first-send",
+    "connect, make a session and a producer, send a message",
+    Unit.MILLISECONDS,
+    share=0,
+    aim=Aim(150, is_ratio=False),
+)
 
 
 @first_send.side("kjms")
 def _(stage: Stage) -> float:
     def begin(topic: str) -> Callable[[], object]:
-        connection = stage.factory.create_connection()
+        connection = stage.connect()
         connection.create_session().create_producer(Queue(topic)).send(text_message())
         return connection.close
 
@@ -81,7 +112,7 @@ def _(stage: Stage) -> float:
 
 @first_send.side("raw, with librdkafka's defaults", is_baseline=False)
 def _(stage: Stage) -> float:
-    return _raw_send(stage, {"bootstrap.servers": stage.bootstrap_servers})
+    return _raw_send(stage, stage.plain_settings(Producer))
 
 
 def _raw_send(stage: Stage, settings: dict[str, Any]) -> float:

@@ -1,0 +1,188 @@
+"""Workloads that receive: of each message the body and two properties are read, and Kafka is told.
+
+Every round reads a new topic that was filled before; the clock starts when its first message is there, so that joining
+the consumer group is not in the figure (`kjms.bench.starting` measures it).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Message as KafkaMessage
+
+from kjms import Queue, Session
+from kjms.bench._reading import BATCH, Listener, consume, poll, raw_consumer, read_message, read_record, taken
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Aim, Clock, Unit, workload
+
+
+def receive(stage: Stage, mode: int, acknowledge_every: int = 0, **options: Any) -> float:
+    """Return the messages per second of a loop over `receive`, acknowledging after so many; 0: the session does it.
+
+    Args:
+        stage: Where, and how many messages.
+        mode: The session's.
+        acknowledge_every: After how many messages one is acknowledged.
+        options: The connection factory's.
+    """
+    topic = stage.topic(filled=stage.count + 1)
+    with stage.connect(**options) as connection, connection.create_session(mode) as session:
+        consumer = session.create_consumer(Queue(topic))
+        connection.start()
+        taken(consumer)
+        next_message = consumer.receive
+        with Clock() as clock:
+            for number in range(1, stage.count + 1):
+                message = next_message()
+                read_message(message)
+                if acknowledge_every and number % acknowledge_every == 0:
+                    message.acknowledge()  # type: ignore[union-attr]
+        return stage.count / clock.seconds
+
+
+def _consume(stage: Stage, commit_every: int, *, wait: bool) -> float:
+    return consume(_filled_consumer(stage), stage.count, commit_every, wait=wait)
+
+
+def _poll(stage: Stage, commit_every: int, *, wait: bool) -> float:
+    return poll(_filled_consumer(stage), stage.count, commit_every, wait=wait)
+
+
+def _filled_consumer(stage: Stage) -> object:
+    return raw_consumer(stage, stage.topic(filled=stage.count + 1))
+
+
+receive_dups_ok = workload("receive-dups-ok", "receive, DUPS_OK_ACKNOWLEDGE", Unit.MESSAGES_PER_SECOND, aim=Aim(0.7))
+
+
+@receive_dups_ok.side("kjms")
+def _(stage: Stage) -> float:
+    return receive(stage, Session.DUPS_OK_ACKNOWLEDGE)
+
+
+@receive_dups_ok.side("raw, consume 500")
+def _(stage: Stage) -> float:
+    return _consume(stage, BATCH, wait=False)
+
+
+@receive_dups_ok.side("raw, poll")
+def _(stage: Stage) -> float:
+    return _poll(stage, BATCH, wait=False)
+
+
+receive_auto = workload(
+    "receive-auto", "receive, AUTO_ACKNOWLEDGE", Unit.MESSAGES_PER_SECOND, share=1 / 10, aim=Aim(0.8)
+)
+
+
+@receive_auto.side("kjms")
+def _(stage: Stage) -> float:
+    return receive(stage, Session.AUTO_ACKNOWLEDGE)
+
+
+@receive_auto.side("raw, consume 500, commit each")
+def _(stage: Stage) -> float:
+    return _consume(stage, 1, wait=True)
+
+
+@receive_auto.side("raw, poll, commit each")
+def _(stage: Stage) -> float:
+    return _poll(stage, 1, wait=True)
+
+
+ACKNOWLEDGE_EVERY = 100
+receive_client = workload(
+    "receive-client",
+    f"receive, CLIENT_ACKNOWLEDGE, acknowledge every {ACKNOWLEDGE_EVERY}",
+    Unit.MESSAGES_PER_SECOND,
+)
+
+
+@receive_client.side("kjms")
+def _(stage: Stage) -> float:
+    return receive(stage, Session.CLIENT_ACKNOWLEDGE, ACKNOWLEDGE_EVERY)
+
+
+@receive_client.side("raw, consume 500, commit every 100")
+def _(stage: Stage) -> float:
+    return _consume(stage, ACKNOWLEDGE_EVERY, wait=True)
+
+
+@receive_client.side("raw, poll, commit every 100")
+def _(stage: Stage) -> float:
+    return _poll(stage, ACKNOWLEDGE_EVERY, wait=True)
+
+
+# ------------------------------------------------------------------------------------------------------- a listener
+
+listen_dups_ok = workload(
+    "listen-dups-ok", "message listener, DUPS_OK_ACKNOWLEDGE", Unit.MESSAGES_PER_SECOND, aim=Aim(0.7)
+)
+
+
+@listen_dups_ok.side("kjms")
+def _(stage: Stage) -> float:
+    topic = stage.topic(filled=stage.count + 1)
+    listener = Listener(stage.count + 1)
+    _listen(stage, topic, listener, None)
+    return stage.count / listener.clock.seconds
+
+
+def _listen(stage: Stage, topic: str, listener: Listener, selector: str | None) -> None:
+    with stage.connect() as connection:
+        session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
+        session.create_consumer(Queue(topic), selector).message_listener = listener.on_message
+        connection.start()
+        listener.wait()
+
+
+@listen_dups_ok.side("raw, consume 500 and call")
+def _(stage: Stage) -> float:
+    return _consume(stage, BATCH, wait=False)
+
+
+@listen_dups_ok.side("raw, poll and call")
+def _(stage: Stage) -> float:
+    return _poll(stage, BATCH, wait=False)
+
+
+# -------------------------------------------------------- a listener with a selector: every second message is wanted
+
+SELECTOR = "region = 'EU'"
+OTHER = {"region": b"US"}
+
+listen_selector = workload(
+    "listen-selector",
+    "message listener, a selector that matches half; messages passed",
+    Unit.MESSAGES_PER_SECOND,
+    aim=Aim(0.6),
+)
+
+
+def _half_filled(stage: Stage) -> str:
+    """Return a topic of which the first message is wanted, and of those behind it every second one."""
+    topic = stage.topic()
+    stage.fill([topic], stage.count + 1, headers=[{}, OTHER])
+    return topic
+
+
+@listen_selector.side("kjms")
+def _(stage: Stage) -> float:
+    listener = Listener(stage.count // 2 + 1)
+    _listen(stage, _half_filled(stage), listener, SELECTOR)
+    return stage.count / listener.clock.seconds
+
+
+@listen_selector.side("raw, consume 500, look and call")
+def _(stage: Stage) -> float:
+    return consume(raw_consumer(stage, _half_filled(stage)), stage.count, BATCH, wait=False, read=_select)
+
+
+@listen_selector.side("raw, poll, look and call")
+def _(stage: Stage) -> float:
+    return poll(raw_consumer(stage, _half_filled(stage)), stage.count, BATCH, wait=False, read=_select)
+
+
+def _select(record: KafkaMessage) -> None:
+    if dict(record.headers())["region"] == b"EU":
+        read_record(record)

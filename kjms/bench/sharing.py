@@ -1,0 +1,111 @@
+"""Workloads with many receivers of one queue in one process, beside a single one."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any, Final
+
+from kjms import Queue, Session
+from kjms.bench._reading import read_message, taken
+from kjms.bench._stage import Stage
+from kjms.bench._workload import Aim, Clock, Unit, at_once, workload
+
+SESSIONS: Final = 16
+CONSUMERS: Final = 64
+PARTITIONS: Final = 4
+WAIT_MS: Final = 60_000
+
+
+def _receive_together(stage: Stage, mode: int, sessions: int, partitions: int) -> tuple[float, list[int]]:
+    """Return the messages per second of so many sessions, each in a thread of its own, and how many each of them got.
+
+    A session begins with a message that does not count, and the clock starts when the first ones have theirs: those
+    who come too late for a message get theirs as the others do.
+    """
+    topic = stage.topic(filled=stage.count + 1, partitions=partitions)
+    left, shares = stage.count, [0] * sessions
+    lock, done = threading.Lock(), threading.Event()
+
+    def work(number: int, consumer: Any) -> None:
+        nonlocal left
+        while not done.is_set():
+            message = consumer.receive(WAIT_MS)
+            if message is None:  # it was closed: all messages are there, or time is up
+                return
+            read_message(message)
+            with lock:
+                shares[number] += 1
+                left -= 1
+                if left == 0:
+                    done.set()
+
+    with stage.connect() as connection:
+        with connection.create_session(mode) as first, first.create_consumer(Queue(topic)) as consumer:
+            connection.start()
+            taken(consumer)
+        connection.stop()
+        consumers = [connection.create_session(mode).create_consumer(Queue(topic)) for _ in range(sessions)]
+        threads = threading.Thread(
+            target=at_once, args=([partial(work, *numbered) for numbered in enumerate(consumers)],), daemon=True
+        )
+        threads.start()
+        with Clock() as clock:
+            connection.start()
+            if not done.wait(WAIT_MS / 1000):
+                raise TimeoutError(f"{left} messages did not come")
+        for consumer in consumers:
+            consumer.close()
+        threads.join()
+    return stage.count / clock.seconds, shares
+
+
+auto_sessions = workload(
+    "receive-auto-sessions",
+    f"receive, AUTO_ACKNOWLEDGE, {SESSIONS} sessions at once, beside one",
+    Unit.MESSAGES_PER_SECOND,
+    share=1 / 10,
+    aim=Aim(6),
+)
+
+
+@auto_sessions.side("kjms")
+def _(stage: Stage) -> float:
+    return _receive_together(stage, Session.AUTO_ACKNOWLEDGE, SESSIONS, 1)[0]
+
+
+@auto_sessions.side("kjms, one session")
+def _(stage: Stage) -> float:
+    return _receive_together(stage, Session.AUTO_ACKNOWLEDGE, 1, 1)[0]
+
+
+many = workload(
+    "consumers-64",
+    f"{CONSUMERS} consumers of a queue with {PARTITIONS} partitions, beside one",
+    Unit.MESSAGES_PER_SECOND,
+    aim=Aim(1),
+)
+
+
+@many.side("kjms")
+def _(stage: Stage) -> float:
+    return _receive_together(stage, Session.DUPS_OK_ACKNOWLEDGE, CONSUMERS, PARTITIONS)[0]
+
+
+@many.side("kjms, one consumer")
+def _(stage: Stage) -> float:
+    return _receive_together(stage, Session.DUPS_OK_ACKNOWLEDGE, 1, PARTITIONS)[0]
+
+
+least = workload(
+    "consumers-64-least",
+    f"what the least served of {CONSUMERS} consumers gets, in even shares",
+    Unit.EVEN_SHARES,
+    aim=Aim(0.1, is_ratio=False),
+)
+
+
+@least.side("kjms")
+def _(stage: Stage) -> float:
+    shares = _receive_together(stage, Session.DUPS_OK_ACKNOWLEDGE, CONSUMERS, PARTITIONS)[1]
+    return min(shares) / (stage.count / CONSUMERS)
