@@ -1,4 +1,4 @@
-"""An ActiveMQ Artemis, and a JVM with Apache Qpid JMS, each a process that ends with the benchmarks."""
+"""An ActiveMQ Artemis, and a JVM with Apache Qpid JMS, each a process of its own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import functools
 import importlib.metadata
 import importlib.util
 import re
+import subprocess
 import sys
 import tempfile
+import weakref
 from pathlib import Path
+
+from kjms.bench._stage import Stage
 
 HERE = Path(__file__).parents[1] / "tests" / "amqp"
 
@@ -49,12 +53,21 @@ def java() -> Java:
     return started
 
 
-@functools.cache
-def artemis_port() -> int:
-    """Return where Artemis is on this machine."""
+def artemis_port(stage: Stage) -> int:
+    """Return where Artemis is on this machine; each workload has one of its own, without what others left."""
+    port: int = stage.kept("artemis", _started).port
+    return port
+
+
+def _started() -> Artemis:
     folder = tempfile.TemporaryDirectory(prefix="kjms-artemis-", ignore_cleanup_errors=True)
     artemis = Artemis(Path(folder.name))
     artemis.start()
-    atexit.register(folder.cleanup)
-    atexit.register(artemis.kill)
-    return artemis.port
+    weakref.finalize(artemis, _end, artemis._process, folder)
+    return artemis
+
+
+def _end(process: subprocess.Popen[str], folder: tempfile.TemporaryDirectory[str]) -> None:
+    process.kill()
+    process.communicate()
+    folder.cleanup()

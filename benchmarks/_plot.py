@@ -17,7 +17,7 @@ from kjms.bench._statistics import Result, Verdict
 
 __all__ = ["plot"]
 
-WIDTH: Final = 1000
+WIDTH: Final = 1020
 LEFT: Final = 500  # where the axis begins, right of the titles
 RIGHT: Final = 860  # where it ends, left of the figures
 LINE: Final = 22  # from one row to the next

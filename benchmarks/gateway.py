@@ -40,8 +40,8 @@ def _here(stage: Stage) -> tuple[str, str]:
     return _gateway(stage.bootstrap_servers), stage.topic()
 
 
-def _there(_: Stage) -> tuple[str, str]:
-    return f"amqp://127.0.0.1:{artemis_port()}", f"bench-{uuid.uuid4().hex[:12]}"
+def _there(stage: Stage) -> tuple[str, str]:
+    return f"amqp://127.0.0.1:{artemis_port(stage)}", f"bench-{uuid.uuid4().hex[:12]}"
 
 
 PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms": _here, "ActiveMQ Artemis": _there}

@@ -18,6 +18,7 @@ from kjms.bench._payload import TEXT
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Unit, Workload, load_workloads, workload
 
+MOST: Final = 0.2  # of the messages: so that Artemis has room for what is sent to it in all rounds
 WARM: Final = 20  # sends before the clock starts
 MODULES: Final = ("proton", "stomp")
 MISSING: Final = _artemis.missing(*MODULES)
@@ -32,7 +33,7 @@ def _rival(name: str, title: str, like: str, aim: Aim) -> Workload:
         f"rival-{name}",
         f"beside Artemis: {title}",
         ours.unit,
-        share=ours.share,
+        share=min(ours.share, MOST),
         aim=aim,
         set="rivals",
         missing=MISSING,
@@ -42,9 +43,9 @@ def _rival(name: str, title: str, like: str, aim: Aim) -> Workload:
     return made
 
 
-def _place() -> tuple[str, str]:
+def _place(stage: Stage) -> tuple[str, str]:
     """Return the address of Artemis, and the name of a new queue."""
-    return f"amqp://127.0.0.1:{_artemis.artemis_port()}", f"bench-{uuid.uuid4().hex[:12]}"
+    return f"amqp://127.0.0.1:{_artemis.artemis_port(stage)}", f"bench-{uuid.uuid4().hex[:12]}"
 
 
 def _java(method: str, *arguments: Any) -> float:
@@ -62,44 +63,44 @@ assert send_sync.unit is Unit.MILLISECONDS
 def _(stage: Stage) -> float:
     from benchmarks import _proton
 
-    return _proton.latency(*_place(), stage.count, WARM)
+    return _proton.latency(*_place(stage), stage.count, WARM)
 
 
 @send_sync.side("Artemis, stomp.py")
 def _(stage: Stage) -> float:
     from benchmarks import _stomp
 
-    return _stomp.latency(_artemis.artemis_port(), _place()[1], stage.count, WARM)
+    return _stomp.latency(_artemis.artemis_port(stage), _place(stage)[1], stage.count, WARM)
 
 
 @send_sync.side("Artemis, Qpid JMS (Java)", is_baseline=False)
 def _(stage: Stage) -> float:
-    return _java("latency", *_place(), TEXT, stage.count, WARM)
+    return _java("latency", *_place(stage), TEXT, stage.count, WARM)
 
 
 @send_async.side("Artemis, python-qpid-proton")
 def _(stage: Stage) -> float:
     from benchmarks import _proton
 
-    return _proton.send(*_place(), stage.count)
+    return _proton.send(*_place(stage), stage.count)
 
 
 @send_async.side("Artemis, stomp.py")
 def _(stage: Stage) -> float:
     from benchmarks import _stomp
 
-    return _stomp.send(_artemis.artemis_port(), _place()[1], stage.count)
+    return _stomp.send(_artemis.artemis_port(stage), _place(stage)[1], stage.count)
 
 
 @send_async.side("Artemis, Qpid JMS (Java)", is_baseline=False)
 def _(stage: Stage) -> float:
-    return _java("sendAsync", *_place(), TEXT, stage.count, WARM)
+    return _java("sendAsync", *_place(stage), TEXT, stage.count, WARM)
 
 
 def _receive_with_proton(stage: Stage, *, is_lazy: bool) -> float:
     from benchmarks import _proton
 
-    url, queue = _place()
+    url, queue = _place(stage)
     _proton.send(url, queue, stage.count + 1)
     return (_proton.receive_lazily if is_lazy else _proton.receive)(url, queue, stage.count)
 
@@ -107,13 +108,13 @@ def _receive_with_proton(stage: Stage, *, is_lazy: bool) -> float:
 def _receive_with_stomp(stage: Stage, *, is_lazy: bool) -> float:
     from benchmarks import _stomp
 
-    port, (_, queue) = _artemis.artemis_port(), _place()
+    port, (_, queue) = _artemis.artemis_port(stage), _place(stage)
     _stomp.send(port, queue, stage.count + 1)
     return _stomp.receive(port, queue, stage.count, is_lazy=is_lazy)
 
 
 def _receive_with_java(stage: Stage, *, is_lazy: bool) -> float:
-    url, queue = _place()
+    url, queue = _place(stage)
     _java("sendAsync", url, queue, TEXT, stage.count, 1)
     return _java("receiveFilled", url, queue, TEXT, stage.count, is_lazy)
 

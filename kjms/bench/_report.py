@@ -195,6 +195,6 @@ def _result_from_json(read: Mapping[str, Any]) -> Result:
     sides = [
         SideResult(side["name"], side["rounds"], side["may_be_baseline"], side["family"]) for side in read["sides"]
     ]
-    unit = next(unit for unit in Unit if unit.text == read["unit"])
+    unit = {unit.text: unit for unit in Unit}[read["unit"]]
     aims = [Aim(**aim) for aim in read["aims"]]
     return Result(read["name"], read["title"], unit, read["messages"], sides, aims, read["set"], read["grows"])

@@ -57,7 +57,7 @@ class Unit(enum.Enum):
     MILLISECONDS = ("ms", False)
     MICROSECONDS = ("µs", False)
     MEGABYTES = ("MB", False)
-    EVEN_SHARES = ("even shares", True)
+    EVEN_SHARES = ("shares", True)
 
     def __init__(self, text: str, is_more_better: bool) -> None:
         self.text = text

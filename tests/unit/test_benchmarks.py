@@ -349,7 +349,7 @@ def test_the_picture_has_a_line_for_each_aim() -> None:
     (aim,) = [float(each.get("x1", "")) for each in root.iter(f"{SVG}line") if each.get("class") == "aim"]
     assert [kind for kind, _ in dots] == ["short", "short", "met", "short"]
     assert [x > aim for _, x in dots] == [False, False, True, False]
-    assert all(0 < x < 1000 for _, x in dots)
+    assert all(0 < x < 1020 for _, x in dots)
     assert "send & send" in {each.text for each in root.iter(f"{SVG}text")}
 
 
