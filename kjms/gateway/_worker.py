@@ -430,7 +430,7 @@ class Worker:
         if not is_commit:
             transaction.rollback()
             return
-        failure = transaction.commit()
+        failure = self._session.end_well(transaction)
         if failure is not None:
             transaction.rollback()
             raise failure
