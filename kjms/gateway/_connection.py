@@ -74,6 +74,7 @@ class AmqpConnection(asyncio.Protocol):
         self.metrics = gateway.metrics
         self.link_names = gateway.link_names
         self.container = ""
+        self.is_qpid_jms = False
         self.is_congested = False
         self.congested: set[Sending] = set()
         self._gateway = gateway
@@ -376,8 +377,10 @@ class AmqpConnection(asyncio.Protocol):
         self.container = self._engine.remote_container or ""
         try:
             is_sole = SOLE in (self._engine.remote_desired_capabilities or ())
+            said = self._engine.remote_properties
         except TypeError as error:
-            raise DataException(f"the capabilities are no symbols: {error}") from error
+            raise DataException(f"the capabilities or properties are no symbols: {error}") from error
+        self.is_qpid_jms = isinstance(said, dict) and said.get("product") == "QpidJMS"
         self._is_settled.clear()
         self._gateway.run(self._opened(is_sole))
 
