@@ -17,7 +17,7 @@ from kjms._relay import Forwarder, RelaySession
 from kjms.destinations import Destination
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.gateway._errors import LinkStolen, condition_of
-from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, settle, settle_within, transactional
+from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, accepted_in, settle, settle_within, transactional
 from kjms.gateway._terminus import Wanted, destination_at, temporary_kind, wanted
 from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, Feeding, UnknownTransaction, Worker
 
@@ -164,6 +164,7 @@ class Receiving(ClientLink):
         self._parts: list[bytes] = []
         self._size = 0
         self._pending = 0  # messages that the worker has
+        self._state: tuple[bytes | None, Any] = None, None  # of the last delivery that was accepted in a transaction
         self._bytes = 0
 
     @property
@@ -258,7 +259,9 @@ class Receiving(ClientLink):
                 reject(delivery, failure)
                 delivery.settle()
             elif transaction is not None:
-                settle_within(delivery, transaction)
+                if transaction != self._state[0]:  # most come in the same one as the one before
+                    self._state = transaction, accepted_in(transaction)
+                settle_within(delivery, self._state[1])
             else:
                 settle(delivery, ACCEPTED)
         self._grant()
