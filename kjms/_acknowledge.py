@@ -340,6 +340,17 @@ class Transacted(Client):
         """Whether messages were received since the last commit or rollback."""
         return bool(self._open)
 
+    def take_received(self) -> list[Delivery]:
+        """Take out what was received, if nothing was sent: it is settled in another way. Else there is nothing."""
+        if self._sent:
+            return []
+        received, self._open = self._open, {}
+        return list(received)
+
+    def put_back(self, received: list[Delivery]) -> None:
+        """Put back what `take_received` took."""
+        self._open = dict.fromkeys(received)
+
     def sent(self, copy: Copy) -> None:
         """Note a message that is to be sent."""
         self._sent.append(copy)

@@ -8,6 +8,7 @@ thread uses it; another one may `wake` it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -18,7 +19,12 @@ from kjms._dead_letters import dead_letter
 from kjms._producer import CompletionListener, MessageProducer, Route
 from kjms._session import Session, _check_subscription_name
 from kjms.engine._subscriptions import DURABLE, NON_DURABLE, Identity
-from kjms.errors import IllegalStateException, JMSException
+from kjms.errors import (
+    IllegalStateException,
+    JMSException,
+    JMSSecurityException,
+    TransactionRolledBackException,
+)
 from kjms.options import SessionMode
 
 if TYPE_CHECKING:
@@ -34,6 +40,8 @@ if TYPE_CHECKING:
     from kjms.options import DeliveryMode, RedeliveryPolicy
 
 __all__ = ["Forwarder", "RelaySession", "Transacted"]
+
+_log = logging.getLogger("kjms.session")
 
 
 class Forwarder(MessageProducer):
@@ -257,6 +265,40 @@ class RelaySession(Session):
     def begin(self) -> Transacted:
         """Return a new transaction, to `accept` and send within, and to commit or roll back."""
         return Transacted(self._redelivery, self._engine.committer.commit)
+
+    def end_well(self, transaction: Transacted) -> JMSException | None:
+        """Commit *transaction*; return the reason if nothing of it came through: it is to be rolled back then.
+
+        What only received messages of one partition needs no Kafka transaction: one commit of the group settles it.
+        """
+        received = transaction.take_received()
+        if received and all(each.partition is received[0].partition for each in received):
+            return self._settle_together(transaction, received)
+        if received:
+            transaction.put_back(received)
+        return transaction.commit()
+
+    def _settle_together(self, transaction: Transacted, received: list[Delivery]) -> JMSException | None:
+        partition, feed = received[0].partition, received[0].feed
+        assert feed is not None
+        reader = feed.reader
+        gone = TransactionRolledBackException("commit: the messages went to another consumer meanwhile")
+        with reader.lock:  # nobody else's commit is to take a part of them along
+            if not partition.is_held:
+                transaction.put_back(received)
+                return gone
+            receipts = [reader.settle(each) for each in received][-1:]
+        while True:
+            try:
+                reader.flush(receipts=receipts)
+            except JMSSecurityException as refusal:  # the reader may not go on either
+                return refusal
+            except JMSException as failure:
+                if self._connection._is_closing:
+                    return failure
+                _log.warning("whether a transaction was committed is not known yet: %s", failure)
+            else:
+                return gone if reader.lost(receipts) else None
 
     @contextlib.contextmanager
     def within(self, transaction: Transacted | None) -> Iterator[None]:

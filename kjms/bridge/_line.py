@@ -1,6 +1,6 @@
 """One connection to the other broker: its bytes, the engine that understands them, and one link; in the loop's thread.
 
-python-qpid-proton's engine does no I/O, and TLS is asyncio's: the engine never sees it.
+TLS is asyncio's: the engine never sees it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +26,7 @@ from proton import (
     ulong,
 )
 
+from kjms._amqp_line import EngineProtocol
 from kjms._version import __version__
 from kjms.bridge._errors import LostError, is_passing, refusal
 from kjms.errors import JMSException, JMSSecurityException
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["Line", "Ticket"]
 
 SELECTOR: Final = "apache.org:selector-filter:string"
-LOWEST_TICK: Final = 0.01
 OUTGOING_BYTES: Final = 1 << 20
 
 
@@ -53,7 +52,7 @@ class Ticket:
         self.data = data
 
 
-class Line(asyncio.Protocol):
+class Line(EngineProtocol):
     """A connection.
 
     Args:
@@ -63,16 +62,14 @@ class Line(asyncio.Protocol):
     """
 
     def __init__(self, peer: Peer, options: PeerOptions, way: Way) -> None:
+        super().__init__()
         self._peer = peer
         self._options = options
         self._way = way
-        self._tcp: asyncio.Transport | None = None
-        self._is_congested = False
-        self._timer: asyncio.TimerHandle | None = None
         self._engine = Connection()
         self._collector = Collector()
         self._engine.collect(self._collector)
-        self._transport = Transport(Transport.CLIENT)
+        self._transport: Transport = Transport(Transport.CLIENT)
         self._partial = bytearray()  # of the message that is coming
         self._tags = 0
         self.is_attached = False
@@ -132,18 +129,9 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the broker."""
-        transport = self._transport
         self._has_heard = True
-        position = 0
         try:
-            while position < len(data):
-                capacity = transport.capacity()
-                if capacity <= 0:
-                    break  # the engine has enough of it, and says why
-                piece = data[position : position + capacity]
-                transport.push(piece)
-                position += len(piece)
-                self._dispatch()
+            self._push(data)
         except TransportException as error:
             self._end(LostError(f"what it says is no AMQP 1.0: {error}"))
         self.flush()
@@ -155,8 +143,7 @@ class Line(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Hear that the connection is gone."""
         self._tcp = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         if self._has_heard and error is None:  # it may have said why
             with contextlib.suppress(TransportException):
                 self._transport.close_tail()
@@ -171,38 +158,12 @@ class Line(asyncio.Protocol):
         else:
             self._end(LostError("it closed the connection without a word; it may want TLS, or a certificate"))
 
-    def pause_writing(self) -> None:
-        """Hear that the broker reads too slowly."""
-        self._is_congested = True
-
-    def resume_writing(self) -> None:
-        """Hear that it has caught up."""
-        self._is_congested = False
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what the engine has to say, and see to it that it is woken in time."""
-        transport, tcp = self._transport, self._tcp
-        if tcp is None:
-            return
+    def _fill(self) -> None:
         self._dispatch()
-        deadline = transport.tick(time.monotonic())
-        while not self._is_congested:
-            pending = transport.pending()
-            if pending < 0:
-                tcp.close()
-                break
-            if pending == 0:
-                break
-            tcp.write(transport.peek(pending))
-            transport.pop(pending)
-            self._dispatch()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if deadline and not self.ended.done():
-            delay = max(deadline - time.monotonic(), LOWEST_TICK)
-            self._timer = asyncio.get_running_loop().call_later(delay, self.flush)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.ended.done()
 
     # What the engine says.
 
@@ -340,7 +301,7 @@ class Line(asyncio.Protocol):
         return (
             self.is_attached
             and self.link.credit > 0
-            and not self._is_congested
+            and not self.is_congested
             and self.link.session.outgoing_bytes < OUTGOING_BYTES
         )
 

@@ -11,6 +11,7 @@ from proton import Condition, Delivery, Link, Terminus
 
 from kjms._relay import RelaySession
 from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.gateway._errors import condition_of
 from kjms.gateway._links import UNKNOWN_ID, ClientLink, Receiving, Sending, Temporary, reject
 from kjms.gateway._terminus import capabilities, subscription_name
 from kjms.gateway._worker import UnknownTransaction, Worker
@@ -29,6 +30,7 @@ DECLARED: Final = 0x33
 DECLARE: Final = 0x31
 DISCHARGE: Final = 0x32
 ROLLBACK: Final = "amqp:transaction:rollback"
+INTERNAL: Final = "amqp:internal-error"
 
 
 def link_of(connection: AmqpConnection, worker: Worker, link: Link) -> ClientLink:
@@ -131,12 +133,23 @@ class Coordinator(Receiving):
             if failure is None:
                 delivery.update(Delivery.ACCEPTED)
             else:
-                name = UNKNOWN_ID if isinstance(failure, UnknownTransaction) else ROLLBACK
+                name = UNKNOWN_ID if isinstance(failure, UnknownTransaction) else self._rolled_back(failure)
                 delivery.local.condition = Condition(name, str(failure))
                 delivery.update(Delivery.REJECTED)
             delivery.settle()
 
         self.worker.end_transaction(number, is_commit=is_commit, then=discharged)
+
+    def _rolled_back(self, failure: Exception) -> str:
+        """Return the error of a commit that failed (part 4, §4.5.8).
+
+        Qpid JMS (2.10) takes the one that is meant for it as a sign that the outcome is not known, and every other one
+        as a roll-back.
+        """
+        name, _ = condition_of(failure)
+        if not self.connection.is_qpid_jms:
+            return ROLLBACK
+        return INTERNAL if name == ROLLBACK else name
 
     def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
         then(None, None)

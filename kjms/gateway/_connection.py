@@ -1,7 +1,6 @@
 """One client: its bytes, the engine that understands them, and its sessions, in the event loop's thread.
 
-python-qpid-proton's engine does no I/O: it is given what came and says what happened and what is to be sent. Whatever
-blocks runs elsewhere: connecting and closing in the loop's executor, everything else in the session's `Worker`.
+Whatever blocks runs elsewhere: connecting and closing in the loop's executor, the rest in the session's `Worker`.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from proton import (
 )
 from proton import Connection as Engine
 
+from kjms._amqp_line import EngineProtocol
 from kjms._version import __version__
 from kjms.errors import InvalidClientIDException, JMSException, JMSSecurityException
 from kjms.gateway._attach import link_of
@@ -55,13 +55,12 @@ FAILED: Final = "amqp:connection-establishment-failed"
 INVALID_FIELD: Final = "amqp:invalid-field"
 FORCED: Final = "amqp:connection:forced"
 SESSION_BYTES: Final = 4 << 20  # that a client may send ahead on a session
-LOWEST_TICK: Final = 0.01
 DRAIN_LOOK_SECONDS: Final = 0.01
 DELIVERY: Final = Event.DELIVERY.number
 MISREAD: Final = (UnicodeDecodeError, DataException)
 
 
-class AmqpConnection(asyncio.Protocol):
+class AmqpConnection(EngineProtocol):
     """A client of the gateway.
 
     Args:
@@ -69,16 +68,16 @@ class AmqpConnection(asyncio.Protocol):
     """
 
     def __init__(self, gateway: Gateway) -> None:
+        super().__init__()
         self.number = next(_numbers)
         self.options = gateway.options
         self.metrics = gateway.metrics
         self.link_names = gateway.link_names
         self.container = ""
-        self.is_congested = False
+        self.is_qpid_jms = False
         self.congested: set[Sending] = set()
         self._gateway = gateway
         self._loop = asyncio.get_running_loop()
-        self._tcp: asyncio.Transport | None = None
         self._peer = "?"
         self._received = b""  # before it is known which protocol it is
         self._sasl: SaslServer | None = None
@@ -87,13 +86,11 @@ class AmqpConnection(asyncio.Protocol):
         self._engine = Engine()
         self._collector = Collector()
         self._engine.collect(self._collector)
-        self._transport: Transport | None = None  # the engine's; none before SASL is through
         self._kjms: Connection | None = None
         self._workers: dict[Any, Worker] = {}
         self._links: dict[int, ClientLink] = {}  # by the addresses of the engine's
         self._transactions = itertools.count(1)
         self._tells: list[tuple[tuple[Any, ...], list[Handed]]] = []
-        self._timer: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._mail: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._is_mail_announced = False
@@ -149,15 +146,6 @@ class AmqpConnection(asyncio.Protocol):
         self._tcp = None
         if not self._is_ended:
             self._end("the client is gone" if error is None else f"the client is gone: {error}")
-
-    def pause_writing(self) -> None:
-        """Hear that the client reads too slowly."""
-        self.is_congested = True
-
-    def resume_writing(self) -> None:
-        """Hear that it has caught up."""
-        self.is_congested = False
-        self._flush()
 
     # The protocol's beginning.
 
@@ -227,61 +215,25 @@ class AmqpConnection(asyncio.Protocol):
         self._push(data)
 
     def _push(self, data: bytes) -> None:
-        transport = self._transport
-        assert transport is not None
-        position = 0
         try:
-            while position < len(data):
-                capacity = transport.capacity()
-                if capacity <= 0:
-                    break  # the engine has enough of this client, and says so
-                piece = data[position : position + capacity]
-                transport.push(piece)
-                position += len(piece)
-                self._dispatch()
+            super()._push(data)
         except TransportException as error:
             self._abort(f"the client broke the protocol: {error}")
-            return
-        self._flush()
+        else:
+            self.flush()
 
-    def _flush(self) -> None:
-        """Send what the engine has to say, and see to it that it is woken in time."""
-        transport, tcp = self._transport, self._tcp
-        if transport is None or tcp is None:
-            return
-        self._push_links()
-        deadline = transport.tick(time.monotonic())
-        while not self.is_congested:
-            pending = transport.pending()
-            if pending < 0:
-                tcp.close()
-                break
-            if pending == 0:
-                break
-            tcp.write(transport.peek(pending))
-            self.metrics.bytes_sent_total += pending
-            transport.pop(pending)
-            self._dispatch()
-            self._push_links()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if deadline and not self._is_ended:
-            delay = max(deadline - time.monotonic(), LOWEST_TICK)
-            self._timer = self._loop.call_later(delay, self._tick)
-
-    def _push_links(self) -> None:
+    def _fill(self) -> None:
         if self.congested and not self.is_congested:
             links, self.congested = self.congested, set()
             for link in links:
                 link.push()
 
-    def _tick(self) -> None:
-        self._timer = None
-        if not self._is_ended:
-            self._dispatch()
-            self._flush()
-            self._dispatch()
+    def _wrote(self, size: int) -> None:
+        self.metrics.bytes_sent_total += size
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_ended
 
     # What workers post.
 
@@ -312,7 +264,7 @@ class AmqpConnection(asyncio.Protocol):
                 _log.exception("connection %d: an answer failed", self.number)
         if self._mail:
             self.post(lambda: None)
-        self._flush()
+        self.flush()
 
     def new_transaction(self) -> bytes:
         """Return the id of a new transaction."""
@@ -376,8 +328,10 @@ class AmqpConnection(asyncio.Protocol):
         self.container = self._engine.remote_container or ""
         try:
             is_sole = SOLE in (self._engine.remote_desired_capabilities or ())
+            said = self._engine.remote_properties
         except TypeError as error:
-            raise DataException(f"the capabilities are no symbols: {error}") from error
+            raise DataException(f"the capabilities or properties are no symbols: {error}") from error
+        self.is_qpid_jms = isinstance(said, dict) and said.get("product") == "QpidJMS"
         self._is_settled.clear()
         self._gateway.run(self._opened(is_sole))
 
@@ -415,7 +369,7 @@ class AmqpConnection(asyncio.Protocol):
                     self._misread(error)
         finally:
             self._is_settled.set()
-        self._flush()
+        self.flush()
 
     async def _connect(self, credentials: Credentials | None) -> None:
         """Connect to Kafka: as ourselves, or with the client's credentials."""
@@ -568,7 +522,7 @@ class AmqpConnection(asyncio.Protocol):
             self._engine.condition = Condition(FORCED, "the gateway ends; connect to another one")
             self._engine.close()
             self._end("the gateway ends")
-            self._flush()
+            self.flush()
         await self.closed
 
     def _abort(self, why: str) -> None:
@@ -588,9 +542,9 @@ class AmqpConnection(asyncio.Protocol):
         self._is_ended = True
         self._tell_workers()
         self.log("closed, of %s, container %r: %s", self._peer, self.container, why)
-        for timer in (self._timer, self._patience):
-            if timer is not None:
-                timer.cancel()
+        self._stop_timer()
+        if self._patience is not None:
+            self._patience.cancel()
         self._gateway.ending(self, self.container)
         for served in list(self._links.values()):
             served.lost()

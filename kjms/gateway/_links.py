@@ -15,9 +15,9 @@ from proton import Condition, Delivery, Endpoint, Link, Terminus
 
 from kjms._relay import Forwarder, RelaySession
 from kjms.destinations import Destination
-from kjms.errors import JMSException
+from kjms.errors import JMSException, ResourceAllocationException
 from kjms.gateway._errors import LinkStolen, condition_of
-from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, settle, settle_within, transactional
+from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, accepted_in, settle, settle_within, transactional
 from kjms.gateway._terminus import Wanted, destination_at, temporary_kind, wanted
 from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, Feeding, UnknownTransaction, Worker
 
@@ -126,6 +126,7 @@ class ClientLink:
     def fail(self, name: str, text: str) -> None:
         """End the link with an error."""
         if not self.is_gone:
+            self.connection.log("link %r ended: %s", self.link.name, text)
             self.link.condition = Condition(name, text)
             self.link.close()
             self.is_open = False
@@ -163,6 +164,7 @@ class Receiving(ClientLink):
         self._parts: list[bytes] = []
         self._size = 0
         self._pending = 0  # messages that the worker has
+        self._state: tuple[bytes | None, Any] = None, None  # of the last delivery that was accepted in a transaction
         self._bytes = 0
 
     @property
@@ -217,10 +219,11 @@ class Receiving(ClientLink):
             self._size += len(part)
             self._parts.append(part)
         if self._size > self.connection.options.max_message_size:
-            self.fail(
-                "amqp:link:message-size-exceeded",
-                f"a message is larger than the {self.connection.options.max_message_size} bytes that are allowed",
-            )
+            said = f"a message is larger than the {self.connection.options.max_message_size} bytes that are allowed"
+            transaction = _transaction_of(delivery)
+            if transaction is not None:
+                self.worker.doom(transaction, ResourceAllocationException(said))
+            self.fail("amqp:link:message-size-exceeded", said)
             self._parts.clear()
         elif not delivery.partial and delivery.readable:
             data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -256,7 +259,9 @@ class Receiving(ClientLink):
                 reject(delivery, failure)
                 delivery.settle()
             elif transaction is not None:
-                settle_within(delivery, transaction)
+                if transaction != self._state[0]:  # most come in the same one as the one before
+                    self._state = transaction, accepted_in(transaction)
+                settle_within(delivery, self._state[1])
             else:
                 settle(delivery, ACCEPTED)
         self._grant()

@@ -36,6 +36,7 @@ from kjms.mapping.amqp.types import Described, decode_value
 __all__ = [
     "ACCEPTED",
     "TRANSACTIONAL",
+    "accepted_in",
     "address_of",
     "address_of_link_of",
     "event_of",
@@ -92,19 +93,19 @@ def settle(delivery: Delivery, state: int) -> None:
     pn_delivery_settle(delivery._impl)
 
 
-def settle_within(delivery: Delivery, transaction: bytes) -> None:
-    """Settle a delivery as accepted in a transaction (part 4, §4.5.6)."""
-    impl = delivery._impl
-    pn_data_copy(pn_disposition_data(pn_delivery_local(impl)), _accepted_in(transaction)._data)
-    pn_delivery_update(impl, TRANSACTIONAL)
-    pn_delivery_settle(impl)
-
-
-@lru_cache(maxsize=64)
-def _accepted_in(transaction: bytes) -> Data:
+def accepted_in(transaction: bytes) -> Data:
+    """Return what a delivery's state says that is accepted in a transaction (part 4, §4.5.6); for one thread."""
     data = Data()
     data.put_object([transaction, ProtonDescribed(proton_ulong(ACCEPTED), [])])
     return data
+
+
+def settle_within(delivery: Delivery, state: Data) -> None:
+    """Settle a delivery as accepted in a transaction; *state* is what `accepted_in` returned."""
+    impl = delivery._impl
+    pn_data_copy(pn_disposition_data(pn_delivery_local(impl)), state._data)
+    pn_delivery_update(impl, TRANSACTIONAL)
+    pn_delivery_settle(impl)
 
 
 def transactional(delivery: Delivery) -> tuple[bytes, int]:

@@ -106,6 +106,7 @@ class Worker:
         self._transactions: dict[bytes, Transacted] = {}
         self._max_transaction_size = max_transaction_size
         self._sizes: dict[bytes, int] = {}  # of what was sent in each of them
+        self._doomed: dict[bytes, Exception] = {}  # why they cannot commit
         self._is_ending = False
         self.is_paused = False  # whether no more messages are to go out
         self._produced = 0  # bytes, by this thread
@@ -170,6 +171,10 @@ class Worker:
     def began(self, transaction: bytes) -> None:
         """Begin a transaction."""
         self._put(lambda: self._transactions.__setitem__(transaction, self._session.begin()))
+
+    def doom(self, transaction: bytes, failure: Exception) -> None:
+        """Note that a message of a transaction was refused: its client, which may not wait for that, cannot commit."""
+        self._put(lambda: self._doom(transaction, failure))
 
     def end_transaction(
         self, transaction: bytes, *, is_commit: bool, then: Callable[[Any, Exception | None], None]
@@ -391,6 +396,8 @@ class Worker:
             else:
                 forwarder.forward(message, where)
         except (JMSException, ValueError) as failure:
+            if transaction is not None:
+                self._doom(transaction, failure)
             self._post(then, failure)
         else:
             self._post(then, None)
@@ -406,31 +413,34 @@ class Worker:
         return found
 
     def _with_room(self, number: bytes, size: int) -> Transacted | None:
-        """Return the transaction; one that outgrows its limit keeps nothing of what was sent, and cannot commit."""
+        """Return the transaction, which may be too small for a message of that size, or doomed."""
         transaction = self._in_transaction(number)
+        if number in self._doomed:
+            raise self._doomed[number]
         whole = self._sizes[number] = self._sizes.get(number, 0) + size
         if whole > self._max_transaction_size:
-            if transaction is not None:
-                transaction.forget_sent()
-            raise self._outgrown()
+            raise ResourceAllocationException(
+                f"what was sent in a transaction is larger than the {self._max_transaction_size} bytes that are allowed"
+            )
         return transaction
 
-    def _outgrown(self) -> ResourceAllocationException:
-        return ResourceAllocationException(
-            f"what was sent in a transaction is larger than the {self._max_transaction_size} bytes that are allowed"
-        )
+    def _doom(self, number: bytes, failure: Exception) -> None:
+        transaction = self._transactions.get(number)
+        if transaction is not None:
+            transaction.forget_sent()
+            self._doomed.setdefault(number, failure)
 
     def _discharge(self, number: bytes, is_commit: bool) -> None:
         transaction = self._in_transaction(number)
         assert transaction is not None
         del self._transactions[number]
-        if self._sizes.pop(number, 0) > self._max_transaction_size and is_commit:
-            transaction.rollback()
-            raise self._outgrown()
+        self._sizes.pop(number, None)
+        failure = self._doomed.pop(number, None)
         if not is_commit:
             transaction.rollback()
             return
-        failure = transaction.commit()
+        if failure is None:
+            failure = self._session.end_well(transaction)
         if failure is not None:
             transaction.rollback()
             raise failure

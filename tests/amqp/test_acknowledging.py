@@ -307,6 +307,34 @@ def test_a_destination_that_cannot_be_is_refused(there: JavaObject) -> None:
         assert raised.value.name == "InvalidDestinationException"
 
 
+@pytest.mark.parametrize("why", ["too large for the gateway", "too large for Kafka", "no destination"])
+def test_a_transaction_that_lacks_a_message_cannot_commit(
+    start_gateway: Callable[..., Any], connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str,
+    why: str,
+) -> None:  # fmt: skip
+    """A Java program that does not wait for what it sends hears at the commit that a message was not taken."""
+    name = kjms_destination_name
+    fill(here, f"{name}-in", 1)
+    small = start_gateway(max_message_size=100_000 if why == "too large for the gateway" else 16 << 20)
+    session = connect(url=small.url).createSession(True, 0)
+    consumer = session.createConsumer(session.createQueue(f"{name}-in"))
+    assert consumer.receive(WAIT).getText() == "0"
+    producer = session.createProducer(None)
+    producer.send(session.createQueue(name), session.createTextMessage("before"))
+    target = "kjms.registry" if why == "no destination" else name
+    producer.send(
+        session.createQueue(target), session.createTextMessage("x" * (5 if why == "no destination" else 2_000_000))
+    )
+    with pytest.raises(JavaError) as raised:
+        session.commit()
+    assert raised.value.name == "TransactionRolledBackException"
+    assert consumer.receive(WAIT).getText() == "0"
+    session.createProducer(session.createQueue(name)).send(session.createTextMessage("after"))
+    session.commit()
+    assert left(here, name) == ["after"]
+    assert left(here, f"{name}-in") == []
+
+
 def test_a_transaction_has_a_limit(
     start_gateway: Callable[..., Any], connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str
 ) -> None:
@@ -316,8 +344,9 @@ def test_a_transaction_has_a_limit(
     producer = session.createProducer(session.createQueue(kjms_destination_name))
     for _ in range(3):  # nobody waits for them before the commit
         producer.send(session.createTextMessage("x" * 4_000))
-    with pytest.raises(JavaError, match="10000 bytes"):
+    with pytest.raises(JavaError, match="10000 bytes") as raised:
         session.commit()
+    assert raised.value.name == "TransactionRolledBackException"
     producer.send(session.createTextMessage("small"))
     session.commit()
     assert left(here, kjms_destination_name) == ["small"]

@@ -1,0 +1,109 @@
+"""How the bytes of proton's engine come and go in asyncio, for the gateway's clients and for the bridge's broker.
+
+The engine does no I/O: it is given what came and says what happened and what is to be sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from proton import Transport
+
+__all__ = ["EngineProtocol"]
+
+LOWEST_TICK: Final = 0.01
+
+
+class EngineProtocol(asyncio.Protocol):
+    """A connection with an engine behind it; all of it is used in the event loop's thread."""
+
+    def __init__(self) -> None:
+        self.is_congested = False  # whether the other side reads too slowly
+        self._tcp: asyncio.Transport | None = None
+        self._transport: Transport | None = None  # the engine's; none before there is something for it
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What follows differs.
+
+    def _dispatch(self) -> None:
+        """Handle what the engine says."""
+        raise NotImplementedError
+
+    def _fill(self) -> None:
+        """Give the engine more to send, if there is more."""
+
+    def _wrote(self, size: int) -> None:
+        """Note that so many bytes were sent."""
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing is to be woken any more."""
+        raise NotImplementedError
+
+    # What does not.
+
+    def pause_writing(self) -> None:
+        """Hear that the other side reads too slowly."""
+        self.is_congested = True
+
+    def resume_writing(self) -> None:
+        """Hear that it has caught up."""
+        self.is_congested = False
+        self.flush()
+
+    def _push(self, data: bytes) -> None:
+        """Give the engine what came.
+
+        Raises:
+            TransportException: It is no AMQP.
+        """
+        transport = self._transport
+        assert transport is not None
+        position = 0
+        while position < len(data):
+            capacity = transport.capacity()
+            if capacity <= 0:
+                break  # the engine has enough of it, and says why
+            piece = data[position : position + capacity]
+            transport.push(piece)
+            position += len(piece)
+            self._dispatch()
+
+    def flush(self) -> None:
+        """Send what the engine has to say, and see to it that it is woken in time."""
+        transport, tcp = self._transport, self._tcp
+        if transport is None or tcp is None:
+            return
+        self._fill()
+        deadline = transport.tick(time.monotonic())
+        while not self.is_congested:
+            pending = transport.pending()
+            if pending < 0:
+                tcp.close()
+                break
+            if pending == 0:
+                break
+            tcp.write(transport.peek(pending))
+            self._wrote(pending)
+            transport.pop(pending)
+            self._dispatch()
+            self._fill()
+        self._stop_timer()
+        if deadline and not self._is_over:
+            delay = max(deadline - time.monotonic(), LOWEST_TICK)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._is_over:
+            self._dispatch()
+            self.flush()
+            self._dispatch()
