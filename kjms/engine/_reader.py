@@ -136,6 +136,8 @@ class Reader:
         self.refusal = Refusal(on_error)
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
+        self._told = threading.Condition(self.lock)  # for those who wait until Kafka knows what they settled
+        self._is_telling = False  # whether one of them is about to commit for all
         # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
         self._client = threading.RLock()
         self._committing = 0  # threads that wait for it to commit
@@ -697,8 +699,9 @@ class Reader:
     def flush(self, patience: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> None:
         """Return when Kafka knows everything that was settled before the call.
 
-        What cannot be committed because the partition went to another member of the group is that member's now. A
-        commit that is under way when the last broker goes returns when one is back: librdkafka never gives it up.
+        One of the threads that want this commits for all of them; the others wait for its commit to end. What cannot be
+        committed because the partition went to another member of the group is that member's now. A commit that is under
+        way when the last broker goes returns when one is back: librdkafka never gives it up.
 
         Args:
             receipts: What the caller waits for; empty: everything that was settled.
@@ -711,8 +714,15 @@ class Reader:
             return
         deadline = time.monotonic() + patience
         while True:
-            with self.client_held(patience):
-                error, is_complete = self._commit()
+            if self._has_been_told(deadline, receipts):
+                return
+            try:
+                with self.client_held(max(deadline - time.monotonic(), TICK_SECONDS)):
+                    error, is_complete = self._commit()
+            finally:
+                with self._told:
+                    self._is_telling = False
+                    self._told.notify_all()
             if error is None and (is_complete or (receipts and self._are_known(receipts))):
                 return
             if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in _PASSING):
@@ -722,6 +732,19 @@ class Reader:
                 raise jms_error(error, doing, to="Read", topic=self.topic, group=self.group) from error
             with self._news:  # without the client: the rebalance itself happens in a poll
                 self._news.wait(0.02)
+
+    def _has_been_told(self, deadline: float, receipts: Sequence[Receipt]) -> bool:
+        """Wait while another thread commits; tell whether Kafka knows by then, or else it is the caller's to commit."""
+        with self._told:
+            while self._is_telling:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._told.wait(left)
+                if self._are_known(receipts) if receipts else not self._is_dirty():
+                    return True
+            self._is_telling = True
+            return False
 
     def _are_known(self, receipts: Sequence[Receipt]) -> bool:
         with self.lock:

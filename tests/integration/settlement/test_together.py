@@ -1,0 +1,51 @@
+"""Sessions that acknowledge at about the same time share commits."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from kjms import Connection, MessageConsumer, Queue, Session
+
+SESSIONS = 8
+MESSAGES = 400
+SECONDS = 20_000
+
+
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE])
+def test_sessions_that_acknowledge_together_share_commits(
+    mode: int, connection: Connection, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message is in Kafka's hands before its session goes on; one commit tells of those of many sessions."""
+    with connection.create_session() as session, session.create_producer(queue) as producer:
+        for number in range(MESSAGES):
+            producer.send(session.create_text_message(str(number)))
+    consumers = [connection.create_session(mode).create_consumer(queue) for _ in range(SESSIONS)]
+    reader: Any = consumers[0]._feed.reader
+    commits = []
+    commit, received = reader._commit, []
+    monkeypatch.setattr(reader, "_commit", lambda *given, **named: commits.append(1) or commit(*given, **named))
+    is_done = threading.Event()
+
+    def work(consumer: MessageConsumer) -> None:
+        while (message := consumer.receive(SECONDS)) is not None:
+            message.acknowledge()
+            received.append(message.text)  # type: ignore[attr-defined]
+            if len(received) == MESSAGES:
+                is_done.set()
+
+    threads = [threading.Thread(target=work, args=(consumer,)) for consumer in consumers]
+    for thread in threads:
+        thread.start()
+    connection.start()
+    assert is_done.wait(SECONDS / 1000)
+    for consumer in consumers:
+        consumer.close()
+    for thread in threads:
+        thread.join()
+    assert sorted(received, key=int) == [str(number) for number in range(MESSAGES)]
+    assert len(commits) < MESSAGES / 2
+    with connection.create_session() as session, session.create_consumer(queue) as consumer:
+        assert consumer.receive(300) is None
