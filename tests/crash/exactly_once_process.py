@@ -185,7 +185,7 @@ class Mover:
         redelivered = message.jms_redelivered
         transaction = self.session._transaction
         assert transaction is not None
-        moved = transaction._open[-1].partition.is_aside
+        moved = next(reversed(transaction._open)).partition.is_aside
         self.writer.write(
             Kind.DELIVERED, number, redelivered=redelivered, count=count, moved=moved, text=self.transaction
         )
