@@ -91,6 +91,11 @@ def raw_consumer(stage: Stage, topic: str) -> Consumer:
     return consumer
 
 
+def filled_consumer(stage: Stage) -> Consumer:
+    """Return a consumer that has read the first message of a new topic, behind which a round's messages wait."""
+    return raw_consumer(stage, stage.topic(filled=stage.count + 1))
+
+
 def position(record: KafkaMessage) -> TopicPartition:
     """Return what is committed when *record* and all before it are done."""
     return TopicPartition(record.topic(), record.partition(), record.offset() + 1)

@@ -9,7 +9,7 @@ import random
 from typing import Final
 
 from kjms import Queue, Session
-from kjms.bench._reading import consume, poll, raw_consumer, read_message, taken
+from kjms.bench._reading import consume, filled_consumer, poll, read_message, taken
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Clock, Unit, workload
 
@@ -36,10 +36,6 @@ def _acknowledge(stage: Stage, mode: int) -> float:
         return windows * WINDOW / clock.seconds
 
 
-def _raw_consumer(stage: Stage) -> object:
-    return raw_consumer(stage, stage.topic(filled=stage.count + 1))
-
-
 individual = workload(
     "acknowledge-individual",
     f"INDIVIDUAL_ACKNOWLEDGE of each of {WINDOW} held messages, in random order",
@@ -56,12 +52,12 @@ def _(stage: Stage) -> float:
 
 @individual.side("raw, consume 500, commit each, in order")
 def _(stage: Stage) -> float:
-    return consume(_raw_consumer(stage), stage.count, 1, wait=True)
+    return consume(filled_consumer(stage), stage.count, 1, wait=True)
 
 
 @individual.side("raw, poll, commit each, in order")
 def _(stage: Stage) -> float:
-    return poll(_raw_consumer(stage), stage.count, 1, wait=True)
+    return poll(filled_consumer(stage), stage.count, 1, wait=True)
 
 
 client = workload(
@@ -79,9 +75,9 @@ def _(stage: Stage) -> float:
 
 @client.side("raw, consume 500, commit every 100")
 def _(stage: Stage) -> float:
-    return consume(_raw_consumer(stage), stage.count, WINDOW, wait=True)
+    return consume(filled_consumer(stage), stage.count, WINDOW, wait=True)
 
 
 @client.side("raw, poll, commit every 100")
 def _(stage: Stage) -> float:
-    return poll(_raw_consumer(stage), stage.count, WINDOW, wait=True)
+    return poll(filled_consumer(stage), stage.count, WINDOW, wait=True)

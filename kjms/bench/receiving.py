@@ -11,7 +11,17 @@ from typing import Any
 from confluent_kafka import Message as KafkaMessage
 
 from kjms import Queue, Session
-from kjms.bench._reading import BATCH, Listener, consume, poll, raw_consumer, read_message, read_record, taken
+from kjms.bench._reading import (
+    BATCH,
+    Listener,
+    consume,
+    filled_consumer,
+    poll,
+    raw_consumer,
+    read_message,
+    read_record,
+    taken,
+)
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Clock, Unit, workload
 
@@ -41,15 +51,11 @@ def receive(stage: Stage, mode: int, acknowledge_every: int = 0, **options: Any)
 
 
 def _consume(stage: Stage, commit_every: int, *, wait: bool) -> float:
-    return consume(_filled_consumer(stage), stage.count, commit_every, wait=wait)
+    return consume(filled_consumer(stage), stage.count, commit_every, wait=wait)
 
 
 def _poll(stage: Stage, commit_every: int, *, wait: bool) -> float:
-    return poll(_filled_consumer(stage), stage.count, commit_every, wait=wait)
-
-
-def _filled_consumer(stage: Stage) -> object:
-    return raw_consumer(stage, stage.topic(filled=stage.count + 1))
+    return poll(filled_consumer(stage), stage.count, commit_every, wait=wait)
 
 
 receive_dups_ok = workload("receive-dups-ok", "receive, DUPS_OK_ACKNOWLEDGE", Unit.MESSAGES_PER_SECOND, aim=Aim(0.7))

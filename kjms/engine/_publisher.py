@@ -24,9 +24,7 @@ _log = logging.getLogger("kjms.producer")
 
 AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
-BURST: Final = (
-    32  # sends within STEP_SECONDS: those who send then hear the reports themselves, without changing threads
-)
+BURST: Final = 32  # sends within STEP_SECONDS: who sends so many stands aside while their reports are heard
 STEP_SECONDS: Final = 0.005
 
 
