@@ -31,7 +31,7 @@ def run_workload(workload: Workload, stage: Stage, *, rounds: int, messages: int
             # The order changes from round to round: what runs second finds other caches and other dirty pages.
             for part in workload.parts if number % 2 else workload.parts[::-1]:
                 progress(
-                    f"{workload.name}: {f'round {number} of {rounds}' if number else 'warm-up'},"
+                    f"{workload.name}, {stage.count:,}: {f'round {number} of {rounds}' if number else 'warm-up'},"
                     f" {part.sides[0].name}{' ...' if len(part.sides) > 1 else ''}"
                 )
                 found = part.run(stage)

@@ -38,6 +38,8 @@ COORDINATES: Final = ("key", "topic", "partition", "offset", "kafkaTimestamp")
 """The columns that say where in Kafka a message stands."""
 
 KIND: Final = "`__kjms_kind`"
+SENT: Final = "`__kjms_sent`"
+PLACES: Final = ("JMSReplyTo", "JMSDestination")
 MAP: Final = "`__kjms_map`"
 STREAM: Final = "`__kjms_stream`"
 AVRO: Final = {MAP: "map", STREAM: "stream"}
@@ -71,6 +73,11 @@ BRANCHES: Final = {
 def header(name: str) -> str:
     """Return the column that keeps what was found in the header of a header field."""
     return f"`__kjms_{name}`"
+
+
+def place(name: str) -> str:
+    """Return the column that keeps the destination which a header field names."""
+    return f"`__kjms_{name}_read`"
 
 
 text_of = partial(_sources.text_of, of=header)
@@ -151,7 +158,10 @@ def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> Dat
         more: Columns of the frame that are kept.
     """
     require_avro(frame.sparkSession)
-    with_fields = inlined(frame, {header(name): found(name) for name in FIELDS} | {KIND: _kind()})
+    with_headers = inlined(frame, {header(name): found(name) for name in FIELDS} | {KIND: _kind()})
+    # What is read here is not read in the method that Java is given for the columns: of more than 8,000 bytes, it
+    # would be interpreted for ever.
+    with_fields = inlined(with_headers, {SENT: timestamp()} | {place(name): _destination(name) for name in PLACES})
     with_bodies = with_fields.withColumns({name.strip("`"): _avro(kind) for name, kind in AVRO.items()})
     selected = {
         "messageID": message_id(),
@@ -159,15 +169,15 @@ def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> Dat
             (f"{KIND} = 'object'", BODY_TYPE),
             otherwise=KIND,
         ),
-        "timestamp": timestamp(),
+        "timestamp": SENT,
         "deliveryMode": f"CAST({long_of('JMSDeliveryMode', '2', '1 AND 2')} AS INT)",
         "correlationID": text_of("JMSCorrelationID"),
         "correlationIDBytes": f"CASE WHEN {_is_binary_id()} THEN {header('JMSCorrelationID')} END",
-        "replyTo": _destination("JMSReplyTo"),
-        "destination": f"coalesce({_destination('JMSDestination')}, {destination})",
+        "replyTo": place("JMSReplyTo"),
+        "destination": f"coalesce({place('JMSDestination')}, {destination})",
         "type": text_of("JMSType"),
         "expiration": long_of("JMSExpiration", "0"),
-        "deliveryTime": long_of("JMSDeliveryTime", timestamp()),
+        "deliveryTime": long_of("JMSDeliveryTime", SENT),
         "priority": f"CAST({long_of('JMSPriority', '4', '0 AND 9')} AS INT)",
         "properties": properties(),
         "text": f"CASE WHEN {KIND} = 'text' THEN make_valid_utf8({VALUE_TEXT}) END",
@@ -312,7 +322,7 @@ def _damage() -> str:
         *((_is_unread(name, long_of(name, "NULL")), _unread(name)) for name in longs),
         (_is_unread("JMSDeliveryMode", long_of("JMSDeliveryMode", "NULL", "1 AND 2")), _unread("JMSDeliveryMode")),
         (_is_unread("JMSPriority", long_of("JMSPriority", "NULL", "0 AND 9")), _unread("JMSPriority")),
-        *((_is_unread(name, _destination(name)), _unread(name)) for name in ("JMSReplyTo", "JMSDestination")),
+        *((_is_unread(name, place(name)), _unread(name)) for name in PLACES),
         *((_is_no_text(name), _unread(name)) for name in ("JMSMessageID", "JMSType")),
         (f"{_is_no_text('JMSCorrelationID')} AND NOT {_is_binary_id()}", _unread("JMSCorrelationID")),
         (

@@ -14,6 +14,11 @@ from kjms.mapping import KafkaRecord, decode
 from kjms.spark import decode as spark_decode
 
 COUNT = 1_000
+COMPILED_BYTES = 8_000  # of bytecode: HotSpot's HugeMethodLimit
+HEADER_COLUMNS = [
+    "messageID", "messageType", "timestamp", "deliveryMode", "correlationID", "correlationIDBytes", "replyTo",
+    "destination", "type", "expiration", "deliveryTime", "priority",
+]  # fmt: skip
 OTHER_DIGITS = "٣".encode()  # Python's and Java's numbers can be written in the digits of all scripts, Spark's cannot
 NAMES = {"int": "integer", "null": "null-value"}
 
@@ -131,6 +136,21 @@ def test_damage_is_told(records):
     for part, row in zip(cases, rows[1:], strict=True):
         assert len(row["damage"]) == 1
         assert part in row["damage"][0]
+
+
+def largest_method(frame) -> int:
+    """The size of the largest method, in bytes, that Spark makes Java run for *frame*."""
+    stages = frame._jdf.queryExecution().debug().codegenToSeq()
+    sizes = [stages.apply(number)._3().maxMethodCodeSize() for number in range(stages.size())]
+    assert sizes, "Spark makes no code for it"
+    return max(sizes)
+
+
+@pytest.mark.parametrize("chosen", [["*"], HEADER_COLUMNS, [*HEADER_COLUMNS, "key", "topic", "partition", "offset"]])
+def test_java_compiles_what_reads_messages(records, chosen):
+    """No method is larger than what Java's virtual machine compiles: it would be interpreted for every record."""
+    frame = spark_decode(records([KafkaRecord(None, b"x", [("kjms", b"1;text")], 0)]), "queue").select(*chosen)
+    assert 0 < largest_method(frame) < COMPILED_BYTES
 
 
 def test_a_frame_without_headers_is_refused(spark):

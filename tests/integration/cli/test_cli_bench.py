@@ -79,7 +79,7 @@ def test_bench_deletes_its_topics_after_ctrl_c(
         "bench", "--only", "send-async", "--messages", "1000000", "--prefix", prefix, stderr=subprocess.PIPE
     )
     assert process.stderr is not None
-    assert any(b"send-async: warm-up" in line for line in process.stderr)
+    assert any(b"send-async, 1,000,000: warm-up" in line for line in process.stderr)
     eventually(topics)
 
     process.send_signal(signal.SIGINT)

@@ -1,0 +1,120 @@
+"""What the crash tests' commands share: their arguments, the counting of rounds, and what is printed of each."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from crash_checker import Violation, summary
+from crash_plan import Disturbance
+
+SHOWN = 2  # accounts of each rule in a round; all of them are in the folder
+
+
+class Outcome(Protocol):
+    """What a round was like.
+
+    Attributes:
+        violations: The promises that were not kept.
+        forsaken: Transactions that Kafka left open at a restart: the round says nothing then.
+    """
+
+    violations: list[Violation]
+    forsaken: int
+
+    def line(self) -> str: ...
+
+
+def parser(prog: str, description: str, *, rounds: int, seconds: float) -> argparse.ArgumentParser:
+    """Return the parser of the arguments that all crash tests have."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"how many rounds ({rounds})")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="what is done (by chance)")
+    parser.add_argument("--round", type=int, default=0, help="play only this round of the seed")
+    parser.add_argument(
+        "--seconds", type=float, default=seconds, help=f"how long processes are disturbed in a round ({seconds:g})"
+    )
+    parser.add_argument("--session-timeout", type=int, default=6_000, help="milliseconds (6000)")
+    parser.add_argument("--keep", action="store_true", help="keep all histories, not only those of bad rounds")
+    parser.add_argument("--plan", action="store_true", help="say what is done in each round")
+    return parser
+
+
+def play_rounds(options: argparse.Namespace, play: Callable[[int], Outcome]) -> int:
+    """Play the rounds that *options* ask for, and those that said nothing once more; return the exit code."""
+    print(f"seed {options.seed}", flush=True)
+    good, bad, void, found = 0, 0, 0, Counter[str]()
+    wanted = 1 if options.round else options.rounds
+    for number in itertools.count(options.round or 1):
+        result = play(number)
+        is_void = bool(result.violations and result.forsaken)
+        good += not result.violations
+        bad += bool(result.violations) and not is_void
+        void += is_void
+        found.update(violation.rule for violation in result.violations if not is_void)
+        if good + bad == wanted or void > wanted:
+            break
+    print(f"{good + bad} rounds of seed {options.seed}, {bad} with violations; {void} besides that say nothing")
+    for rule, count in found.most_common():
+        print(f"  {count} {rule}")
+    return 1 if bad or good + bad < wanted else 0
+
+
+def show_plan(disturbances: Iterable[Disturbance]) -> None:
+    """Print what is done in a round."""
+    for each in disturbances:
+        print(f"  {each.at:6.2f} {each.what} {each.slot} ({each.seconds:g} s)", flush=True)
+
+
+def show(
+    options: argparse.Namespace,
+    result: Outcome,
+    began: str,
+    account: Callable[[], Iterable[tuple[Violation, str]]],
+    again: str,
+    folder: Path,
+) -> None:
+    """Print what came of a round, and keep its histories if they are wanted.
+
+    Args:
+        options: The arguments.
+        result: What the round was like.
+        began: What tells it from others.
+        account: Returns the violations, each with what is known about it.
+        again: The command that plays the round again, but for what all crash tests have.
+        folder: Where its histories are.
+    """
+    print(f"{began}: {result.line()}", flush=True)
+    if result.violations and result.forsaken:
+        print(f"  it says nothing: Kafka left {result.forsaken} transactions open when it was started again")
+    if result.violations:
+        print(f"  {summary(result.violations)}")
+        _report(result, account(), folder / "violations.txt")
+        print(f"  again: {again} --seconds {options.seconds:g} --session-timeout {options.session_timeout}")
+    if result.violations or options.keep:
+        print(f"  histories: {folder}", flush=True)
+    else:
+        shutil.rmtree(folder)
+
+
+def _report(result: Outcome, account: Iterable[tuple[Violation, str]], whole: Path) -> None:
+    """Print the violations, each with what is known about it; write all of that into the file *whole*."""
+    shown: Counter[str] = Counter()
+    with open(whole, "w", encoding="utf-8") as everything:
+        everything.write(f"{result.line()}\n")
+        for violation, told in account:
+            about = f"message {violation.number}: " if violation.number >= 0 else ""
+            lines = "".join(f"    {line}\n" for line in told.splitlines())
+            text = f"\n  {violation.rule}: {about}{violation.text}\n{lines}"
+            everything.write(text)
+            shown[violation.rule] += 1
+            if shown[violation.rule] <= SHOWN:
+                print(text, end="")
+            elif shown[violation.rule] == SHOWN + 1:
+                print(f"  more of these are in {whole}\n")
