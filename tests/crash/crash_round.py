@@ -30,6 +30,7 @@ FATAL_FROM: Final = 40  # which message of the first producer is the first that 
 FATAL_STEP: Final = 40
 NUMBERS: Final = 100_000  # for each producer process
 LOOK_SECONDS: Final = 0.05
+START_SECONDS: Final = 60.0  # how long the start of all processes may take
 LEAVE_SECONDS: Final = 20.0  # closing gives Kafka 5 seconds, and there are several things to close
 RETURN_SECONDS: Final = 0.3  # the place of a process that was killed stays empty so long
 DRAIN_SECONDS: Final = 120.0
@@ -186,6 +187,8 @@ class Stage:
         self._consumers: list[Child | None] = [None] * CONSUMERS
         self._senders: list[Child | None] = [None] * PRODUCERS
         self._empty_until: dict[int, float] = defaultdict(float)
+        self._fill()
+        self._wait_until_used()
         begin = now()
         waiting = list(self.plan.disturbances)
         resumes: list[tuple[float, Child]] = []
@@ -204,6 +207,16 @@ class Stage:
             time.sleep(max(0.0, when - now()))
             if child.is_running:
                 child.resume()
+
+    def _wait_until_used(self) -> None:
+        """Wait until each process is at work and somebody got a message: who is not there yet cannot be disturbed."""
+        deadline = now() + START_SECONDS
+        while now() < deadline:
+            if all(any(self.folder.glob(f"{child.task.name}*.history")) for child in self.children) and any(
+                event.kind is Kind.DELIVERED for history in histories(self.folder) for event in history.events
+            ):
+                return
+            time.sleep(LOOK_SECONDS)
 
     def _fill(self) -> None:
         """Start a process in each empty place."""
