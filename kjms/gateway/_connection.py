@@ -57,7 +57,7 @@ FORCED: Final = "amqp:connection:forced"
 SESSION_BYTES: Final = 4 << 20  # that a client may send ahead on a session
 DRAIN_LOOK_SECONDS: Final = 0.01
 DELIVERY: Final = Event.DELIVERY.number
-MISREAD: Final = (UnicodeDecodeError, DataException)
+MISREAD: Final = (UnicodeDecodeError, OverflowError, DataException)  # of proton, about what a client sent
 
 
 class AmqpConnection(EngineProtocol):

@@ -46,7 +46,7 @@ def _read(data: Any) -> Any:
     try:
         data.rewind()
         return data.get_object() if data.next() is not None else None
-    except (TypeError, ValueError, DataException) as error:
+    except (TypeError, ValueError, OverflowError, DataException) as error:
         raise MessageFormatException(f"what the link wants cannot be read: {error}") from error
 
 

@@ -20,6 +20,22 @@ def source(name: str) -> dict[str, Any]:
     return ATTACHES[name]["source"]  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize("code", [0xFFFFFFFF, 0x80000000, 0x110000])
+def test_a_filter_with_a_character_that_there_is_not(proton: None, code: int) -> None:
+    """A character beyond all that Unicode has is a filter that cannot be read, whatever the engine raises."""
+    from proton import Connection
+
+    from kjms import MessageFormatException
+    from kjms.gateway._terminus import wanted
+
+    connection = Connection()
+    terminus = connection.session().receiver("r").source
+    terminus.address = "queue://orders"
+    terminus.filter.decode(b"\x73" + code.to_bytes(4, "big"))
+    with pytest.raises(MessageFormatException, match="cannot be read"):
+        wanted("r", terminus)
+
+
 def asked(name: str) -> Any:
     """What the gateway reads in the attach."""
     from proton import Connection, Described, symbol, ulong
