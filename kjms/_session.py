@@ -684,6 +684,7 @@ class Session(AutoCloseable):
     def _deliver(self) -> None:
         """Run the listeners, one message at a time (JMS 2.0 §4.4.14): the delivery thread."""
         delivered = was_full = False
+        is_due = True  # whether those are asked, too, that have found nothing and were not woken since
         while not self._is_closed:
             if not delivered:
                 self._wakeup.clear()  # after that, the poll finds what came before
@@ -699,29 +700,28 @@ class Session(AutoCloseable):
             was_full = is_full
             if first is not None:
                 consumers = sorted(consumers, key=lambda consumer: consumer._feed is not first)
+            rivalled = [consumer for consumer in consumers if consumer._feed.has_rivals]
             for consumer in consumers:
-                delivery = consumer._feed.poll()
+                feed = consumer._feed
+                if feed.is_hungry and not is_due:
+                    continue
+                delivery = feed.poll()
                 if delivery is not None:
                     delivered = True
                     self._first = None
-                    self._let_others_have(consumer)
+                    for other in rivalled:  # while this listener runs, messages for the others go to whoever is free
+                        if other is not consumer:
+                            other._feed.rest()
                     self._deliver_one(consumer, delivery)
                     if self._first is not None:
                         break  # recovered: what others have ready comes after the oldest unacknowledged message
-            if not delivered and not self._is_closed:
-                self._wakeup.wait(DELIVERY_POLL_SECONDS)
+            is_due = not delivered and not self._is_closed and not self._wakeup.wait(DELIVERY_POLL_SECONDS)
 
     def _overrun(self, doing: str) -> ResourceAllocationException:
         return ResourceAllocationException(
             f"{doing}: session {self.number} holds {self._options.max_unacknowledged} messages that are not"
             " acknowledged, and may hold no more (max_unacknowledged)"
         )
-
-    def _let_others_have(self, busy_with: MessageConsumer) -> None:
-        """While one listener runs, messages for the others go to whoever is free."""
-        for consumer in self._listening:
-            if consumer is not busy_with:
-                consumer._feed.rest()
 
     def _deliver_one(self, consumer: MessageConsumer, delivery: Delivery) -> None:
         with self._turn.waited_for(), self._running:

@@ -15,7 +15,7 @@ from kjms.engine._delivery import DEFAULT_PRIORITY, Delivery, Partition
 from kjms.engine._groups import Groups
 
 if TYPE_CHECKING:
-    from kjms.engine._partners import Partner
+    from kjms.engine._partners import Partner, Partners
     from kjms.engine._reader import Reader
     from kjms.selector import Selector
 
@@ -50,6 +50,11 @@ class Feed:
         """Whether the consumer asked for a message and has not been woken since."""
         lane = self.lane
         return lane is not None and self in lane.hungry
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether others may want the messages that this one waits for: it should not wait while it is busy."""
+        return self.reader.is_shared
 
     def start(self) -> None:
         """Let messages come."""
@@ -181,7 +186,7 @@ class Buffer:
         self._in_order: set[Partition] = set()  # of which nothing is made ready before what is parked
         self._is_aside_first = False  # nor of any partition but those of what was moved aside: that is older
         self.wants_recall = self.is_urgent = False
-        self.partners: Iterable[Partner] = ()  # other processes that may want what is here
+        self.partners: Partners | tuple[()] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Partner, Delivery]] = []  # what they are to get, until it is sent
         self._bound: dict[bytes, Partner] = {}  # who got the last message of a group
 

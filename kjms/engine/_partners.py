@@ -173,6 +173,10 @@ class Partners:
         self._all: dict[str, Partner] = {}
         self._holders: dict[int, str] = {}
 
+    def __bool__(self) -> bool:
+        """Whether there are others."""
+        return len(self._all) > (self._engine in self._all)
+
     def __iter__(self) -> Iterator[Partner]:
         """Return the others."""
         return (partner for engine, partner in self._all.items() if engine != self._engine)

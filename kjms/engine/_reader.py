@@ -209,6 +209,11 @@ class Reader:
         return self._started > 0
 
     @property
+    def is_shared(self) -> bool:
+        """Whether several consumers are started, here or in other processes that may get messages from here."""
+        return self._started > 1 or bool(self.buffer.partners)
+
+    @property
     def has_messages_in_hands(self) -> bool:
         """Whether a session has messages that it may still settle or give back."""
         with self.lock:
@@ -245,6 +250,8 @@ class Reader:
             feed.is_started = True
             self._started += 1
             self._idle_since = 0.0
+            if self._started == 2:
+                self.buffer.wake_all()  # the consumer that was alone may wait though its session is busy
             self.buffer.join(feed)
             if self._handover is not None:
                 self._handover.changed()
