@@ -138,6 +138,7 @@ class Reader:
         self._news = threading.Condition(self.lock)
         self._told = threading.Condition(self.lock)  # for those who wait until Kafka knows what they settled
         self._is_telling = False  # whether one of them is about to commit for all
+        self._is_in_doubt = False  # whether Kafka may still settle messages in a transaction that nobody waits for
         # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
         self._client = threading.RLock()
         self._committing = 0  # threads that wait for it to commit
@@ -600,8 +601,11 @@ class Reader:
         Raises:
             OutgrownError: The settlement would not fit even so.
             LostError: Some of the messages are not held any more.
+            JMSException: What became of another transaction is not known.
         """
         with self.lock:
+            if self._is_in_doubt:
+                raise self._doubt()
             settled: dict[Partition, set[int]] = {}
             everything = [*(move.delivery for move, _, _ in made), *deliveries]
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
@@ -669,8 +673,21 @@ class Reader:
         )
         if [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]:
             return True
+        if self._is_in_doubt:
+            return None
         error, _ = self._commit(is_proof=True)  # only who holds the partitions still can do that
         return False if error is None else None
+
+    def commit_no_more(self) -> None:
+        """Tell Kafka nothing any more: it may still carry out a transaction, which a later commit would undo in part.
+
+        That transaction settles messages, and whoever comes next waits until Kafka knows what becomes of it.
+        """
+        with self.lock:
+            self._is_in_doubt = True
+
+    def _doubt(self) -> JMSException:
+        return JMSException(f"acknowledge messages of {self.name}: what became of a transaction is not known")
 
     def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
@@ -721,6 +738,8 @@ class Reader:
             return
         deadline = time.monotonic() + patience
         while True:
+            if self._is_in_doubt:
+                raise self._doubt()
             if self._has_been_told(deadline, receipts):
                 return
             try:
@@ -793,6 +812,8 @@ class Reader:
         Returns:
             What went wrong, and whether there was room for all of it.
         """
+        if self._is_in_doubt:
+            return None, False
         with self.lock:
             commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
             consumer = self._consumer

@@ -368,9 +368,11 @@ class Transactor(Generic[Unit]):
                         producer.send_offsets_to_transaction(offsets, groups[reader], COMMIT_SECONDS)
                 first = TopicPartition(copies[0].topic, *places[0]) if copies else None
                 self._commit(producer, commits, first)
-            except BaseException:
+            except BaseException as error:
                 for reader in commits:
                     reader.unplan(made[reader])
+                    if isinstance(error, UnknownError) and self._closing:
+                        reader.commit_no_more()
                 raise
             for reader, planned in commits.items():
                 reader.done(planned, made[reader], settled[reader])

@@ -20,9 +20,11 @@ import kjms._session
 import kjms.engine._holdings
 import kjms.engine._transactor
 from kjms import (
+    DestinationOptions,
     JMSException,
     Message,
     Queue,
+    RedeliveryPolicy,
     ResourceAllocationException,
     Session,
     TextMessage,
@@ -400,6 +402,77 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
     connection = desk.connect(is_apart=True)
     moved(desk, connection, queue, other_queue, is_received=is_received)
     assert len(calls) == (4 if is_committed else 5)
+
+
+def unanswered(monkeypatch: pytest.MonkeyPatch, name: str) -> threading.Event:
+    """Have Kafka commit transactions of *name* from now on and never say so; the event is set when it has the first."""
+    is_committed = threading.Event()
+
+    class Unanswered(Producer):
+        def __init__(self, config: dict[str, Any]) -> None:
+            super().__init__(config)
+            self.is_it = config.get("transactional.id") == name
+
+        def commit_transaction(self, *arguments: Any) -> None:
+            if self.is_it and is_committed.is_set():
+                time.sleep(0.1)
+            else:
+                super().commit_transaction(*arguments)
+            if self.is_it:
+                is_committed.set()
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
+
+    monkeypatch.setattr(kjms.engine._transactor, "Producer", Unanswered)
+    return is_committed
+
+
+def test_closing_does_not_overwrite_a_commit_whose_outcome_is_unknown(
+    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the transaction settled stays settled: it is not moved, and left where it was, too."""
+    connection = desk.connect(is_apart=True)
+    is_committed = unanswered(monkeypatch, transactional_ids(connection._engine.name)[1])
+    desk.send(queue, "a", "b")
+    session = desk.session(connection)
+    consumer = session.create_consumer(queue)
+    assert desk.texts(consumer, 1) == ["a"]
+    desk.send(other_queue, "moved", by=session)
+    outcomes: list[Exception] = []
+
+    def commit() -> None:
+        try:
+            session.commit()
+        except JMSException as failure:
+            outcomes.append(failure)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    assert is_committed.wait(20)
+    connection.close()
+    thread.join(20)
+    assert [type(outcome) for outcome in outcomes] == [JMSException]
+    assert "not known" in str(outcomes[0])
+    assert desk.stored(other_queue) == ["moved"]
+    assert [name for name, _, _ in desk.left(queue)] == ["b"]
+
+
+def test_closing_does_not_overwrite_a_move_whose_outcome_is_unknown(
+    desk: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that is in the dead-letter queue by then is not in its own as well."""
+    policy = RedeliveryPolicy(max_deliveries=1)
+    connection = desk.connect(is_apart=True, destinations={queue.queue_name: DestinationOptions(redelivery=policy)})
+    is_committed = unanswered(monkeypatch, transactional_ids(connection._engine.name)[0])
+    desk.send(queue, "a")
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    consumer = session.create_consumer(queue)
+    assert desk.texts(consumer, 1) == ["a"]
+    session.recover()
+    assert consumer.receive(NONE) is None
+    assert is_committed.wait(20)
+    connection.close()
+    assert desk.stored(Queue(f"{queue.queue_name}.dlq")) == ["a"]
+    assert desk.left(queue) == []
 
 
 # A broker that is killed.
