@@ -22,6 +22,8 @@ for folder in (TESTS, TESTS / "unit" / "selector", Path(__file__).parent):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+SLOWEST_SECONDS = 400  # on a machine that does much else
+
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int,"
     " headers array<struct<key: string, value: binary>>"
@@ -45,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
+            # Whoever is interrupted in a call to Java leaves its answer to the next: all later tests would fail.
+            item.add_marker(pytest.mark.timeout(SLOWEST_SECONDS))
             # pyspark leaves sockets to the garbage collector, here and there.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
