@@ -341,7 +341,7 @@ def _has_selector(terminus: Terminus) -> bool:
     found = data.get_object() if data.next() is not None else None
     if not isinstance(found, dict):
         return False
-    return any(getattr(value, "descriptor", None) in {SELECTOR, ulong(0x0000468C00000004)} for value in found.values())
+    return any(getattr(value, "descriptor", None) in [SELECTOR, ulong(0x0000468C00000004)] for value in found.values())
 
 
 _HANDLERS: Final[dict[Any, Callable[[Line, Event], None]]] = {

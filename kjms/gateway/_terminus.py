@@ -118,6 +118,8 @@ def _filters(source: Terminus) -> tuple[str | None, bool]:
     found = _read(source.filter)
     for entry in found.values() if isinstance(found, dict) else ():
         descriptor = getattr(entry, "descriptor", None)
+        if not isinstance(descriptor, str | int):  # a client may describe a value by anything, such as a list
+            continue
         if descriptor in _SELECTOR:
             if not isinstance(entry.value, str):
                 raise InvalidSelectorException("the selector of the link is no string")

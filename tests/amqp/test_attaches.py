@@ -36,6 +36,19 @@ def test_a_filter_with_a_character_that_there_is_not(proton: None, code: int) ->
         wanted("r", terminus)
 
 
+def test_a_filter_that_is_described_by_a_list(proton: None) -> None:
+    """A descriptor of a type that nobody uses is one that nobody knows: the filter is left out."""
+    from proton import Connection, Described, symbol
+
+    from kjms.gateway._terminus import wanted
+
+    connection = Connection()
+    terminus = connection.session().receiver("r").source
+    terminus.address = "queue://orders"
+    terminus.filter.put_object({symbol("odd"): Described([1, 2], "a = 1")})
+    assert wanted("r", terminus).selector is None
+
+
 def asked(name: str) -> Any:
     """What the gateway reads in the attach."""
     from proton import Connection, Described, symbol, ulong
