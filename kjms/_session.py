@@ -6,7 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual, Transacted
@@ -19,6 +19,7 @@ from kjms._outbox import Outbox
 from kjms._producer import CompletionListener, MessageProducer, Route, TemporaryRoute
 from kjms._turn import Turn
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.engine._buffer import Feed
 from kjms.engine._engine import destination_name
 from kjms.engine._subscriptions import DURABLE, NON_DURABLE, Identity, Space, Terms
 from kjms.engine._transactor import Copy, UnknownError
@@ -41,7 +42,6 @@ from kjms.selector import Selector, parse_selector
 if TYPE_CHECKING:
     from kjms._connection import Connection
     from kjms.engine._browsing import Browsing
-    from kjms.engine._buffer import Feed
     from kjms.engine._delivery import Delivery
     from kjms.engine._inbox_look import InboxLook
 
@@ -700,7 +700,7 @@ class Session(AutoCloseable):
             was_full = is_full
             if first is not None:
                 consumers = sorted(consumers, key=lambda consumer: consumer._feed is not first)
-            rivalled = [consumer for consumer in consumers if consumer._feed.has_rivals]
+            starts, rivalled = Feed.starts, _rivalled(consumers)
             for consumer in consumers:
                 feed = consumer._feed
                 if feed.is_hungry and not is_due:
@@ -709,6 +709,8 @@ class Session(AutoCloseable):
                 if delivery is not None:
                     delivered = True
                     self._first = None
+                    if starts != Feed.starts:  # somebody has come meanwhile
+                        starts, rivalled = Feed.starts, _rivalled(consumers)
                     for other in rivalled:  # while this listener runs, messages for the others go to whoever is free
                         if other is not consumer:
                             other._feed.rest()
@@ -920,6 +922,10 @@ class Session(AutoCloseable):
         # A listener that runs while its session is closed keeps everything until it returns (JMS 2.0 §4.3.5).
         if self._is_closed and not self._is_delivering():
             raise IllegalStateException(f"{doing}: session {self.number} is closed (JMS 2.0 §4.4.1)")
+
+
+def _rivalled(consumers: Iterable[MessageConsumer]) -> list[MessageConsumer]:
+    return [consumer for consumer in consumers if consumer._feed.has_rivals]
 
 
 def _acknowledgement(

@@ -8,7 +8,7 @@ import threading
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from kjms.destinations import Destination
 from kjms.engine._delivery import DEFAULT_PRIORITY, Delivery, Partition
@@ -34,7 +34,12 @@ class Feed:
         reader: Where the messages come from.
         selector: Which of them the consumer wants; None is all.
         wakeup: Set when there may be something to poll, or when the feed closes; one for each session.
+
+    Attributes:
+        starts: How often any consumer of this process was started; who sees it change looks again at `has_rivals`.
     """
+
+    starts: ClassVar = 0
 
     def __init__(self, reader: Reader, selector: Selector | None, wakeup: threading.Event) -> None:
         self.reader = reader

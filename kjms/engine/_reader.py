@@ -250,6 +250,7 @@ class Reader:
                 self._begin()
             feed.is_started = True
             self._started += 1
+            Feed.starts += 1
             self._idle_since = 0.0
             if self._started == 2:
                 self.buffer.wake_all()  # the consumer that was alone may wait though its session is busy
