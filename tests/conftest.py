@@ -7,6 +7,7 @@ minutes. Benchmarks run without this.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,6 +18,12 @@ from kjms import Connection, ConnectionFactory
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 WAIT_SECONDS = 20.0
+
+
+def pytest_configure() -> None:
+    """Let programs that the tests start hear of Ctrl-C: whoever runs the tests in the background may ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
