@@ -341,6 +341,7 @@ def _has_selector(terminus: Terminus) -> bool:
     found = data.get_object() if data.next() is not None else None
     if not isinstance(found, dict):
         return False
+    # In a list: a descriptor may be of any type, and have no hash.
     return any(getattr(value, "descriptor", None) in [SELECTOR, ulong(0x0000468C00000004)] for value in found.values())
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kjms import Queue, Topic
+from kjms import MessageFormatException, Queue, Topic
 
 ATTACHES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "attaches.json").read_text("utf-8"))
 IDS = ["billing", None]
@@ -18,35 +19,6 @@ DELETE_ON_CLOSE = 0x2B
 
 def source(name: str) -> dict[str, Any]:
     return ATTACHES[name]["source"]  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("code", [0xFFFFFFFF, 0x80000000, 0x110000])
-def test_a_filter_with_a_character_that_there_is_not(proton: None, code: int) -> None:
-    """A character beyond all that Unicode has is a filter that cannot be read, whatever the engine raises."""
-    from proton import Connection
-
-    from kjms import MessageFormatException
-    from kjms.gateway._terminus import wanted
-
-    connection = Connection()
-    terminus = connection.session().receiver("r").source
-    terminus.address = "queue://orders"
-    terminus.filter.decode(b"\x73" + code.to_bytes(4, "big"))
-    with pytest.raises(MessageFormatException, match="cannot be read"):
-        wanted("r", terminus)
-
-
-def test_a_filter_that_is_described_by_a_list(proton: None) -> None:
-    """A descriptor of a type that nobody uses is one that nobody knows: the filter is left out."""
-    from proton import Connection, Described, symbol
-
-    from kjms.gateway._terminus import wanted
-
-    connection = Connection()
-    terminus = connection.session().receiver("r").source
-    terminus.address = "queue://orders"
-    terminus.filter.put_object({symbol("odd"): Described([1, 2], "a = 1")})
-    assert wanted("r", terminus).selector is None
 
 
 def asked(name: str) -> Any:
@@ -198,3 +170,31 @@ def test_temporary_destinations(kind: str) -> None:
         assert entry["session"] != ATTACHES[f"producer {client_id}"]["session"]
     names = [entry["name"] for name, entry in ATTACHES.items() if name.startswith("temporary")]
     assert len(set(names)) == len(names)
+
+
+def wanted_with(fill: Callable[[Any], object]) -> Any:
+    """What the gateway reads in the attach of a receiver with the filter that *fill* puts."""
+    from proton import Connection
+
+    from kjms.gateway._terminus import wanted
+
+    connection = Connection()  # kept until the end: the engine's parts do not keep each other
+    terminus = connection.session().receiver("r").source
+    terminus.address = "queue://orders"
+    fill(terminus.filter)
+    return wanted("r", terminus)
+
+
+@pytest.mark.parametrize("code", [0xFFFFFFFF, 0x80000000, 0x110000])
+def test_a_filter_with_a_character_that_there_is_not(proton: None, code: int) -> None:
+    """A character beyond all that Unicode has is a filter that cannot be read, whatever the engine raises."""
+    with pytest.raises(MessageFormatException, match="cannot be read"):
+        wanted_with(lambda filters: filters.decode(b"\x73" + code.to_bytes(4, "big")))
+
+
+def test_a_filter_that_is_described_by_a_list(proton: None) -> None:
+    """A descriptor of a type that nobody uses is one that nobody knows: the filter is left out."""
+    from proton import Described, symbol
+
+    odd = {symbol("odd"): Described([1, 2], "a = 1")}
+    assert wanted_with(lambda filters: filters.put_object(odd)).selector is None

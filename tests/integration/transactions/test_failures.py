@@ -46,6 +46,21 @@ def text(message: Message | None) -> str:
     return message.text
 
 
+def committing(session: Session) -> tuple[threading.Thread, list[JMSException]]:
+    """Return a thread that commits *session*, and what that raises, once it has."""
+    failures: list[JMSException] = []
+
+    def commit() -> None:
+        try:
+            session.commit()
+        except JMSException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    return thread, failures
+
+
 # A message that Kafka does not take.
 
 
@@ -437,16 +452,7 @@ def test_closing_does_not_overwrite_a_commit_whose_outcome_is_unknown(
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 1) == ["a"]
     desk.send(other_queue, "moved", by=session)
-    outcomes: list[Exception] = []
-
-    def commit() -> None:
-        try:
-            session.commit()
-        except JMSException as failure:
-            outcomes.append(failure)
-
-    thread = threading.Thread(target=commit)
-    thread.start()
+    thread, outcomes = committing(session)
     assert is_committed.wait(20)
     connection.close()
     thread.join(20)
@@ -626,16 +632,7 @@ def test_closing_a_session_gives_nothing_back_that_is_being_committed(
     if is_too_large:
         desk.send(other_queue, TOO_LARGE, by=session)
     may_go_on = gate(desk.connection)
-    failures: list[JMSException] = []
-
-    def commit() -> None:
-        try:
-            session.commit()
-        except JMSException as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=commit)
-    thread.start()
+    thread, failures = committing(session)
     while not desk.connection._engine.committer._is_busy:
         time.sleep(0.001)
     session.close()
