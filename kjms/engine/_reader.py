@@ -59,6 +59,7 @@ LOOK_SECONDS: Final = 10.0  # without a group, which is told: how often to look 
 COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
 REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
 NOTHING: Final[Mapping[int, int]] = {}
+IN_DOUBT: Final = KafkaError(KafkaError._FAIL, "what became of a transaction is not known")
 ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
 
 _PASSING: Final = frozenset(
@@ -606,7 +607,7 @@ class Reader:
         """
         with self.lock:
             if self._is_in_doubt:
-                raise self._doubt()
+                raise jms_error(IN_DOUBT, f"acknowledge messages of {self.name}")
             settled: dict[Partition, set[int]] = {}
             everything = [*(move.delivery for move, _, _ in made), *deliveries]
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
@@ -674,8 +675,6 @@ class Reader:
         )
         if [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]:
             return True
-        if self._is_in_doubt:
-            return None
         error, _ = self._commit(is_proof=True)  # only who holds the partitions still can do that
         return False if error is None else None
 
@@ -686,9 +685,6 @@ class Reader:
         """
         with self.lock:
             self._is_in_doubt = True
-
-    def _doubt(self) -> JMSException:
-        return JMSException(f"acknowledge messages of {self.name}: what became of a transaction is not known")
 
     def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
@@ -739,8 +735,6 @@ class Reader:
             return
         deadline = time.monotonic() + patience
         while True:
-            if self._is_in_doubt:
-                raise self._doubt()
             if self._has_been_told(deadline, receipts):
                 return
             try:
@@ -814,7 +808,7 @@ class Reader:
             What went wrong, and whether there was room for all of it.
         """
         if self._is_in_doubt:
-            return None, False
+            return KafkaException(IN_DOUBT), False
         with self.lock:
             commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
             consumer = self._consumer
