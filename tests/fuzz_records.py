@@ -4,7 +4,8 @@
 
 Records are golden ones, records of random messages, and made-up ones, mostly damaged; each is read by one of the
 header conventions. Decoding, damage, header fields, properties and encoding must not raise; getters of values and
-bodies may raise what JMS has for it. The exit code is 0, or 1 with the first record that made something else happen;
+bodies may raise what JMS has for it. Each also becomes an AMQP message, as a gateway or a bridge makes one, or
+MessageFormatException says why not. The exit code is 0, or 1 with the first record that made something else happen;
 the same seed makes the same records.
 """
 
@@ -16,12 +17,13 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kjms import JMSException, Queue
-from kjms.mapping import KafkaRecord, confluent, decode, encode
+from kjms import JMSException, MessageFormatException, Queue
+from kjms.mapping import KafkaRecord, amqp, confluent, decode, encode
+from kjms.mapping.amqp._names import CONTENT_TYPE, REST
 from kjms.mapping.bridges import CONVENTIONS
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._base import FIELDS
@@ -36,12 +38,15 @@ NAMES = [
     *FIELDS, "kjms", "JMSXGroupID", "JMSXGroupSeq", "JMSXDeliveryCount", "JMS_kjms_Cause", "JMS_IBM_MsgType", "p", "",
     "a b", "größe", "CamelHeader.JMSPriority", "CamelHeader.kjms", "solace_priority", "solace_replyToDestination",
     "solace_replyToDestinationType", "spring_json_header_types", "jms_priority", "amount", "a=b,c;d", "\x00",
+    CONTENT_TYPE, REST, "JMS_kjms_Deliveries",
 ]  # fmt: skip
 PIECES = [
     b"", b"1", b"-1", b"+5", b"007", b"128", b"32768", b"2147483648", b"9223372036854775808", b"9" * 40, b"1e3", b"NaN",
     b"-Infinity", b"4.9E-324", b"1.0E400", b"0x1p3", b"1_0", b" 1", b"true", b"TRUE", b"queue://a", b"temp-topic://",
     b"topic://gr\xfc", b"://", b"\xff", b"\xed\xa0\x80", b"\0", b"\0\0\0\1", b"gr\xc3\xb6", "٣".encode(), b"PERSISTENT",
     b'{"p": "java.lang.Integer"}', b'"\\ud800"', b"[" * 2000, b"{}", b"x" * 3000,
+    b"text/plain", b"text/plain; charset=hex", b"text/x;charset=idna", b"text/x;charset=undefined",
+    b"text/x;charset=a\0", b"text/gr\xc3\xb6", b"AFNzwAQCoQFhQA==", b"AFNywQQCowFhRQBTdUE=", b"AFN48AAAAAUAAAABQA==",
 ]  # fmt: skip
 TOKENS = [
     b"1", b"2", b"99", b"-1", b"x", b";", b";", b";", b",", b"=", b"text", b"bytes", b"map", b"stream", b"object",
@@ -49,7 +54,9 @@ TOKENS = [
     b"JMSXGroupID=int", b"JMSPriority=long", b"p=char", b"\xff", b" ", b"kjms=short",
 ]  # fmt: skip
 
-BODIES = [b"message", b"text", b"bytes", b"map", b"stream", b"object", b"object/java"]
+BODIES = [
+    b"message", b"text", b"bytes", b"map", b"stream", b"object", b"object/java", b"object/amqp", b"object/gr\xc3\xb6",
+]  # fmt: skip
 
 
 class Source:
@@ -199,11 +206,23 @@ def body_read(message: Message, chance: random.Random) -> None:
         message.reset()
 
 
+def passed_to_amqp(message: Message, chance: random.Random) -> None:
+    """Make an AMQP message of *message*, which the mapping refuses or reads again."""
+    now = chance.choice([0, 1_700_000_000_000])
+    try:
+        data = amqp.encode(message, now_ms=now).encode()
+    except MessageFormatException:
+        return
+    attempted(lambda: told(amqp.decode(data, PLACE, now_ms=now)))
+
+
 def tried(record: KafkaRecord, convention: str, chance: random.Random) -> str:
     """Read *record* and send it on; raise what must not happen, and return what became of it."""
     message = CONVENTIONS[convention](Source(record), PLACE, chance.choice([1, 2]))
     if chance.random() < 0.3:
         body_read(message, chance)
+    if chance.random() < 0.5:  # a gateway reads nothing before
+        passed_to_amqp(message, chance)
     before = told(message)
     damage = message.damage
     repr(message)
@@ -211,6 +230,7 @@ def tried(record: KafkaRecord, convention: str, chance: random.Random) -> str:
         for kind in KINDS:
             attempted(getattr(message, f"get_{kind}_property"), name)
     body_read(message, chance)
+    passed_to_amqp(message, chance)
     again = encode(message)
     if not (again.key is None or isinstance(again.key, bytes)):
         raise AssertionError("the key is no bytes")
@@ -227,11 +247,11 @@ def tried(record: KafkaRecord, convention: str, chance: random.Random) -> str:
     return f"{type(message).__name__}{', damaged' if damage else ''}"
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Throw damaged Kafka records at the mapping.")
     parser.add_argument("count", type=int, nargs="?", default=1_000_000, help="how many (1000000)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     chance = random.Random(options.seed)
     golden, conventions = golden_records(), ["kjms", "kjms", "kjms", *CONVENTIONS]
     became: Counter[str] = Counter()

@@ -15,6 +15,7 @@ BRIDGES: Final = "JMS_kjms_Bridges"
 """A property of messages that came over bridges: ``;NAME;NAME;``."""
 DELIVERIES: Final = "JMS_kjms_Deliveries"
 """A property of messages that had been delivered before they came: how often."""
+LARGEST_COUNT: Final = (1 << 32) - 1
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 """A property by which ActiveMQ Artemis knows a message that it has already."""
 
@@ -89,7 +90,7 @@ def outward(
     properties[DUPLICATE_ID] = duplicate_id  # not the one that it came with, which the broker may know
     before = properties.pop(DELIVERIES, None)
     if isinstance(before, int) and before > 0:
-        message.header.delivery_count = (message.header.delivery_count or 0) + before
+        message.header.delivery_count = min((message.header.delivery_count or 0) + before, LARGEST_COUNT)
     message.properties.to = to
     message.message_annotations[DEST] = type(message.message_annotations[DEST])(kind)
     reply_to, reply_kind = message.properties.reply_to, message.message_annotations.get(REPLY_TO)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import codecs
+import encodings
 import re
+from encodings.aliases import aliases
 from typing import Any, Final
 
 from kjms.destinations import Destination
@@ -50,6 +52,10 @@ MESSAGE, OBJECT, MAP, BYTES, STREAM, TEXT = range(6)  # x-opt-jms-msg-type (mapp
 _TEXTUAL: Final = re.compile(
     r"text/[^;]+|application/(?:xml|xml-dtd|json|javascript|ecmascript|[^;/]+\+(?:xml|json))", re.IGNORECASE
 )
+_CHARSETS: Final = frozenset((*aliases.values(), "koi8_u", "utf_8_sig")) - {
+    "base64_codec", "bz2_codec", "hex_codec", "mbcs", "quopri_codec", "rot_13", "tactis", "uu_codec", "zlib_codec",
+}  # fmt: skip
+"""Python's names of what turns bytes into text in linear time; of its other codecs some fail on any text."""
 _CHARSET: Final = re.compile(r""";\s*charset\s*=\s*"?([^";\s]+)""", re.IGNORECASE)
 
 
@@ -180,14 +186,15 @@ def _kind_of(body: Body, properties: Properties) -> int:
 
 
 def _charset(content_type: str) -> str | None:
-    """Return how the text of a textual content type is encoded; None where it is not textual, or nobody knows how."""
+    """Return the charset of a textual content type; None if it is not textual, or the charset is not known here."""
     if not _TEXTUAL.match(content_type):
         return None
     said = _CHARSET.search(content_type)
-    try:
-        return codecs.lookup(said[1]).name if said else "utf-8"
-    except LookupError:
-        return None
+    if said is None:
+        return "utf-8"
+    name = encodings.normalize_encoding(said[1]).lower()
+    name = aliases.get(name, name)
+    return codecs.lookup(name).name if name in _CHARSETS else None
 
 
 def _message(source: AmqpMessage) -> Message:
@@ -200,7 +207,7 @@ def _text(source: AmqpMessage) -> Message:
         charset = _charset(source.properties.content_type or "text/plain") or "utf-8"
         try:
             return TextMessage(body.data.decode(charset))
-        except (UnicodeDecodeError, LookupError):
+        except UnicodeError:
             raise _unlike("text", f"bytes that are no {charset}") from None
     value = body.values[0] if body.values else None
     if body.kind == SEQUENCE or not (value is None or isinstance(value, str)):

@@ -36,7 +36,8 @@ from kjms.mapping.amqp.properties import AMQP_KINDS
 from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, Body, Header, Properties
 from kjms.mapping.amqp.types import Byte, Symbol
 from kjms.message import JMSX, BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.message._avro import TypedValue, read_plain
+from kjms.message._avro import TypedValue
+from kjms.message._codecs import PLAIN, from_wire
 
 __all__ = ["encode"]
 
@@ -87,8 +88,8 @@ def encode(message: Message, *, now_ms: int = 0) -> AmqpMessage:
         group_id=_text(get(JMSX.GROUP_ID)),
         group_sequence=group_sequence & 0xFFFFFFFF if isinstance(group_sequence, int) else None,
         reply_to_group_id=_text(get(REPLY_TO_GROUP)),
-        content_type=_text(get(CONTENT_TYPE)),
-        content_encoding=_text(get(CONTENT_ENCODING)),
+        content_type=_ascii(get(CONTENT_TYPE)),
+        content_encoding=_ascii(get(CONTENT_ENCODING)),
     )
     its.to, annotation = _address(message.jms_destination)
     if annotation is not None:
@@ -158,6 +159,11 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _ascii(value: Any) -> str | None:
+    """Return a text that can be a symbol; another program may have written any into the property."""
+    return value if isinstance(value, str) and value.isascii() else None
+
+
 def _address(destination: Destination | None) -> tuple[str | None, Byte | None]:
     return (None, None) if destination is None else (destination._name, Byte(kind_number(destination)))
 
@@ -204,13 +210,16 @@ def _object(message: ObjectMessage, its: Properties, annotations: dict[Any, Any]
         annotations[OBJECT_CODEC] = Symbol(codec)
         its.content_type = its.content_type or OCTETS
         return Body(DATA, [data])
-    return Body(VALUE, [None if data is None else _plain(read_plain(data))])
+    return Body(VALUE, [None if data is None else _plain(from_wire(PLAIN, data))])
 
 
 def _plain(value: Any) -> Any:
     """Return a plain value as AMQP has it: whole numbers beyond 64 bits, which it has not, are text."""
     if value.__class__ is int and not -(1 << 63) <= value < 1 << 63:
-        return str(value)
+        try:
+            return str(value)
+        except ValueError as error:  # the text of so large a number takes time quadratic in its length
+            raise MessageFormatException(f"a whole number of {value.bit_length()} bits has no form in AMQP") from error
     if value.__class__ is list:
         return [_plain(item) for item in value]
     if value.__class__ is dict:

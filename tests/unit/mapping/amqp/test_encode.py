@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from kjms import BytesMessage, MapMessage, Message, ObjectMessage, Queue, StreamMessage, TextMessage, Topic
 from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
 from kjms.errors import MessageFormatException
+from kjms.mapping import decode as decode_record
 from kjms.mapping.amqp import AmqpMessage, AmqpObject, decode, encode
 from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, Header, Properties
 from kjms.mapping.amqp.types import Byte, Char, Float, Int, Short, Symbol, UInt
@@ -281,3 +283,51 @@ def test_every_message_comes_back_as_it_was(
     }
     assert (back.jms_correlation_id, back.jms_priority) == (correlation_id, priority)
     assert back.jms_destination == Queue("orders")
+
+
+# ------------------------------------------------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize(
+    ("body_type", "value"),
+    [
+        ("object", b"\x7f"),
+        ("object", b"\x0e\x02"),
+        ("object", b"\x0c\x08xyz!"),
+        ("object", b"\x0e\x02" * 200),
+        ("object", b"\x0c" + b"\x80\x80\x01" + b"1" * 8192),  # a whole number of 32,768 bits
+        ("object/amqp", b"\x00\x53\x77"),
+        ("map", b"\x02"),
+        ("stream", b"\x02\x7f"),
+    ],
+    ids=["no type", "no end", "no number", "too deep", "large number", "no AMQP", "no map", "no stream"],
+)
+def test_a_damaged_body_is_a_format_error(body_type: str, value: bytes) -> None:
+    """A record whose value is no body of its type has no form in AMQP, and MessageFormatException alone says so."""
+    with pytest.raises(MessageFormatException):
+        encode(from_record(value, [("kjms", f"1;{body_type}".encode())])).encode()
+
+
+@pytest.mark.parametrize("charset", ["hex", "zlib", "idna", "punycode", "undefined", "a\0", "größe", "x" * 1000])
+def test_a_charset_that_is_none_is_left_out(charset: str) -> None:
+    """A text whose content type names no charset goes out as a string, without the content type."""
+    content_type = f"text/plain; charset={charset}".encode()
+    message = encode(from_record(b"hi", [("kjms", b"1;text"), ("JMS_kjms_ContentType", content_type)]))
+    assert message.encode()
+    assert message.body.kind == VALUE
+    assert message.body.values == ["hi"]
+
+
+def test_a_content_type_that_is_no_symbol_is_left_out() -> None:
+    """A content type that is not ASCII, as symbols are, is left out, and the message goes."""
+    headers = [("kjms", b"1;bytes"), ("JMS_kjms_ContentType", "größe".encode())]
+    sent = AmqpMessage.decode(encode(from_record(b"hi", headers)).encode())
+    assert sent.properties.content_type == "application/octet-stream"
+
+
+def from_record(value: bytes, headers: list[tuple[str, bytes | None]]) -> Message:
+    record = SimpleNamespace(
+        value=lambda: value, key=lambda: None, headers=lambda: headers, timestamp=lambda: (1, 1_000),
+        topic=lambda: "orders", partition=lambda: 0, offset=lambda: 7,
+    )  # fmt: skip
+    return decode_record(record, Queue("orders"))
