@@ -155,7 +155,7 @@ def crash(arguments: Sequence[str]) -> int:
 
 
 def stress(arguments: Sequence[str]) -> int:
-    """Lifecycle calls from many threads, 10,000 connections, and a minute without a broker (six minutes)."""
+    """Lifecycle calls of many threads, 10,000 connections, an outage, and a mixed soak (a quarter of an hour)."""
     return run("test", "tests/stress/stress.py", *arguments)
 
 

@@ -1,6 +1,7 @@
-"""The stress test: all lifecycle calls from many threads, thousands of connections, and an outage under load.
+"""The stress test: lifecycle calls from many threads, thousands of connections, an outage, and a mixed soak.
 
     python3 chores.py stress [--seconds T] [--threads N] [--seed S] [--connections N] [--engines N] [--outage T]
+                             [--soak T]
 
 The exit code is 0, or 1 if a promise was not kept; see docs/stress-test.md.
 """
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from stress_lifecycle import lifecycle
 from stress_many import many_connections, many_engines
 from stress_outage import outage
+from stress_soak import soak
 
 from kjms.broker import LocalBroker, find_broker
 
@@ -33,6 +35,8 @@ def main() -> int:
             problems += many_connections(servers, options.connections)
         if options.engines:
             problems += many_engines(servers, options.engines)
+        if options.soak:
+            problems += soak(servers, options.soak, options.seed)
     if options.outage:
         with LocalBroker() as own:
             problems += outage(own, options.outage)
@@ -52,6 +56,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--connections", type=int, default=10_000, help="connections to open and close (10000)")
     parser.add_argument("--engines", type=int, default=200, help="the same, each with Kafka clients of its own (200)")
     parser.add_argument("--outage", type=float, default=60.0, help="seconds without a broker, under load (60)")
+    parser.add_argument("--soak", type=float, default=600.0, help="seconds of everything at once (600)")
     return parser.parse_args()
 
 
