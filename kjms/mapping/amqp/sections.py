@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kjms.mapping.amqp.types import (
     AmqpDecodeError,
+    Budget,
     Described,
     Symbol,
     Timestamp,
@@ -122,10 +123,13 @@ class AmqpMessage:
         message = cls()
         body = message.body
         position, end, last = 0, len(data), 0
+        body_start = body_end = 0
+        budget = Budget(end)
         while position < end:
             start = position
-            code, value_at = _section(data, position, end)
-            value, position = decode_value(data, value_at, end)
+            budget.take(1)
+            code, value_at = _section(data, position, end, budget)
+            value, position = decode_value(data, value_at, end, budget)
             if code < last or (code == last and code not in {DATA, SEQUENCE}):
                 raise AmqpDecodeError(f"section {code:#04x} at byte {start} follows section {last:#04x} (§3.2)")
             last = code
@@ -133,9 +137,11 @@ class AmqpMessage:
             if DATA <= code <= VALUE:
                 if body.kind not in {None, code}:
                     raise AmqpDecodeError(f"the body has sections of two kinds, the second at byte {start} (§3.2)")
+                if body.kind is None:
+                    body_start = start
                 body.kind = code
                 body.values.append(value)
-                body.raw += data[start:position]
+                body_end = position  # sections of the body stand together, or they are out of order
             elif code == HEADER:
                 message.header = Header(*_fields(value, _HEADER_TYPES, start))
             elif code == PROPERTIES:
@@ -146,6 +152,7 @@ class AmqpMessage:
                 message.application_properties = value or {}
             elif code == FOOTER:
                 message.footer = value or {}
+        body.raw = data[body_start:body_end]
         return message
 
     def encode(self) -> bytes:
@@ -211,12 +218,12 @@ def _list(fields: list[Any]) -> bytes:
     return write_list([b"\x40" if value is None else encode_value(value) for value in fields])
 
 
-def _section(data: bytes, position: int, end: int) -> tuple[int, int]:
+def _section(data: bytes, position: int, end: int, budget: Budget) -> tuple[int, int]:
     """Return which section begins at *position*, and where its value does."""
     if data[position] == 0:
         if data[position + 1 : position + 2] == b"\x53" and HEADER <= data[min(position + 2, end - 1)] <= FOOTER:
             return data[position + 2], position + 3
-        descriptor, value_at = decode_value(data, position + 1, end)
+        descriptor, value_at = decode_value(data, position + 1, end, budget)
         code = _NAMES.get(descriptor) if isinstance(descriptor, str) else descriptor
         if isinstance(code, int) and HEADER <= code <= FOOTER:
             return int(code), value_at

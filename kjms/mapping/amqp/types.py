@@ -19,6 +19,7 @@ from kjms.errors import MessageFormatException
 __all__ = [
     "AmqpDecodeError",
     "Array",
+    "Budget",
     "Byte",
     "Char",
     "Decimal",
@@ -40,9 +41,55 @@ __all__ = [
 MAX_DEPTH: Final = 64
 """How deep lists, maps, arrays and descriptions may stand in each other."""
 
+MAX_ITEMS: Final = 1 << 20
+"""How many values may stand in the lists, maps and arrays of one message: they take more memory than bytes."""
+
+_FEWEST_ITEMS: Final = 256
+"""So many may stand in a short value, although an array can say a great number of values that take no byte."""
+
+_FEW_KEYS: Final = 100
+"""How many keys of a map may be neither texts, nor binaries, nor integers."""
+
 
 class AmqpDecodeError(MessageFormatException):
     """Bytes that are no AMQP 1.0 value or message; the text says where."""
+
+
+class Budget:
+    """What the values in a message may still cost the reader: how many they are, and how deep they stand.
+
+    Args:
+        size: How many bytes the message has: all its values cannot be more, but for arrays of values without bytes.
+    """
+
+    __slots__ = ("items", "levels")
+
+    def __init__(self, size: int) -> None:
+        self.items = min(max(size, _FEWEST_ITEMS), MAX_ITEMS)
+        self.levels = MAX_DEPTH
+
+    def take(self, count: int) -> None:
+        """Take *count* values.
+
+        Raises:
+            AmqpDecodeError: They are too many.
+        """
+        self.items -= count
+        if self.items < 0:
+            raise AmqpDecodeError(
+                f"there are more values than bytes, or more than {MAX_ITEMS:,} (kjms's limit for a message)"
+            )
+
+    def enter(self, count: int) -> None:
+        """Take what stands one level deeper: *count* values.
+
+        Raises:
+            AmqpDecodeError: They are too many, or stand too deep.
+        """
+        self.take(count)
+        self.levels -= 1
+        if self.levels < 0:
+            raise AmqpDecodeError(f"values are nested more than {MAX_DEPTH} deep")
 
 
 class UByte(int):
@@ -136,14 +183,14 @@ class Array(list):  # type: ignore[type-arg]
 
 # --------------------------------------------------------------------------------------------------------- read
 
-Reader = Callable[[bytes, int, int, int], tuple[Any, int]]  # data, position, end, depth -> value, the position after
+Reader = Callable[[bytes, int, int, Budget], tuple[Any, int]]  # data, position, end, budget -> value, the place after
 
 
 def _fixed(form: str, kind: Callable[[Any], Any] | None = None) -> Reader:
     shape = struct.Struct(form)
     unpack, size = shape.unpack_from, shape.size
 
-    def read(data: bytes, position: int, end: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, position: int, end: int, budget: Budget) -> tuple[Any, int]:
         after = position + size
         if after > end:
             raise AmqpDecodeError(f"{size} bytes were to follow at byte {position} of {end}")
@@ -154,7 +201,7 @@ def _fixed(form: str, kind: Callable[[Any], Any] | None = None) -> Reader:
 
 
 def _constant(value: Any) -> Reader:
-    return lambda data, position, end, depth: (value, position)
+    return lambda data, position, end, budget: (value, position)
 
 
 def _boolean(value: int) -> bool:
@@ -170,7 +217,7 @@ def _char(value: int) -> Char:
 
 
 def _sized(width: int, kind: Callable[[bytes], Any]) -> Reader:
-    def read(data: bytes, position: int, end: int, depth: int) -> tuple[Any, int]:
+    def read(data: bytes, position: int, end: int, budget: Budget) -> tuple[Any, int]:
         start = position + width
         if start > end:
             raise AmqpDecodeError(f"a length of {width} bytes was to follow at byte {position} of {end}")
@@ -208,43 +255,40 @@ def _head(data: bytes, position: int, end: int, width: int) -> tuple[int, int, i
     return count, start, after
 
 
-def _deeper(depth: int) -> int:
-    if depth >= MAX_DEPTH:
-        raise AmqpDecodeError(f"values are nested more than {MAX_DEPTH} deep")
-    return depth + 1
-
-
-def _items(data: bytes, position: int, end: int, count: int, depth: int) -> list[Any]:
+def _items(data: bytes, position: int, end: int, count: int, budget: Budget) -> list[Any]:
     if count > end - position:  # each takes a byte at least
         raise AmqpDecodeError(f"{count} values were to follow at byte {position} of {end}")
-    depth = _deeper(depth)
+    budget.enter(count)
     items = []
     for _ in range(count):  # what decode_value does, a call less for each
         reader = _READERS.get(data[position]) if position < end else None
         if reader is None:
             reader = decode_value  # which says what is wrong
             position -= 1
-        item, position = reader(data, position + 1, end, depth)
+        item, position = reader(data, position + 1, end, budget)
         items.append(item)
     if position != end:
         raise AmqpDecodeError(f"{end - position} bytes are left over at byte {position}")
+    budget.levels += 1
     return items
 
 
 def _list(width: int) -> Reader:
-    def read(data: bytes, position: int, end: int, depth: int) -> tuple[list[Any], int]:
+    def read(data: bytes, position: int, end: int, budget: Budget) -> tuple[list[Any], int]:
         count, start, after = _head(data, position, end, width)
-        return _items(data, start, after, count, depth), after
+        return _items(data, start, after, count, budget), after
 
     return read
 
 
 def _map(width: int) -> Reader:
-    def read(data: bytes, position: int, end: int, depth: int) -> tuple[dict[Any, Any], int]:
+    def read(data: bytes, position: int, end: int, budget: Budget) -> tuple[dict[Any, Any], int]:
         count, start, after = _head(data, position, end, width)
         if count % 2:
             raise AmqpDecodeError(f"the map at byte {position} has {count} keys and values, which is no even number")
-        items = _items(data, start, after, count, depth)
+        items = _items(data, start, after, count, budget)
+        if count > 2 * _FEW_KEYS:
+            _check_keys(items[::2], position)
         try:
             return dict(zip(items[::2], items[1::2], strict=True)), after
         except TypeError:
@@ -253,48 +297,55 @@ def _map(width: int) -> Reader:
     return read
 
 
+def _check_keys(keys: list[Any], position: int) -> None:
+    """Refuse many keys whose hashes a sender can make equal: a dict of them takes time quadratic in their number."""
+    if sum(not isinstance(key, str | bytes | int) for key in keys) > _FEW_KEYS:
+        raise AmqpDecodeError(
+            f"the map at byte {position} has more than {_FEW_KEYS} keys other than texts and integers"
+        )
+
+
 def _array(width: int) -> Reader:
-    def read(data: bytes, position: int, end: int, depth: int) -> tuple[Array, int]:
+    def read(data: bytes, position: int, end: int, budget: Budget) -> tuple[Array, int]:
         count, start, after = _head(data, position, end, width)
-        depth = _deeper(depth)
-        descriptor, constructor, start = _constructor(data, start, after, depth)
+        budget.enter(count)
+        descriptor, constructor, start = _constructor(data, start, after, budget)
         read_one = _READERS.get(constructor)
         if read_one is None:
             raise AmqpDecodeError(f"there is no type {constructor:#04x} (at byte {start - 1})")
-        if count > max(after - start, _MOST_EMPTY):  # of some types a value takes no byte at all
-            raise AmqpDecodeError(f"{count} values were to follow at byte {start} of {after}")
         items = []
         for _ in range(count):
-            item, start = read_one(data, start, after, depth)
+            item, start = read_one(data, start, after, budget)
             items.append(item if descriptor is _NONE else Described(descriptor, item))
         if start != after:
             raise AmqpDecodeError(f"{after - start} bytes are left over at byte {start}")
+        budget.levels += 1
         return Array(constructor, items), after
 
     return read
 
 
-def _constructor(data: bytes, position: int, end: int, depth: int) -> tuple[Any, int, int]:
+def _constructor(data: bytes, position: int, end: int, budget: Budget) -> tuple[Any, int, int]:
     """Return the descriptor of an array's values, if they have one, their type, and the position after."""
     if position >= end:
         raise AmqpDecodeError(f"a type was to follow at byte {position} of {end}")
     descriptor: Any = _NONE
     if data[position] == 0:
-        descriptor, position = decode_value(data, position + 1, end, depth)
+        descriptor, position = decode_value(data, position + 1, end, budget)
         if position >= end:
             raise AmqpDecodeError(f"a type was to follow at byte {position} of {end}")
     return descriptor, data[position], position + 1
 
 
-def _described(data: bytes, position: int, end: int, depth: int) -> tuple[Described, int]:
-    depth = _deeper(depth)
-    descriptor, position = decode_value(data, position, end, depth)
-    value, position = decode_value(data, position, end, depth)
+def _described(data: bytes, position: int, end: int, budget: Budget) -> tuple[Described, int]:
+    budget.enter(2)
+    descriptor, position = decode_value(data, position, end, budget)
+    value, position = decode_value(data, position, end, budget)
+    budget.levels += 1
     return Described(descriptor, value), position
 
 
 _NONE: Final = object()
-_MOST_EMPTY: Final = 65_536
 _TWO: Final = struct.Struct(">II")
 
 _READERS: Final[dict[int, Reader]] = {
@@ -304,7 +355,7 @@ _READERS: Final[dict[int, Reader]] = {
     0x42: _constant(False),
     0x43: _constant(UInt(0)),
     0x44: _constant(ULong(0)),
-    0x45: lambda data, position, end, depth: ([], position),
+    0x45: lambda data, position, end, budget: ([], position),
     0x50: _fixed(">B", UByte),
     0x51: _fixed(">b", Byte),
     0x52: _fixed(">B", UInt),
@@ -341,14 +392,16 @@ _READERS: Final[dict[int, Reader]] = {
 }
 
 
-def decode_value(data: bytes, position: int = 0, end: int | None = None, depth: int = 0) -> tuple[Any, int]:
+def decode_value(
+    data: bytes, position: int = 0, end: int | None = None, budget: Budget | None = None
+) -> tuple[Any, int]:
     """Return the value at *position* of *data*, and the position after it.
 
     Args:
         data: Bytes that hold it.
         position: Where it begins.
         end: Where the bytes end that may belong to it; None: where *data* does.
-        depth: In how many others it stands.
+        budget: Of the message that it stands in; None: it stands alone.
 
     Raises:
         AmqpDecodeError: There is no AMQP value.
@@ -366,7 +419,7 @@ def decode_value(data: bytes, position: int = 0, end: int | None = None, depth: 
     reader = _READERS.get(data[position])
     if reader is None:
         raise AmqpDecodeError(f"there is no type {data[position]:#04x} (at byte {position})")
-    return reader(data, position + 1, end, depth)
+    return reader(data, position + 1, end, Budget(end - position) if budget is None else budget)
 
 
 # -------------------------------------------------------------------------------------------------------- write

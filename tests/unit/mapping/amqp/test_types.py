@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kjms.errors import MessageFormatException
 from kjms.mapping.amqp.types import (
+    MAX_ITEMS,
     AmqpDecodeError,
     Array,
     Byte,
@@ -157,6 +158,46 @@ def test_deep_nesting_is_refused() -> None:
         decode_value(data)
     with pytest.raises(AmqpDecodeError, match="nested"):
         decode_value(b"\0" * 5000)
+
+
+def wide(code: int, count: int, rest: bytes) -> bytes:
+    """A list (0xd0), map (0xd1) or array (0xf0) that says so many values, and holds *rest*."""
+    return bytes((code,)) + (4 + len(rest)).to_bytes(4, "big") + count.to_bytes(4, "big") + rest
+
+
+EMPTY = wide(0xF0, 250, b"\x40")  # 250 nulls in 10 bytes
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        wide(0xF0, 300, b"\x40"),
+        wide(0xF0, (1 << 32) - 1, b"\x45"),
+        wide(0xF0, 60_000, b"\x00\x53\x70\x41"),
+        wide(0xD0, 40, EMPTY * 40),
+        wide(0xD1, 40, (b"\xa1\x01a" + EMPTY) * 20),
+        wide(0xF0, 40, b"\xf0" + EMPTY[1:] * 40),
+        b"\x00" + EMPTY + EMPTY,
+        wide(0xD0, MAX_ITEMS + 1, b"\x40" * (MAX_ITEMS + 1)),
+        wide(0xD0, 2, wide(0xD0, MAX_ITEMS // 2, b"\x45" * (MAX_ITEMS // 2)) * 2),
+    ],
+    ids=["array", "most", "described", "in list", "in map", "in array", "descriptor", "list", "lists"],
+)
+def test_values_are_bounded_by_one_budget(data: bytes) -> None:
+    """All values of a value together are no more than its bytes, and than a limit, wherever they stand."""
+    with pytest.raises(AmqpDecodeError, match="more values"):
+        decode_value(data)
+    assert len(decode_value(EMPTY)[0]) == 250
+
+
+def test_keys_that_collide_are_few() -> None:
+    """A map has few keys of types whose hashes its sender can make equal; of texts and integers it has many."""
+    same_hash = [uuid.UUID(int=number * ((1 << 61) - 1)) for number in range(1000)]
+    with pytest.raises(AmqpDecodeError, match="keys"):
+        decode_value(encode_value(dict.fromkeys(same_hash)))
+    for keys in (same_hash[:100], range(1000), map(str, range(1000)), map(Symbol, map(str, range(1000)))):
+        entries = dict.fromkeys(keys)
+        assert decode_value(encode_value(entries))[0] == entries
 
 
 @given(st.binary(max_size=60))
