@@ -115,9 +115,9 @@ class _Writer:
                 return f"{self._fetched(identifier)} is {'' if wanted is not negated else 'not '}None"
             case In(identifier, values, negated):
                 strings = self._constant(frozenset(values))
-                return self._test(identifier, wanted is not negated, f"{{0}} in {strings}")
+                return self._string_test(identifier, wanted is not negated, f"{{0}} in {strings}")
             case Like(identifier, _, _, negated):
-                return self._test(identifier, wanted is not negated, self._like(node))
+                return self._string_test(identifier, wanted is not negated, self._like(node))
 
     def _chain(self, operands: tuple[Condition, ...], wanted: bool, word: str) -> str:
         # Each operand runs only after all before it; what follows the chain can rely on the first one only.
@@ -141,12 +141,25 @@ class _Writer:
             return test.format(first, variable)
         return f"{first} is not None and not ({test.format(variable, variable)})"
 
+    def _string_test(self, identifier: Identifier, wanted: bool, test: str) -> str:
+        """Return the source of a test that asks about a string: unknown where the value is none, or null.
+
+        Args:
+            identifier: What is tested.
+            wanted: Whether the question is "is it true?" or "is it false?".
+            test: The test of a string, with {0} for it.
+        """
+        first = self._fetched(identifier)
+        tested = test.format(self._variables[identifier.name])
+        return f"type({first}) is str and {tested if wanted else f'not ({tested})'}"
+
     def _like(self, node: Like) -> str:
+        """Return the source of the test whether a string, {0}, fits the pattern of *node*."""
         pieces = node.pieces
         if pieces[1:] in ((), (("",),)) and len(pieces[0]) == 1:
             start = self._constant(pieces[0][0])
-            return f"type({{0}}) is str and {{1}}.startswith({start})" if pieces[1:] else f"{{0}} == {start}"
-        return f"type({{0}}) is str and {self._constant(like_matcher(pieces))}({{1}})"
+            return f"{{0}}.startswith({start})" if pieces[1:] else f"{{0}} == {start}"
+        return f"{self._constant(like_matcher(pieces))}({{0}})"
 
     def _comparison(self, node: Comparison, wanted: bool) -> str:
         operator, left, right = node.operator, node.left, node.right

@@ -168,23 +168,23 @@ class _Writer:
         return operand.text if isinstance(operand, _Property) else operand.sql
 
     def _string_test(self, identifier: Identifier, test: Callable[[str], str], values: tuple[str, ...] | None) -> str:
-        """Return a test that only strings pass, unknown where the value is null.
+        """Return a test of a string, unknown where the value is none, or null.
 
         Args:
             identifier: What is tested.
             test: Makes the test of a value.
-            values: What the value must be one of, if that is the test: then its type may not matter.
+            values: What the value must be one of, if that is the test: then a value that is one needs no other look.
         """
         operand = self._operand(identifier)
         if isinstance(operand, _Property):
             tested = test(operand.text)
             if values is not None and not any(map(_is_ambiguous, values)):
-                return f"({tested})"
-            return case((f"{operand.text} IS NULL", _UNKNOWN), otherwise=f"({tested} AND {operand.is_string})")
+                return f"({tested} OR {case((operand.is_string, 'FALSE'), otherwise=_UNKNOWN)})"
+            return case((operand.is_string, tested), otherwise=_UNKNOWN)
         assert isinstance(operand, _Static)
         if operand.kind == "string":
             return f"({test(operand.sql)})"
-        return _never(operand.sql)
+        return _UNKNOWN
 
     # Comparisons.
 

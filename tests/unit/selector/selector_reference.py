@@ -44,13 +44,15 @@ def truth(node: tree.Condition, properties: dict) -> int:
             return max(compared("<", a, b), compared(">", a, c))
         case tree.In(identifier, values, negated):
             value = value_of(identifier, properties)
+            if value is NULL or value[0] != "string":
+                return UNKNOWN
             found = max(compared("=", value, ("string", text)) for text in values)
             return 2 - found if negated else found
         case tree.Like(identifier, pattern, escape, negated):
             value = value_of(identifier, properties)
-            if value is NULL:
+            if value is NULL or value[0] != "string":
                 return UNKNOWN
-            found = value[0] == "string" and is_like(value[1], tokens(pattern, escape))
+            found = is_like(value[1], tokens(pattern, escape))
             return TRUE if found is not negated else FALSE
         case tree.IsNull(identifier, negated):
             return TRUE if (value_of(identifier, properties) is NULL) is not negated else FALSE
