@@ -16,7 +16,7 @@ from kjms.mapping import KafkaRecord, confluent, encode
 from kjms.mapping.later import DELIVERY_TIME
 from kjms.mapping.temporary import MESSAGES, address
 from kjms.message import Message, from_foreign
-from kjms.options import DeliveryMode, DestinationOptions, milliseconds
+from kjms.options import DeliveryMode, DestinationOptions, checked_delivery_mode, milliseconds
 
 if TYPE_CHECKING:
     from kjms._session import Session
@@ -75,7 +75,7 @@ class MessageProducer(AutoCloseable):
     @delivery_mode.setter
     def delivery_mode(self, mode: DeliveryMode | int) -> None:
         self._check_open("delivery_mode")
-        self._delivery_mode = _delivery_mode(mode)
+        self._delivery_mode = checked_delivery_mode(mode, "delivery_mode")
 
     @property
     def priority(self) -> int:
@@ -201,7 +201,7 @@ class MessageProducer(AutoCloseable):
             None if self._disable_message_id else self._session._next_message_id(),
             0 if self._disable_message_timestamp else now,
             destination,
-            self._delivery_mode if delivery_mode is None else _delivery_mode(delivery_mode),
+            self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode, "delivery_mode"),
             self._priority if priority is None else _priority(priority),
             now + lives if lives else 0,
             now + delivery_delay,
@@ -302,13 +302,6 @@ def _copy_headers(source: Message, target: Message) -> None:
         "jms_message_id",
     ):
         setattr(target, name, getattr(source, name))
-
-
-def _delivery_mode(mode: DeliveryMode | int) -> DeliveryMode:
-    try:
-        return DeliveryMode(mode)
-    except ValueError:
-        raise ValueError(f"a delivery mode is PERSISTENT (2) or NON_PERSISTENT (1), not {shown(mode)}") from None
 
 
 def _priority(priority: int) -> int:

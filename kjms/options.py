@@ -20,6 +20,7 @@ __all__ = [
     "FactoryOptions",
     "RedeliveryPolicy",
     "SessionMode",
+    "checked_delivery_mode",
     "checked_mode",
     "milliseconds",
 ]
@@ -62,6 +63,20 @@ def checked_mode(value: int) -> SessionMode:
         return SessionMode(value)
     modes = ", ".join(f"{mode.name} ({mode.value})" for mode in SessionMode)
     raise ValueError(f"a session's acknowledge mode is one of {modes}, not {shown(value)} (JMS 2.0 §4.4.11)")
+
+
+def checked_delivery_mode(value: int, name: str) -> DeliveryMode:
+    """Return *value*, the delivery mode called *name*, as a `DeliveryMode`.
+
+    Raises:
+        ValueError: There is no such mode. True is none, although it equals 1 in Python.
+
+    >>> checked_delivery_mode(2, "delivery_mode")
+    <DeliveryMode.PERSISTENT: 2>
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value in {1, 2}:
+        return DeliveryMode(value)
+    raise ValueError(f"{name} is PERSISTENT (2) or NON_PERSISTENT (1), not {shown(value)} (JMS 2.0 §3.4.2)")
 
 
 def milliseconds(value: int | timedelta, name: str) -> int:

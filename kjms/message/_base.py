@@ -17,6 +17,7 @@ from kjms.destinations import Destination
 from kjms.errors import InvalidDestinationException, MessageFormatException, MessageNotWriteableException, shown
 from kjms.message._jmsx import JMSX
 from kjms.message._values import RANGES, Value, checked, read_as, typed
+from kjms.options import checked_delivery_mode
 
 __all__ = ["FIELDS", "Message", "PropertiesView", "Reader", "Receipt"]
 
@@ -318,9 +319,7 @@ class Message:
 
     @jms_delivery_mode.setter
     def jms_delivery_mode(self, value: int) -> None:
-        if isinstance(value, bool) or value not in {1, 2}:
-            raise ValueError(f"jms_delivery_mode is 1 or 2, not {shown(value)} (JMS 2.0 §3.4.2)")
-        self._delivery_mode = int(value)
+        self._delivery_mode = int(checked_delivery_mode(value, "jms_delivery_mode"))
 
     @property
     def jms_redelivered(self) -> bool:

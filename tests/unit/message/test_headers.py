@@ -165,7 +165,7 @@ def test_redelivery_follows_the_count(received) -> None:
         ("jms_timestamp", ["1", 1.0, True, None, 2**63]),
         ("jms_expiration", ["1", 1.0, True, None, 2**63]),
         ("jms_delivery_time", ["1", 1.0, True, None, 2**63]),
-        ("jms_delivery_mode", [0, 3, "2", True, None]),
+        ("jms_delivery_mode", [0, 3, "2", True, 2.0, None, []]),
         ("jms_priority", [-1, 10, 4.0, "4", True, None]),
         ("jms_redelivered", [1, None, "yes"]),
     ],
