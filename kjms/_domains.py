@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from kjms._connection import Connection, ConnectionFactory
 from kjms._consumer import MessageConsumer, TopicSubscriber
 from kjms._producer import MessageProducer
-from kjms._session import Session
+from kjms._session import Session, either
 from kjms.destinations import Queue, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException
 
@@ -108,9 +108,11 @@ class QueueSession(Session):
         """Return a producer for *queue*, or, with None, for those that its sends name; see `create_producer`."""
         return self._open_producer("create_sender", QueueSender, queue)
 
-    def create_receiver(self, queue: Queue, message_selector: str | None = None) -> QueueReceiver:
+    def create_receiver(
+        self, queue: Queue, selector: str | None = None, *, message_selector: str | None = None
+    ) -> QueueReceiver:
         """Return a consumer of *queue*; see `create_consumer`."""
-        return self._open_consumer("create_receiver", QueueReceiver, queue, message_selector)
+        return self._open_consumer("create_receiver", QueueReceiver, queue, either(selector, message_selector))
 
     def _check_destination(self, destination: object) -> None:
         super()._check_destination(destination)
@@ -178,14 +180,20 @@ class TopicSession(Session):
         return self._open_producer("create_publisher", TopicPublisher, topic)
 
     def create_subscriber(
-        self, topic: Topic, message_selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        message_selector: str | None = None,
     ) -> TopicSubscriber:
         """Return a consumer of the messages that are sent to *topic* from now on; see `create_consumer`."""
 
         def subscriber(session: Session, destination: Topic, feed: Feed) -> TopicSubscriber:
             return TopicSubscriber(session, destination, feed, no_local=no_local)
 
-        return self._open_consumer("create_subscriber", subscriber, topic, message_selector, no_local)
+        chosen = either(selector, message_selector)
+        return self._open_consumer("create_subscriber", subscriber, topic, chosen, no_local)
 
     def _check_destination(self, destination: object) -> None:
         super()._check_destination(destination)

@@ -314,12 +314,15 @@ class Session(AutoCloseable):
 
     # Looking.
 
-    def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
+    def create_browser(
+        self, queue: Queue, selector: str | None = None, *, message_selector: str | None = None
+    ) -> QueueBrowser:
         """Return a browser of a queue, which shows messages and takes none (JMS 2.0 §5.9).
 
         Args:
             queue: The queue.
             selector: Which messages it shows; None or "" is all (JMS 2.0 §3.8.1).
+            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             InvalidDestinationException: It is no queue, or there is no such queue, and it may not be created.
@@ -329,7 +332,7 @@ class Session(AutoCloseable):
         self._check_destination(queue)
         if not isinstance(queue, Queue):
             raise InvalidDestinationException(f"create_browser: a Queue can be browsed, and not {shown(queue)}")
-        chosen = parse_selector(selector)
+        chosen = parse_selector(either(selector, message_selector))
         if isinstance(queue, TemporaryQueue):
             self._engine.temporaries.check_owned(queue, self._connection._id)
         else:
@@ -353,20 +356,27 @@ class Session(AutoCloseable):
     # Receiving.
 
     def create_consumer(
-        self, destination: Destination, message_selector: str | None = None, no_local: bool = False
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        message_selector: str | None = None,
     ) -> MessageConsumer:
         """Return a consumer of a queue, or of a topic's messages from now on (JMS 2.0 §4.5, §6.11.1).
 
         Args:
             destination: The queue or topic.
-            message_selector: Which messages it wants; None or "" is all (JMS 2.0 §3.8.1).
+            selector: Which messages it wants; None or "" is all (JMS 2.0 §3.8.1).
             no_local: Leave out what this connection itself sends to the topic. For a queue it means nothing.
+            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             InvalidDestinationException: There is no such destination, and it may not be created.
             InvalidSelectorException: The selector's syntax is wrong.
         """
-        return self._open_consumer("create_consumer", MessageConsumer, destination, message_selector, no_local)
+        chosen = either(selector, message_selector)
+        return self._open_consumer("create_consumer", MessageConsumer, destination, chosen, no_local)
 
     def _open_consumer(
         self,
@@ -389,7 +399,13 @@ class Session(AutoCloseable):
         return self._added(consumer_class(self, destination, feed))
 
     def create_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        message_selector: str | None = None,
     ) -> MessageConsumer:
         """Return the consumer of an unshared durable subscription, which is made if there is none (JMS 2.0 §6.11.5).
 
@@ -401,6 +417,7 @@ class Session(AutoCloseable):
             name: The subscription's name, unique among those of the connection's client id.
             selector: Which messages it wants; None or "" is all (JMS 2.0 §3.8.1).
             no_local: Leave out what connections with this client id send.
+            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             IllegalStateException: The connection has no client id.
@@ -408,20 +425,34 @@ class Session(AutoCloseable):
             InvalidSelectorException: The selector's syntax is wrong.
             JMSException: It has a consumer already, in whatever process, or is a shared one.
         """
-        return self._subscribe("create_durable_consumer", MessageConsumer, topic, name, selector, no_local)
+        chosen = either(selector, message_selector)
+        return self._subscribe("create_durable_consumer", MessageConsumer, topic, name, chosen, no_local)
 
     def create_durable_subscriber(
-        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        message_selector: str | None = None,
     ) -> TopicSubscriber:
         """Return what `create_durable_consumer` does, under its JMS 1.1 name (JMS 2.0 §6.11.5)."""
 
         def subscriber(session: Session, destination: Topic, feed: Feed) -> TopicSubscriber:
             return TopicSubscriber(session, destination, feed, no_local=no_local)
 
-        return self._subscribe("create_durable_subscriber", subscriber, topic, name, selector, no_local)
+        chosen = either(selector, message_selector)
+        return self._subscribe("create_durable_subscriber", subscriber, topic, name, chosen, no_local)
 
     def create_shared_consumer(
-        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        message_selector: str | None = None,
     ) -> MessageConsumer:
         """Return a consumer of a shared non-durable subscription, made by the first of them (JMS 2.0 §6.11.4).
 
@@ -432,6 +463,7 @@ class Session(AutoCloseable):
             name: The subscription's name, unique among those of the client id, or among those without one.
             selector: Which messages the subscription takes in; None or "" is all (JMS 2.0 §3.8.1).
             no_local: Leave out what connections with this client id send.
+            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             IllegalStateException: *no_local*, and the connection has no client id.
@@ -440,10 +472,17 @@ class Session(AutoCloseable):
             JMSException: It has consumers, and another topic, selector or no_local.
         """
         doing = "create_shared_consumer"
-        return self._subscribe(doing, MessageConsumer, topic, name, selector, no_local, NON_DURABLE, is_shared=True)
+        chosen = either(selector, message_selector)
+        return self._subscribe(doing, MessageConsumer, topic, name, chosen, no_local, NON_DURABLE, is_shared=True)
 
     def create_shared_durable_consumer(
-        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None = None,
+        no_local: bool = False,
+        *,
+        message_selector: str | None = None,
     ) -> MessageConsumer:
         """Return a consumer of a shared durable subscription, which is made if there is none (JMS 2.0 §6.11.6).
 
@@ -455,6 +494,7 @@ class Session(AutoCloseable):
             name: The subscription's name, unique among those of the client id, or among those without one.
             selector: Which messages the subscription takes in; None or "" is all (JMS 2.0 §3.8.1).
             no_local: Leave out what connections with this client id send.
+            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             IllegalStateException: *no_local*, and the connection has no client id.
@@ -463,7 +503,8 @@ class Session(AutoCloseable):
             JMSException: It has consumers, and another topic, selector or no_local; or it is an unshared one.
         """
         doing = "create_shared_durable_consumer"
-        return self._subscribe(doing, MessageConsumer, topic, name, selector, no_local, is_shared=True)
+        chosen = either(selector, message_selector)
+        return self._subscribe(doing, MessageConsumer, topic, name, chosen, no_local, is_shared=True)
 
     def _subscribe(
         self,
@@ -922,6 +963,17 @@ class Session(AutoCloseable):
         # A listener that runs while its session is closed keeps everything until it returns (JMS 2.0 §4.3.5).
         if self._is_closed and not self._is_delivering():
             raise IllegalStateException(f"{doing}: session {self.number} is closed (JMS 2.0 §4.4.1)")
+
+
+def either(selector: str | None, message_selector: str | None) -> str | None:
+    """Return the selector that was given under one of its two names.
+
+    Raises:
+        ValueError: It was given under both.
+    """
+    if selector is not None and message_selector is not None:
+        raise ValueError("selector and message_selector are two names of one argument; give one of them")
+    return message_selector if selector is None else selector
 
 
 def _rivalled(consumers: Iterable[MessageConsumer]) -> list[MessageConsumer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,10 +14,14 @@ from kjms import (
     InvalidSelectorException,
     MessageConsumer,
     Queue,
+    QueueConnectionFactory,
     Session,
     TextMessage,
     Topic,
+    TopicConnectionFactory,
+    aio,
 )
+from kjms.broker import Broker
 
 SECONDS = 20_000
 
@@ -122,3 +127,98 @@ def test_a_wrong_selector_is_refused_at_once(
         consumer = session.create_consumer(destination)  # nothing came of the other one
         send(session, destination)
         assert texts(consumer, 4) == "abcd"
+
+
+CREATORS: list[tuple[str, type[Queue | Topic], tuple[str, ...]]] = [
+    ("create_consumer", Queue, ()),
+    ("create_browser", Queue, ()),
+    ("create_consumer", Topic, ()),
+    ("create_durable_consumer", Topic, ("s",)),
+    ("create_shared_consumer", Topic, ("s",)),
+    ("create_shared_durable_consumer", Topic, ("s",)),
+]
+MORE: list[tuple[str, type[Queue | Topic], tuple[str, ...]]] = [("create_durable_subscriber", Topic, ("s",))]
+OF_KINDS: list[tuple[str, type[Queue | Topic], tuple[str, ...]]] = [
+    ("create_receiver", Queue, ()),
+    ("create_subscriber", Topic, ()),
+]
+
+
+@pytest.mark.parametrize("name", ["selector", "message_selector"])
+@pytest.mark.parametrize(("creator", "place", "more"), CREATORS + MORE)
+def test_a_selector_goes_by_either_name(
+    kjms_broker: Broker, kjms_destination_name: str, creator: str, place: Any, more: tuple[str, ...], name: str
+) -> None:
+    """Each creator of sessions and contexts takes the selector as `selector` and by JMS's name, `message_selector`."""
+    factory, destination = (
+        ConnectionFactory(kjms_broker.bootstrap_servers, client_id=kjms_destination_name),
+        place(kjms_destination_name),
+    )
+    with factory.create_connection() as connection, connection.create_session() as session:
+        made = getattr(session, creator)(destination, *more, **{name: "region = 'EU'"})
+        assert made.message_selector == "region = 'EU'"
+        with pytest.raises(ValueError, match="selector and message_selector"):
+            getattr(session, creator)(destination, *more, selector="a = 1", message_selector="a = 1")
+    if (creator, place, more) in CREATORS:
+        with factory.create_context() as context:
+            made = getattr(context, creator)(destination, *more, **{name: "region = 'EU'"})
+            assert made.message_selector == "region = 'EU'"
+
+
+@pytest.mark.parametrize("name", ["selector", "message_selector"])
+def test_the_jms_1_1_sessions_take_either_name(kjms_broker: Broker, kjms_destination_name: str, name: str) -> None:
+    """So do receivers and subscribers of sessions for one domain."""
+    with QueueConnectionFactory(kjms_broker.bootstrap_servers).create_queue_connection() as queues:
+        session = queues.create_queue_session()
+        receiver = session.create_receiver(Queue(kjms_destination_name), **{name: "n > 1"})
+        assert receiver.message_selector == "n > 1"
+    with TopicConnectionFactory(kjms_broker.bootstrap_servers).create_topic_connection() as topics:
+        subscriber = topics.create_topic_session().create_subscriber(Topic(kjms_destination_name), **{name: "n > 1"})
+        assert subscriber.message_selector == "n > 1"
+
+
+@pytest.mark.parametrize("name", ["selector", "message_selector"])
+@pytest.mark.parametrize(("creator", "place", "more"), CREATORS)
+def test_a_selector_goes_by_either_name_in_asyncio(
+    kjms_broker: Broker, kjms_destination_name: str, creator: str, place: Any, more: tuple[str, ...], name: str
+) -> None:
+    """So do contexts of asyncio."""
+
+    async def main() -> list[str | None]:
+        factory = aio.ConnectionFactory(kjms_broker.bootstrap_servers, client_id=kjms_destination_name)
+        async with factory.create_context() as context:
+            destination = place(kjms_destination_name)
+            if creator == "create_browser":
+                for region in ("US", "EU"):
+                    await context.create_producer().set_property("region", region).send(destination, region)
+            async with getattr(context, creator)(destination, *more, **{name: "region = 'EU'"}) as made:
+                if creator == "create_browser":
+                    return [message.properties["region"] async for message in made]
+                return [made.message_selector]
+
+    assert asyncio.run(main()) in (["EU"], ["region = 'EU'"])
+
+
+@pytest.mark.requirement("JMS-3.8.1.1-41", "JMS-3.8.1.1-50")
+def test_not_in_and_not_like_select_strings_alone(connection: Connection, queue: Queue) -> None:
+    """NOT IN and NOT LIKE match no message in which the property is a number."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    for text, amount in (("number", 5), ("string", "6"), ("wanted", "7")):
+        message = session.create_text_message(text)
+        message.set_object_property("amount", amount)
+        producer.send(message)
+    connection.start()
+    with session.create_consumer(queue, "amount NOT IN ('6') AND amount NOT LIKE '9%'") as consumer:
+        assert [consumer.receive(SECONDS).text, consumer.receive(500)] == ["wanted", None]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mode", [True, False, 1.0, "2", 3, None])
+def test_a_delivery_mode_is_one_of_two_numbers(session: Session, queue: Queue, mode: Any) -> None:
+    """True equals 1 in Python, and is no delivery mode."""
+    producer = session.create_producer(queue)
+    with pytest.raises(ValueError, match="delivery_mode"):
+        producer.delivery_mode = mode
+    if mode is not None:
+        with pytest.raises(ValueError, match="delivery_mode"):
+            producer.send(session.create_text_message("x"), delivery_mode=mode)
