@@ -34,8 +34,11 @@ def records(
         patience: Seconds without anything after which Kafka is given up.
         is_over: Says whether no more is wanted.
 
+    A partition is finished by its last record before the end, by any record at or beyond the end, or by librdkafka's
+    end-of-partition event. While others keep writing, the event may never come.
+
     Raises:
-        JMSException: Nothing came for *patience* seconds.
+        JMSException: Nothing came of what is left to read for *patience* seconds.
         KafkaException: Kafka refuses.
     """
     left = dict(ends)
@@ -43,21 +46,21 @@ def records(
     while left and not is_over():
         first = consumer.poll(POLL_SECONDS)
         for record in () if first is None else (first, *consumer.consume(BATCH, 0)):
-            deadline = time.monotonic() + patience
             error, offset = record.error(), record.offset() or 0
-            place = record.topic() or "", record.partition() or 0
-            end = left.get(place)
-            if error is None:
-                if end is None or offset >= end:  # it came after the reading began
-                    continue
-                yield record
-                offset += 1
-            elif error.code() != KafkaError._PARTITION_EOF:
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 if error.retriable():
                     continue
                 raise KafkaException(error)
-            if end is not None and offset >= end:
-                left.pop(place, None)
+            place = record.topic() or "", record.partition() or 0
+            end = left.get(place)
+            if end is None:  # finished: what came later is none of this reading's
+                continue
+            deadline = time.monotonic() + patience
+            if error is None and offset < end:
+                yield record
+                offset += 1
+            if offset >= end:  # a later record says so, too: before the end there may stand a transaction's marker
+                del left[place]
         if left and time.monotonic() > deadline:
             topic = next(iter(left))[0]
             raise JMSException(f"the Kafka topic {topic!r} has not answered for {patience:g} s")
