@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kjms.engine._bookkeeping import Bookkeeping
     from kjms.engine._journal import Journal
+    from kjms.engine._log import Place
     from kjms.engine._mover import Mover
     from kjms.engine._rescuer import Rescuer
     from kjms.engine._topics import Topics
@@ -88,16 +89,21 @@ class Aside:
         """Keep a copy of what was committed."""
         self._bookkeeping.keep(self.group, offsets)
 
-    def recall(self, places: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], tuple[int, str]]:
-        """Return the copies of what was committed for *places*, and forgotten by Kafka.
+    def recall(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, str] | None]:
+        """Return the copies of what was committed for *places*, and forgotten by Kafka; None where there is none.
+
+        That reads a log, so the caller must not hold the reader's client.
 
         Raises:
             JMSException: Kafka does not say.
         """
-        if self._source in self._topics.created:  # just now: nothing of it can have been forgotten
-            self._topics.created.discard(self._source)
-            return {}
-        return self._bookkeeping.recall(self.group, places)
+        return {**dict.fromkeys(places), **self._bookkeeping.recall(self.group, places)}
+
+    def is_new(self) -> bool:
+        """Tell, once, whether this process has just made the source: nothing of it can have been forgotten."""
+        is_new = self._source in self._topics.created
+        self._topics.created.discard(self._source)
+        return is_new
 
     def end_transactions(self, places: Iterable[TopicPartition]) -> None:
         """End the transactions of those who committed last for *places*.

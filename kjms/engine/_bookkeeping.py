@@ -3,7 +3,10 @@
 Kafka forgets a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
 ``kjms.bookkeeping`` is compacted, so it keeps the newest copy for ever. A record's key is the group, the topic and the
 partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata. A key of an
-empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue.
+empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue. All this is in
+partition 0, which is read whole.
+
+Partition 1 has a record for each transaction that settles nothing. Of these, one alone is ever read, by its offset.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END, records
@@ -32,7 +35,8 @@ __all__ = ["Bookkeeping"]
 _log = logging.getLogger("kjms.bookkeeping")
 
 READ_SECONDS: Final = 30.0  # how long Kafka may say nothing
-ANY_PARTITION: Final = -1
+COPIES: Final = 0  # the partition of what is kept
+MARKS: Final = 1  # of the marks of transactions
 
 
 class Bookkeeping:
@@ -62,12 +66,12 @@ class Bookkeeping:
 
     def _write(self, key: bytes, value: bytes) -> None:
         self._ensure()
-        self._publisher().send(BOOKKEEPING, ANY_PARTITION, KafkaRecord(key, value, [], 0), _report)
+        self._publisher().send(BOOKKEEPING, COPIES, KafkaRecord(key, value, [], 0), _report)
 
     def _ensure(self) -> None:
         with self._lock:
             if not self._is_there:
-                self._topics.ensure_compacted(BOOKKEEPING, None)
+                self._topics.ensure_compacted(BOOKKEEPING, None, partitions=MARKS + 1)
                 self._is_there = True
 
     def keep_made(self, topic: str) -> None:
@@ -107,23 +111,14 @@ class Bookkeeping:
                 found[place] = int(offset), metadata
         return found
 
-    def mark(self, transactional_id: str, number: int) -> Copy:
-        """Return the mark of a transaction that settles nothing: it says which one came through last.
+    def mark(self, transactional_id: str) -> Copy:
+        """Return the mark of a transaction that settles nothing: the transaction came through if it is visible.
 
         Raises:
             JMSException: There is no place for it.
         """
         self._ensure()
-        return Copy(BOOKKEEPING, 0, KafkaRecord(_mark_key(transactional_id), b"%d" % number, [], 0))
-
-    def find_mark(self, transactional_id: str) -> int:
-        """Return the number of the last transaction that left a mark; 0: none did.
-
-        Raises:
-            JMSException: Kafka does not say.
-        """
-        numbers = [int(value) for key, value in self._read() if key == _mark_key(transactional_id)]
-        return numbers[-1] if numbers else 0
+        return Copy(BOOKKEEPING, MARKS, KafkaRecord(_mark_key(transactional_id), b"", [], 0))
 
     def is_visible(self, place: TopicPartition) -> bool:
         """Tell whether readers of committed records see the one at *place*; it waits for transactions before it.
@@ -152,27 +147,24 @@ class Bookkeeping:
             consumer.close()
 
     def wipe_mark(self, transactional_id: str) -> None:
-        """Take the mark away: its producer ends."""
+        """Have Kafka forget the last mark: its producer ends."""
         try:
             record = KafkaRecord(_mark_key(transactional_id), None, [], 0)
-            self._publisher().send(BOOKKEEPING, 0, record, _report)
+            self._publisher().send(BOOKKEEPING, MARKS, record, _report)
         except JMSException as error:
             _log.debug("%s", error)
 
     def _read(self) -> Iterable[tuple[bytes, bytes]]:
+        end = self._topics.ends(BOOKKEEPING)[COPIES]
+        if not end:
+            return
         try:
             consumer = Consumer({**self._settings, **UNTIL_END})
         except KafkaException as error:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         try:
-            starts, ends = [], {}
-            for number in range(self._topics.look_up(BOOKKEEPING)):
-                first, end = consumer.get_watermark_offsets(TopicPartition(BOOKKEEPING, number), READ_SECONDS)
-                if end > first:
-                    starts.append(TopicPartition(BOOKKEEPING, number, first))
-                    ends[BOOKKEEPING, number] = end
-            consumer.assign(starts)
-            for record in records(consumer, ends, READ_SECONDS):
+            consumer.assign([TopicPartition(BOOKKEEPING, COPIES, OFFSET_BEGINNING)])
+            for record in records(consumer, {(BOOKKEEPING, COPIES): end}, READ_SECONDS):
                 if record.key() is not None and record.value() is not None:
                     yield record.key() or b"", record.value() or b""
         except KafkaException as error:

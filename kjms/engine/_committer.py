@@ -86,7 +86,7 @@ class Committer(Transactor[Work]):
     def __init__(self, config: Mapping[str, Any], transactional_id: str, bookkeeping: Bookkeeping) -> None:
         super().__init__(config, transactional_id)
         self._bookkeeping = bookkeeping
-        self._marks = 0
+        self._has_marked = False
         self._alone = 0  # so many go one by one, after they failed together
         self._crowd = 1.0  # how many sessions commit at about the same time
         self._gathering = 0.0  # for how many seconds it is worth while to wait for them
@@ -102,7 +102,7 @@ class Committer(Transactor[Work]):
             self._units.clear()
         for work in left:
             work.end(JMSException("commit: the connection was closed"))
-        if self._marks:
+        if self._has_marked:
             self._bookkeeping.wipe_mark(self._id)
 
     def _take(self) -> list[Work]:
@@ -122,16 +122,13 @@ class Committer(Transactor[Work]):
     def _carry_out(self, batch: list[Work]) -> None:
         parts = [part for work in batch for part in work.parts()]
         if not any(part.reader is not None and part.reader.is_kept for part in parts):
-            self._marks += 1
-            parts.append(Part([self._bookkeeping.mark(self._id, self._marks)]))
+            self._has_marked = True
+            parts.insert(0, Part([self._bookkeeping.mark(self._id)]))  # what is written first shows what became of it
         begin = time.monotonic()
         self._transact(parts, is_singly=batch[0].is_singly)
         self._gathering = min(GATHERING * (time.monotonic() - begin), LONGEST_GATHERING)
         for work in batch:
             work.end()
-
-    def _left_its_mark(self) -> bool:
-        return self._bookkeeping.find_mark(self._id) == self._marks
 
     def _is_visible(self, first: TopicPartition | None) -> bool:
         if first is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -26,9 +26,10 @@ from kjms.txn.states import NOBODY, Snapshot
 
 if TYPE_CHECKING:
     from kjms.engine._aside import Aside
+    from kjms.engine._log import Place
     from kjms.mapping.bridges import Decoder
 
-__all__ = ["Commit", "Holdings", "beginning", "oldest"]
+__all__ = ["Commit", "Holdings", "Recall", "beginning", "oldest"]
 
 _log = logging.getLogger("kjms.settlement")
 
@@ -37,6 +38,10 @@ MANY_RUNS: Final = 1_000  # of unsettled messages, between settled ones: each co
 OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
+
+
+Recall: TypeAlias = "Callable[[Sequence[Place]], Mapping[Place, tuple[int, str] | None]]"
+"""Returns the copy of what was committed for each partition, offset and metadata; None: there is none."""
 
 
 class Commit(NamedTuple):
@@ -73,7 +78,6 @@ class Holdings:
         self._name = name
         self._decode = decode
         self._identity = aside.identity
-        self._recall = aside.recall
         self._end_transactions = aside.end_transactions
         self._engine = aside.engine
         self._tell = tell
@@ -117,10 +121,15 @@ class Holdings:
 
     # From Kafka.
 
-    def restore(self, consumer: Consumer, wanted: Sequence[tuple[str, int]]) -> list[Partition]:
+    def restore(self, consumer: Consumer, wanted: Sequence[Place], recall: Recall) -> list[Partition]:
         """Return *wanted* as Kafka knows them, to be added; it may take long, and needs no lock.
 
         A partition whose settlement a later kjms wrote is left alone: what that settled would be delivered again.
+
+        Args:
+            consumer: Asks Kafka.
+            wanted: The partitions.
+            recall: Returns the copies of what Kafka has forgotten; a partition that it does not name is left out.
 
         Raises:
             KafkaException: Kafka does not say what was committed.
@@ -133,9 +142,12 @@ class Holdings:
             if known.error is not None:
                 raise KafkaException(known.error)
         forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
-        copies = self._recall(forgotten) if forgotten else {}
+        copies = recall(forgotten) if forgotten else {}
         for known in answers:
-            copy = copies.get((known.topic, known.partition))
+            place = known.topic, known.partition
+            if known.offset < 0 and place not in copies:
+                continue
+            copy = copies.get(place)
             try:
                 state = self._state(consumer, known) if copy is None else self._remembered(consumer, known, *copy)
             except NewerStateError as error:

@@ -19,9 +19,9 @@ from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
-from kjms.engine._holdings import Commit, Holdings, beginning, oldest
+from kjms.engine._holdings import Commit, Holdings, Recall, beginning, oldest
 from kjms.engine._journal import Event
-from kjms.engine._log import UNTIL_END
+from kjms.engine._log import UNTIL_END, Place
 from kjms.engine._membership import Membership
 from kjms.engine._refusal import Refusal
 from kjms.engine._repeats import LOOK_BACK, Repeats
@@ -167,6 +167,7 @@ class Reader:
         self._is_leaving = False  # whether the thread is about to end its client
         self._membership = Membership()
         self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
+        self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._handover = None if exchange is None else HandOver(self, exchange)
 
     def __repr__(self) -> str:
@@ -453,7 +454,8 @@ class Reader:
             consumer = self._consumer
             if consumer is None or self._holdings.get(self.topic, number) is None:
                 raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
-            if not self._open(consumer, [(topic, number)]):
+            # It was not there when the partition was assigned, so nothing of it can have been forgotten.
+            if not self._open(consumer, [(topic, number)], dict.fromkeys):
                 raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
 
     def open_box(self, topic: str, number: int) -> Partition | None:
@@ -463,24 +465,46 @@ class Reader:
             JMSException: Kafka does not answer.
             KafkaException: It does not say what was committed.
         """
-        with self.client_held(COMMIT_SECONDS):
-            consumer = self._consumer
-            if consumer is None or not self._is_proved or not consumer.memberid():
-                return None
-            self._forsake(consumer)  # it may be one of those that are to be given up
-            opened = self._open(consumer, [(topic, number)])
-        return opened[0] if opened else None
 
-    def _open(self, consumer: Consumer, places: Sequence[tuple[str, int]]) -> list[Partition]:
+        def opened(recall: Recall) -> list[Partition]:
+            with self.client_held(COMMIT_SECONDS):
+                consumer = self._consumer
+                if consumer is None or not self._is_proved or not consumer.memberid():
+                    return []
+                self._forsake(consumer)  # it may be one of those that are to be given up
+                return self._open(consumer, [(topic, number)], recall)
+
+        found = self._with_copies(opened)
+        return found[0] if found else None
+
+    def _with_copies(self, restored: Callable[[Recall], list[Partition]]) -> list[Partition]:
+        """Return what *restored*, which holds the client, returns; copies are read in between, without the client."""
+        forgotten: list[Place] = []
+
+        def put_off(places: Sequence[Place]) -> dict[Place, None]:
+            forgotten.extend(places)
+            return {}
+
+        found = restored(put_off)
+        if forgotten:
+            copies = self.aside.recall(forgotten)
+            found += restored(lambda places: {place: copies[place] for place in places if place in copies})
+        return found
+
+    def _open(self, consumer: Consumer, places: Sequence[Place], recall: Recall) -> list[Partition]:
         """Read the partitions at *places* from where their settlement stands; the caller holds the client."""
-        restored = self._holdings.restore(consumer, places)  # without the lock: it may take long
+        restored = self._holdings.restore(consumer, places, recall)  # without the lock: it may take long
+        self._hold(consumer, restored)
+        return restored
+
+    def _hold(self, consumer: Consumer, restored: Sequence[Partition]) -> None:
+        """Hold *restored*, and read on where they stand; the caller holds the client."""
         starts = [self._start(partition) for partition in restored]
         consumer.incremental_assign(starts)
         consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
         with self.lock:
             for partition in restored:
                 self._holdings.add(partition)
-        return restored
 
     def _start(self, partition: Partition) -> TopicPartition:
         """Return from where to read *partition*: earlier where it matters what was there."""
@@ -525,9 +549,13 @@ class Reader:
             JMSException: Kafka does not answer.
             KafkaException: It does not say what was committed.
         """
-        with self.client_held(COMMIT_SECONDS):
-            consumer = self._consumer
-            restored = [] if consumer is None else self._holdings.restore(consumer, [(topic, number)])
+
+        def find(recall: Recall) -> list[Partition]:
+            with self.client_held(COMMIT_SECONDS):
+                consumer = self._consumer
+                return [] if consumer is None else self._holdings.restore(consumer, [(topic, number)], recall)
+
+        restored = self._with_copies(find)
         if not restored:
             return None
         partition = restored[0]
@@ -855,6 +883,7 @@ class Reader:
             look, copy, refresh = committed + LOOK_SECONDS, committed + COPY_SECONDS, committed + REFRESH_SECONDS
             while not self._may_end():
                 self._see_whether_it_slept()
+                self._open_forgotten(consumer)
                 if self._is_full():
                     self._wait_for_space(consumer)
                 else:
@@ -1175,6 +1204,7 @@ class Reader:
                 for box in self._holdings.boxes():
                     self.drop_box(box)
                 self._left.clear()
+                self._forgotten.clear()
             self._consumer = self._thread = None
             self._is_leaving = False
             if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
@@ -1217,9 +1247,30 @@ class Reader:
         asides = self.aside.partitions() if numbers else 0
         wanted = [(self.topic, number) for number in numbers]
         wanted += [(self.aside.topic, number) for number in numbers if number < asides]
-        self._open(consumer, wanted)
+        if wanted and self.aside.is_new():
+            self._open(consumer, wanted, dict.fromkeys)
+        else:
+            restored = self._holdings.restore(consumer, wanted, self._put_off)
+            incomplete = {number for _, number in self._forgotten}
+            # What was moved aside of a partition, and the partition, are opened together.
+            self._forgotten += [(each.topic, each.number) for each in restored if each.number in incomplete]
+            self._hold(consumer, [each for each in restored if each.number not in incomplete])
         with self.lock:
             self._is_proved = True
+
+    def _put_off(self, places: Sequence[Place]) -> dict[Place, None]:
+        """Note that *places* are opened with copies of their settlement; inside of the client, no log is read."""
+        self._forgotten += places
+        return {}
+
+    def _open_forgotten(self, consumer: Consumer) -> None:
+        """Open the partitions whose settlement Kafka has forgotten, where copies of it say."""
+        if not self._forgotten:
+            return
+        copies = self.aside.recall(self._forgotten)
+        with self._client:
+            places, self._forgotten = self._forgotten, []
+            self._open(consumer, places, lambda asked: {place: copies[place] for place in asked})
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self.lock:
@@ -1271,6 +1322,8 @@ class Reader:
         self._let_go(consumer, partitions)
 
     def _let_go(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        gone = {partition.partition for partition in partitions}
+        self._forgotten = [place for place in self._forgotten if place[1] not in gone]
         with self.lock:
             dropped = [partition for revoked in partitions for partition in self._drop(revoked.partition)]
             self._is_proved = True

@@ -64,7 +64,7 @@ def standings(
     # In one request: a message that is moved aside meanwhile is unsettled in one place of the answer.
     holdings = Holdings(name, topic, aside, decode, refuse)
     places = [(each, number) for each, count in counts.items() for number in range(count)]
-    partitions = holdings.restore(consumer, places)
+    partitions = holdings.restore(consumer, places, aside.recall)
     # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
     ends = {each: topics.ends(each) for each, count in counts.items() if count}
     return [Standing(p.topic, p.number, p.settlement.snapshot().state, ends[p.topic][p.number]) for p in partitions]

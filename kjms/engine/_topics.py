@@ -262,8 +262,8 @@ class Topics:
         while self.look_up(topic) < partitions and time.monotonic() < deadline:
             time.sleep(0.01)
 
-    def ensure_compacted(self, topic: str, replication_factor: int | None) -> None:
-        """Make *topic*, one that kjms keeps for itself, where it is missing: one partition, compacted.
+    def ensure_compacted(self, topic: str, replication_factor: int | None, partitions: int = 1) -> None:
+        """Make *topic*, one that kjms keeps for itself, where it is missing: compacted, with so many *partitions*.
 
         Raises:
             JMSException: It exists, and Kafka would delete records from it that count.
@@ -271,9 +271,12 @@ class Topics:
         """
         with self._lock:
             if not self.partitions(topic):
-                self._create(topic, 1, replication_factor, COMPACTED_CONFIG)
+                self._create(topic, partitions, replication_factor, COMPACTED_CONFIG)
                 self._wait_until_visible(topic)
                 return
+            if self.partitions(topic) < partitions:  # an earlier kjms made it
+                self.grow(topic, partitions)
+                self._partitions[topic] = partitions
         asked = ConfigResource(ResourceType.TOPIC, topic)
         try:
             answer = self.admin.describe_configs([asked], request_timeout=self._timeout)[asked].result()

@@ -407,7 +407,7 @@ class Transactor(Generic[Unit]):
                     if planned:
                         is_there = reader.has_committed(planned)
                         return self._is_visible(first) if is_there is None else is_there
-                return self._left_its_mark()
+                return self._is_visible(first)
             except UnknownError:
                 raise
             except (KafkaException, JMSException) as error:
@@ -415,10 +415,6 @@ class Transactor(Generic[Unit]):
                 with self._news:
                     if self._news.wait_for(lambda: self._closing, PAUSE_SECONDS * 10):
                         raise UnknownError(f"whether it was committed is not known: {error}") from error
-
-    def _left_its_mark(self) -> bool:
-        """Tell whether the last transaction, one that settles nothing, came through."""
-        return False
 
     def _is_visible(self, first: TopicPartition | None) -> bool:
         """Tell whether readers of committed records see the one at *first*.
