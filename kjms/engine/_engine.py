@@ -193,7 +193,8 @@ class Engine:
         settings = producer_settings(self._settings, linger_ms=linger_ms)
         if linger_ms == 0:
             settings["linger.ms"] = 0  # a waiting caller pays for every millisecond
-        return Publisher(settings, f"kjms-engine-{self.number}-{name}", self.options.send_timeout)
+        name = f"kjms-engine-{self.number}-{name}"
+        return Publisher(settings, name, self.options.send_timeout, self.topics.largest)
 
     # What processes have to agree on.
 

@@ -78,6 +78,8 @@ def _explained(error: KafkaError) -> str:
             "the broker's certificate is not valid: it has expired, is for another name, or comes from an authority"
             f" that ssl.ca.location does not hold: {said}"
         )
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return f"{said}: larger than the topic's max.message.bytes allows"
     return said
 
 

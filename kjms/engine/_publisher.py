@@ -26,6 +26,9 @@ AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
 BURST: Final = 32  # sends within STEP_SECONDS: who sends so many stands aside while their reports are heard
 STEP_SECONDS: Final = 0.005
+SMALL: Final = (
+    1_000_000  # bytes of a body whose record any topic takes, unless it was given a lower limit than Kafka's own
+)
 
 
 class Informed(Protocol):
@@ -42,10 +45,21 @@ class Publisher:
         config: librdkafka's settings of the producer.
         thread_name: The name of the thread that serves delivery reports.
         send_timeout: Milliseconds after which a record that no broker has confirmed is given up.
+        largest: Returns how many bytes a message to a topic may have; None: it is not known.
     """
 
-    def __init__(self, config: Mapping[str, Any], thread_name: str, send_timeout: int) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        thread_name: str,
+        send_timeout: int,
+        largest: Callable[[str], int | None] = lambda topic: None,
+    ) -> None:
         self._send_timeout = send_timeout
+        self._largest = largest
+        self._limits: dict[str, int] = {}
+        compression = config.get("compression.type") or config.get("compression.codec") or "none"
+        self._is_compressed = compression != "none"
         self._servers = config["bootstrap.servers"]
         self._config = {
             **config,
@@ -136,6 +150,8 @@ class Publisher:
             JMSException: Kafka refused it at once.
         """
         key, value, headers, timestamp = record
+        if value is not None and len(value) > SMALL:
+            self._check_size(topic, record)
         try:
             self._producer.produce(
                 topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report
@@ -150,6 +166,31 @@ class Publisher:
             self._sent = sent = self._sent + 1
             if self._is_asked_for and not sent % BURST:
                 self._stand_aside()
+
+    def _check_size(self, topic: str, record: KafkaRecord) -> None:
+        """Refuse a record that the broker would refuse: that would hold up what all others send meanwhile.
+
+        What the topic allowed last is enough to let a record pass; to refuse one it is asked for again.
+
+        Raises:
+            ResourceAllocationException: It is larger than the topic's max.message.bytes.
+        """
+        key, value, headers, _ = record
+        size = len(value or b"") + len(key or b"")
+        size += sum(len(name) + len(content or b"") for name, content in headers)
+        if self._is_compressed or size <= self._limits.get(topic, 0):
+            return
+        limit = self._largest(topic)
+        if limit is None:
+            return
+        self._limits[topic] = limit
+        if size > limit:
+            raise ResourceAllocationException(
+                f"send to {topic!r}: the message has {size} bytes with its headers, and the topic's max.message.bytes"
+                f" allows {limit} (MSG_SIZE_TOO_LARGE); send it in parts, or raise the topic's limit",
+                "MSG_SIZE_TOO_LARGE",
+                KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)),
+            )
 
     def _wait_for_room(self, topic: str) -> None:
         """Wait until the buffer, which was full, has room: its thread is emptying it."""

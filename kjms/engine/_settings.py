@@ -12,6 +12,9 @@ __all__ = ["NEW_TOPIC", "common_settings", "consumer_settings", "producer_settin
 
 # A partition that was just made refuses the first fetch, as a rule; librdkafka waits 500 ms after that.
 NEW_TOPIC: Final[Mapping[str, Any]] = {"fetch.error.backoff.ms": 20}
+# The topic's max.message.bytes decides how large a message may be. Brokers read no larger request than 100 MiB, and end
+# the connection for all else that is on it; consumers read no larger answer than 100 MB. Batches have batch.size.
+LARGEST_MESSAGE: Final = 96_000_000
 REPEAT_SECONDS: Final = 30.0  # librdkafka reports each of its attempts to reconnect, dozens in a second
 
 
@@ -143,7 +146,8 @@ def common_settings(
 def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """Return a producer's settings: *defaults* (dots for underscores), then the user's."""
     chosen = {name.replace("_", "."): value for name, value in defaults.items()}
-    return {**chosen, **{name: value for name, value in common.items() if name not in _CONSUMER_ONLY}}
+    user = {name: value for name, value in common.items() if name not in _CONSUMER_ONLY}
+    return {"message.max.bytes": LARGEST_MESSAGE, **chosen, **user}
 
 
 def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ NOT_READY: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
 VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
 
 
@@ -193,6 +194,15 @@ class Topics:
                     raise jms_error(error, f"delete the Kafka topic {topic!r}", to="Delete", topic=topic) from error
             self._partitions.pop(topic, None)
             self.created.discard(topic)
+
+    def largest(self, topic: str) -> int | None:
+        """Return how many bytes a message to *topic* may have; None: Kafka does not say, or not to this user."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            answer = self.admin.describe_configs([resource], request_timeout=min(self._timeout, ANSWER_SECONDS))
+            return int(answer[resource].result()["max.message.bytes"].value or 0) or None
+        except (KafkaException, KeyError):
+            return None
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete the records of each partition in *before* that stand before the offset there.

@@ -1,0 +1,85 @@
+"""How large a message may be: the topic's max.message.bytes decides, and nothing in the client."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from kjms import BytesMessage, Connection, Message, Queue, ResourceAllocationException, Session, SessionMode
+
+SECONDS = 20_000
+LIMIT = 8 << 20
+
+
+class Completed:
+    """What became of an asynchronous send."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.is_done = threading.Event()
+
+    def on_completion(self, message: Message) -> None:
+        self.is_done.set()
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.failure = exception
+        self.is_done.set()
+
+
+@pytest.fixture
+def admin(kjms_broker: Any) -> AdminClient:
+    """A client that makes topics."""
+    return AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
+
+
+@pytest.fixture
+def large(admin: AdminClient, queue: Queue) -> Queue:
+    """A queue on a topic that takes messages of 8 MiB."""
+    name = queue.queue_name
+    new = NewTopic(name, 1, 1, config={"max.message.bytes": str(LIMIT), "retention.ms": "-1"})
+    admin.create_topics([new])[name].result(20)
+    return queue
+
+
+def test_a_topic_says_how_large_a_message_may_be(connection: Connection, session: Session, large: Queue) -> None:
+    """Whatever the topic allows can be sent in every way, and received."""
+    bodies = [os.urandom(size) for size in (1_000_000, 1_048_588, 3_000_000, LIMIT - 2_000)]
+    producer = session.create_producer(large)
+    producer.send(BytesMessage(bodies[0]))
+    completed = Completed()
+    producer.send(BytesMessage(bodies[1]), completion_listener=completed)
+    assert completed.is_done.wait(SECONDS / 1000)
+    assert completed.failure is None
+    with connection.create_session(SessionMode.SESSION_TRANSACTED) as transacted:
+        transacted.create_producer(large).send(BytesMessage(bodies[2]))
+        transacted.commit()
+    producer.send(BytesMessage(bodies[3]))
+    consumer = session.create_consumer(large)
+    for body in bodies:
+        received = consumer.receive(SECONDS)
+        assert received is not None
+        assert received.get_body(bytes) == body
+
+
+@pytest.mark.requirement("NET-43", "JMS-7.3-1")
+def test_what_a_topic_does_not_take_is_refused_with_its_limit(
+    session: Session, large: Queue, admin: AdminClient
+) -> None:
+    """The error names the message's size and the topic's limit; a limit that is raised counts for the next message."""
+    producer = session.create_producer(large)
+    message = BytesMessage(os.urandom(LIMIT + 1))
+    for listener in (None, Completed()):
+        with pytest.raises(ResourceAllocationException, match=rf"max\.message\.bytes allows {LIMIT} ") as raised:
+            producer.send(message, completion_listener=listener)
+        assert raised.value.error_code == "MSG_SIZE_TOO_LARGE"
+    wider = ConfigEntry("max.message.bytes", str(2 * LIMIT), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, large.queue_name, incremental_configs=[wider])
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    producer.send(message)
+    received = session.create_consumer(large).receive(SECONDS)
+    assert received is not None
+    assert len(received.get_body(bytes)) == LIMIT + 1
