@@ -54,7 +54,7 @@ OFFERED: Final = (SOLE, "DELAYED_DELIVERY", "ANONYMOUS-RELAY", "SHARED-SUBS")
 FAILED: Final = "amqp:connection-establishment-failed"
 INVALID_FIELD: Final = "amqp:invalid-field"
 FORCED: Final = "amqp:connection:forced"
-SESSION_BYTES: Final = 4 << 20  # that a client may send ahead on a session
+UNFINISHED: Final = 8  # so many messages of the largest size may be there in parts
 DRAIN_LOOK_SECONDS: Final = 0.01
 DELIVERY: Final = Event.DELIVERY.number
 MISREAD: Final = (UnicodeDecodeError, OverflowError, DataException)  # of proton, about what a client sent
@@ -100,6 +100,9 @@ class AmqpConnection(EngineProtocol):
         self._is_settled.set()
         self._is_open = False
         self._is_ended = False
+        self._held = 0  # bytes of messages that have come and that Kafka does not have yet
+        self._unfinished = 0  # bytes of messages of which a part has come
+        self._is_held_back = False
         self._began = time.monotonic()
         self.closed = self._loop.create_future()  # when nothing is left of it
 
@@ -291,6 +294,24 @@ class AmqpConnection(EngineProtocol):
         for (link, fate, transaction, cause, then), handed in tells:
             link.worker.tell(link.feeding, fate, handed, transaction, cause, then)
 
+    def hold(self, worker: Worker, size: int) -> None:
+        """Count *size* bytes of messages that *worker* has, and read no more while there are too many.
+
+        The workers go on by themselves, so reading does, too.
+        """
+        size = max(size, -worker.held)  # its end has let all of them go
+        worker.held += size
+        self._held += size
+        most = self.options.max_message_size
+        if self._is_held_back != (self._held > (most // 2 if self._is_held_back else most)) and self._tcp is not None:
+            self._is_held_back = not self._is_held_back
+            (self._tcp.pause_reading if self._is_held_back else self._tcp.resume_reading)()
+
+    def hold_part(self, size: int) -> bool:
+        """Count *size* bytes of a message that is not all there; return whether there may be more of them."""
+        self._unfinished += size
+        return self._unfinished <= UNFINISHED * self.options.max_message_size
+
     # What the engine says.
 
     def _dispatch(self) -> None:
@@ -400,14 +421,12 @@ class AmqpConnection(EngineProtocol):
         self.log("refused, of %s, container %r: %s", self._peer, self.container, failure)
 
     def _on_close(self, event: Event) -> None:
-        engine = self._engine
-        if engine.state & Endpoint.LOCAL_ACTIVE:
-            engine.close()
-        self._end("the client closed it")
+        self._end("the client closed it")  # which answers when all that the client had is free
 
     def _on_session_open(self, event: Event) -> None:
+        # The session's window stays as large as AMQP allows: when a window fills up, Qpid JMS (2.10) does not send its
+        # last buffer until its next heartbeat. `hold` bounds memory instead, by TCP.
         session = event.session
-        session.incoming_capacity = SESSION_BYTES
         if self._is_open:
             session.open()
         else:
@@ -432,6 +451,7 @@ class AmqpConnection(EngineProtocol):
 
             def on_end() -> None:
                 ended = self._workers.pop(session)
+                self.hold(ended, -ended.held)
                 for served in list(ended.named):
                     self.link_names.leave(served)
                 if session.state & Endpoint.LOCAL_ACTIVE:
@@ -565,6 +585,9 @@ class AmqpConnection(EngineProtocol):
                 await self._loop.run_in_executor(None, self._leave, kjms)
             except JMSException as failure:
                 _log.warning("connection %d: %s", self.number, failure)
+        if self._engine.state & Endpoint.LOCAL_ACTIVE:
+            self._engine.close()
+            self.flush()
         if not self.closed.done():
             self.closed.set_result(None)
 

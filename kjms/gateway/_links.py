@@ -208,29 +208,49 @@ class Receiving(ClientLink):
             self.fail("amqp:link:transfer-limit-exceeded", "the client sent more messages than it was allowed")
             return
         if delivery.aborted:
-            self._parts.clear()
-            self._size = 0
+            self._take_parts()
             link.advance()
             delivery.settle()
             link.flow(1)
             return
+        has_room = True
         while delivery.pending:
             part = link.recv(delivery.pending)
             self._size += len(part)
             self._parts.append(part)
+            has_room = self.connection.hold_part(len(part))
         if self._size > self.connection.options.max_message_size:
             said = f"a message is larger than the {self.connection.options.max_message_size} bytes that are allowed"
             transaction = _transaction_of(delivery)
             if transaction is not None:
                 self.worker.doom(transaction, ResourceAllocationException(said))
             self.fail("amqp:link:message-size-exceeded", said)
-            self._parts.clear()
         elif not delivery.partial and delivery.readable:
-            data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-            self._parts.clear()
-            self._size = 0
+            data = self._take_parts()
             link.advance()
             self.received(delivery, data)
+        elif not has_room:
+            self.fail("amqp:resource-limit-exceeded", "the connection sends too many large messages at the same time")
+
+    def _take_parts(self) -> bytes:
+        """Return what has come of a message, and keep it no more."""
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self.connection.hold_part(-self._size)
+        self._size = 0
+        return data
+
+    def lost(self) -> None:
+        super().lost()
+        self._take_parts()
+
+    def fail(self, name: str, text: str) -> None:
+        super().fail(name, text)
+        self._take_parts()
+
+    def _is_over(self) -> None:
+        super()._is_over()
+        self._take_parts()
 
     def received(self, delivery: Delivery, data: bytes) -> None:
         """Pass on a message of which all has come."""
@@ -240,6 +260,7 @@ class Receiving(ClientLink):
             delivery.settle()
         self._pending += 1
         self._bytes += len(data)
+        self.connection.hold(self.worker, len(data))
         assert self._forwarder is not None
         then = partial(self._sent, None if is_settled else delivery, len(data), transaction)
         self.worker.send(self._forwarder, self.destination, data, transaction, then)
@@ -247,6 +268,7 @@ class Receiving(ClientLink):
     def _sent(self, delivery: Delivery | None, size: int, transaction: bytes | None, failure: Exception | None) -> None:
         self._pending -= 1
         self._bytes -= size
+        self.connection.hold(self.worker, -size)
         if failure is None:
             self.connection.metrics.messages_received_total += 1
         else:

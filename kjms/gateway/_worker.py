@@ -112,6 +112,7 @@ class Worker:
         self._produced = 0  # bytes, by this thread
         self.consumed = 0  # bytes, by the loop
         self._is_held_up = False
+        self.held = 0  # bytes of messages that the client sent and that wait here; the loop's alone
         self.named: set[ClientLink] = set()  # the session's links that have a name; the loop's alone
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
