@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from confluent_kafka import Consumer, TopicPartition
@@ -28,6 +28,7 @@ class Membership:
 
     def __init__(self) -> None:
         self._failure: Exception | None = None
+        self._assigned: set[tuple[str, int]] = set()  # by the group; what the consumer reads besides is not in it
 
     @property
     def has_failed(self) -> bool:
@@ -46,9 +47,9 @@ class Membership:
         """Join the group of *consumer*, to read *topic*; the callbacks are called by `poll`."""
         consumer.subscribe(
             [topic],
-            on_assign=self._keeping(on_assign),
-            on_revoke=self._keeping(on_revoke),
-            on_lost=self._keeping(on_lost),
+            on_assign=self._keeping(on_assign, self._assigned.update),
+            on_revoke=self._keeping(on_revoke, self._assigned.difference_update),
+            on_lost=self._keeping(on_lost, self._assigned.difference_update),
         )
 
     def poll(self, consumer: Consumer, seconds: float) -> KafkaMessage | None:
@@ -60,8 +61,9 @@ class Membership:
         return record
 
     def close(self, consumer: Consumer) -> None:
-        """Give up what *consumer* was assigned, as the callbacks say, and close it.
+        """Give up what the group assigned to *consumer*, as the callbacks say, and close it.
 
+        Partitions that it reads without the group (`Consumer.incremental_assign`) are never revoked: closing ends them.
         Closing alone would call them as well. But librdkafka may then end the group while they give partitions up,
         and forget to answer them: the thread waits for ever, and with it all others of the process.
         """
@@ -69,15 +71,16 @@ class Membership:
             consumer.unsubscribe()
             deadline = time.monotonic() + LEAVE_SECONDS
             self.poll(consumer, 0)  # what comes is read again by whoever is next
-            while consumer.assignment() and time.monotonic() < deadline:
+            while self._assigned and time.monotonic() < deadline:
                 self.poll(consumer, POLL_SECONDS)
         except Exception:
             _log.exception("partitions could not be given up in order")
         finally:
             consumer.close()
 
-    def _keeping(self, callback: OnRebalance) -> OnRebalance:
+    def _keeping(self, callback: OnRebalance, change: Callable[[Iterable[tuple[str, int]]], None]) -> OnRebalance:
         def call(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            change([(each.topic, each.partition) for each in partitions])
             try:
                 callback(consumer, partitions)
             except Exception as error:

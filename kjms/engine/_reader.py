@@ -469,7 +469,7 @@ class Reader:
         def opened(recall: Recall) -> list[Partition]:
             with self.client_held(COMMIT_SECONDS):
                 consumer = self._consumer
-                if consumer is None or not self._is_proved or not consumer.memberid():
+                if consumer is None or self._is_leaving or not self._is_proved or not consumer.memberid():
                     return []
                 self._forsake(consumer)  # it may be one of those that are to be given up
                 return self._open(consumer, [(topic, number)], recall)
@@ -1229,6 +1229,11 @@ class Reader:
                 self._membership.poll(consumer, SHORT_POLL_SECONDS)  # it rebalances; what comes is read again
         if boxes and error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name}"))
+        with self.lock:
+            for box in held:
+                self.drop_box(box)
+        with self._client:
+            self._forsake(consumer)
         self._handover.end()
 
     def _close_client(self, consumer: Consumer) -> None:
@@ -1328,7 +1333,12 @@ class Reader:
             dropped = [partition for revoked in partitions for partition in self._drop(revoked.partition)]
             self._is_proved = True
             self.buffer.marked()
-        consumer.incremental_unassign([TopicPartition(partition.topic, partition.number) for partition in dropped])
+        leaving = {(place.topic, place.partition) for place in partitions}  # also those that `_on_assign` did not open
+        leaving.update((partition.topic, partition.number) for partition in dropped)
+        # librdkafka refuses the whole list if it does not read one of them.
+        consumer.incremental_unassign(
+            [place for place in consumer.assignment() if (place.topic, place.partition) in leaving]
+        )
 
     def _drop(self, number: int) -> list[Partition]:
         dropped = self._holdings.drop(number)
