@@ -5,23 +5,21 @@ Spec: JMS 2.0 §4.4.11.
 
 from __future__ import annotations
 
-import random
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kjms._dead_letters import handled_exception
 from kjms.engine._committer import Work
 from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
-    from kjms.destinations import Destination
+    from kjms._dead_letters import Redelivery
     from kjms.engine._buffer import Feed
     from kjms.engine._delivery import Delivery
     from kjms.engine._reader import Reader, Receipt
     from kjms.engine._transactor import Copy
     from kjms.message import Message
-    from kjms.options import RedeliveryPolicy
 
 __all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual", "Transacted"]
 
@@ -30,11 +28,11 @@ class Acknowledgement:
     """What a session does with the messages that it hands out.
 
     Args:
-        policy: Says how the messages of a destination come again.
+        redelivery: Decides what becomes of messages whose delivery failed.
     """
 
-    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy]) -> None:
-        self._policy = policy
+    def __init__(self, redelivery: Redelivery) -> None:
+        self._redelivery = redelivery
         self._is_closed = False
 
     @property
@@ -58,7 +56,7 @@ class Acknowledgement:
     def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
         """Note that the listener raised: the message comes again, marked, as its policy says (JMS 2.0 §4.5.2)."""
         delivery.cause = f"the listener raised {type(error).__name__}"
-        self._give_back([delivery], to=delivery.feed)
+        self._give_back([delivery], to=delivery.feed, error=error)
 
     def consumer_closes(self, feed: Feed) -> None:
         """Note that the consumer of *feed* closes, before it does."""
@@ -70,22 +68,15 @@ class Acknowledgement:
     def close(self) -> None:
         """Give back what was not acknowledged, and make the rest durable."""
 
-    def _give_back(self, deliveries: list[Delivery], *, to: Feed | None) -> None:
+    def _give_back(self, deliveries: list[Delivery], *, to: Feed | None, error: BaseException | None = None) -> None:
+        """Note that *deliveries* failed: each message is delivered again, or was delivered for the last time."""
         by_reader: dict[Reader, list[Delivery]] = {}
         for delivery in deliveries:
             assert delivery.feed is not None
-            by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+            if not self._redelivery.was_last(delivery, error):
+                by_reader.setdefault(delivery.feed.reader, []).append(delivery)
         for reader, mine in by_reader.items():
-            reader.give_back(mine, to=to, due=None if to is None else self._due)
-
-    def _due(self, delivery: Delivery) -> int:
-        """Return when *delivery*, which is not the first of its message, may be made."""
-        assert delivery.feed is not None
-        policy = self._policy(delivery.feed.reader.destination)
-        if delivery.counted > policy.max_deliveries:
-            return 0  # it will not be
-        delay = policy.delay_before(delivery.count, random.random())
-        return time.time_ns() // 1_000_000 + delay if delay else 0
+            reader.give_back(mine, to=to, due=None if to is None else self._redelivery.due)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -96,12 +87,12 @@ class Auto(Acknowledgement):
     """AUTO_ACKNOWLEDGE: message n is durably acknowledged before n+1 is handed out.
 
     Args:
-        policy: Says how the messages of a destination come again.
+        redelivery: Decides what becomes of messages whose delivery failed.
         is_pipelined: Leave out the waiting: a crash may then repeat as many messages as are read in 0.1 s.
     """
 
-    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy], *, is_pipelined: bool = False) -> None:
-        super().__init__(policy)
+    def __init__(self, redelivery: Redelivery, *, is_pipelined: bool = False) -> None:
+        super().__init__(redelivery)
         self._is_pipelined = is_pipelined
         self._last: deque[Delivery] = deque()  # what the program has; asking for the next one, it is through with it
         self._heard: Delivery | None = None  # what a listener has, unless it recovered its session
@@ -192,20 +183,20 @@ class Auto(Acknowledgement):
 class DupsOk(Auto):
     """DUPS_OK_ACKNOWLEDGE: acknowledged in the background; a crash may repeat some messages."""
 
-    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy]) -> None:
-        super().__init__(policy, is_pipelined=True)
+    def __init__(self, redelivery: Redelivery) -> None:
+        super().__init__(redelivery, is_pipelined=True)
 
 
 class Client(Acknowledgement):
     """CLIENT_ACKNOWLEDGE: acknowledging one message acknowledges all that its session has consumed.
 
     Args:
-        policy: Says how the messages of a destination come again.
+        redelivery: Decides what becomes of messages whose delivery failed.
         limit: How many messages may be unacknowledged; None: any number.
     """
 
-    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy], limit: int | None = None) -> None:
-        super().__init__(policy)
+    def __init__(self, redelivery: Redelivery, limit: int | None = None) -> None:
+        super().__init__(redelivery)
         self._limit = limit
         self._open: dict[Delivery, None] = {}  # in the order of handing out
         self._unflushed: dict[Reader, list[Receipt]] = {}
@@ -260,7 +251,13 @@ class Client(Acknowledgement):
         return self._deliver_again("the session recovered")
 
     def _deliver_again(self, cause: str) -> Feed | None:
-        """Give each consumer of the session again what it had; return whose the oldest is."""
+        """Give each consumer of the session again what it had; return whose the oldest is.
+
+        Where the program calls this while it handles an exception, that exception is taken for the cause.
+        """
+        error = handled_exception()
+        if error is not None:
+            cause = f"{cause} after {type(error).__name__}"
         again, self._open = list(self._open), {}
         by_feed: dict[Feed, list[Delivery]] = {}
         for delivery in again:
@@ -268,15 +265,17 @@ class Client(Acknowledgement):
             delivery.cause = cause
             by_feed.setdefault(delivery.feed, []).append(delivery)
         for feed, deliveries in by_feed.items():
-            self._give_back(deliveries, to=feed)
+            self._give_back(deliveries, to=feed, error=error)
         return again[0].feed if again else None
 
     def close(self) -> None:
         self._is_closed = True
         again, self._open = list(self._open), {}
+        error = handled_exception()
+        cause = "its session closed" if error is None else f"its session closed after {type(error).__name__}"
         for delivery in again:
-            delivery.cause = "its session closed"
-        self._give_back(again, to=None)
+            delivery.cause = cause
+        self._give_back(again, to=None, error=error)
 
 
 class Individual(Client):
@@ -320,18 +319,18 @@ class Transacted(Client):
     Messages that are sent wait here until then, so that nobody sees them, and Kafka has no transaction open meanwhile.
 
     Args:
-        policy: Says how the messages of a destination come again.
+        redelivery: Decides what becomes of messages whose delivery failed.
         commit: Carries out what the session did; returns the reason if nothing of it came through.
         limit: How many messages may be received in one transaction; None: any number.
     """
 
     def __init__(
         self,
-        policy: Callable[[Destination], RedeliveryPolicy],
+        redelivery: Redelivery,
         commit: Callable[[Work], JMSException | None],
         limit: int | None = None,
     ) -> None:
-        super().__init__(policy, limit)
+        super().__init__(redelivery, limit)
         self._commit = commit
         self._sent: list[Copy] = []
 

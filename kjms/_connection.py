@@ -28,6 +28,7 @@ from kjms.mapping import client_sender, connection_sender
 from kjms.options import (
     DEFAULT_PREFETCH,
     DEFAULT_SEND_TIMEOUT,
+    DeadLetterDetails,
     DestinationOptions,
     FactoryOptions,
     Ordering,
@@ -74,6 +75,7 @@ class FactorySettings:
         drop_duplicates: bool = False,
         send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
         expiry_queue: str | None = None,
+        dead_letter_details: DeadLetterDetails | None = None,
         keep_settled: int | timedelta | None = None,
         hand_over: bool | None = None,
         max_unacknowledged: int | None = None,
@@ -89,6 +91,7 @@ class FactorySettings:
                 ordering=ordering,
                 redelivery=redelivery or RedeliveryPolicy(),
                 expiry_queue=expiry_queue,
+                dead_letter_details=dead_letter_details,
                 prefetch=prefetch,
                 keep_settled=keep_settled,
                 hand_over=hand_over,
@@ -144,6 +147,8 @@ class ConnectionFactory(FactorySettings):
             had it before. The first consumer of a queue in a process decides for all of them.
         send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
         expiry_queue: The queue that expired messages go to; None: they vanish.
+        dead_letter_details: What a dead letter tells of the exception beside its type: ``"message"`` is its text,
+            ``"traceback"`` the text and the traceback; None: neither, because both may hold data.
         hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
         keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
             Kafka topics that kjms made, for ever in those that others made.

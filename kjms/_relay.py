@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kjms._acknowledge import Acknowledgement, Transacted
 from kjms._consumer import MessageConsumer
-from kjms._dead_letters import dead_letter
 from kjms._producer import CompletionListener, MessageProducer, Route
 from kjms._session import Session, _check_subscription_name
 from kjms.engine._subscriptions import DURABLE, NON_DURABLE, Identity
@@ -31,13 +30,14 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from kjms._connection import Connection
+    from kjms._dead_letters import Redelivery
     from kjms.destinations import Destination, Topic
     from kjms.engine._buffer import Feed
     from kjms.engine._delivery import Delivery, Partition
     from kjms.engine._reader import Reader, Receipt
     from kjms.engine._subscriptions import Space, Terms
     from kjms.message import Message
-    from kjms.options import DeliveryMode, RedeliveryPolicy
+    from kjms.options import DeliveryMode
 
 __all__ = ["Forwarder", "RelaySession", "Transacted"]
 
@@ -79,11 +79,11 @@ class Relayed(Acknowledgement):
     """What a relay's messages are: each open until its fate is told.
 
     Args:
-        policy: Says how the messages of a destination come again.
+        redelivery: Decides what becomes of messages whose delivery failed.
     """
 
-    def __init__(self, policy: Callable[[Destination], RedeliveryPolicy]) -> None:
-        super().__init__(policy)
+    def __init__(self, redelivery: Redelivery) -> None:
+        super().__init__(redelivery)
         self._open: dict[Delivery, None] = {}  # in the order of handing out
         self._last: Delivery | None = None
         self._unflushed: dict[Reader, dict[Partition, Receipt]] = {}  # the last one of a partition stands for all
@@ -125,9 +125,10 @@ class Relayed(Acknowledgement):
         by_reader: dict[Reader, list[Delivery]] = {}
         for delivery in sorted(deliveries, key=lambda each: each.order):
             assert delivery.feed is not None
-            by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+            if not (is_counted and self._redelivery.was_last(delivery, None)):
+                by_reader.setdefault(delivery.feed.reader, []).append(delivery)
         for reader, mine in by_reader.items():
-            reader.give_back(mine, is_counted=is_counted, due=self._due if is_counted else None)
+            reader.give_back(mine, is_counted=is_counted, due=self._redelivery.due if is_counted else None)
 
     def of(self, feed: Feed) -> list[Delivery]:
         """Return what the consumer of *feed* has open."""
@@ -237,13 +238,8 @@ class RelaySession(Session):
         """Move *deliveries* to their dead-letter queues, whatever their count."""
         for delivery in deliveries:
             if self._relayed.take(delivery):
-                assert delivery.feed is not None
-                destination = delivery.feed.reader.destination
                 delivery.cause = cause
-                delivery.count += 1  # a dead letter says how many there were before the one that is not made
-                policy = self._redelivery(destination)
-                letter = dead_letter(self._engine, self._options, destination, delivery, policy)
-                delivery.feed.reader.bury(delivery, letter, "dead letter")
+                self._redelivery.bury(delivery, None)
 
     # Sending.
 

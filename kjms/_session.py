@@ -13,7 +13,7 @@ from kjms._acknowledge import Acknowledgement, Auto, Client, DupsOk, Individual,
 from kjms._browser import QueueBrowser
 from kjms._closing import AutoCloseable
 from kjms._consumer import MessageConsumer, MessageListener, TopicSubscriber, called_as_listener
-from kjms._dead_letters import dead_letter, expired_letter
+from kjms._dead_letters import Redelivery
 from kjms._local import NotLocal
 from kjms._outbox import Outbox
 from kjms._producer import CompletionListener, MessageProducer, Route, TemporaryRoute
@@ -36,7 +36,7 @@ from kjms.errors import (
 )
 from kjms.mapping import sign
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.options import DeliveryMode, FactoryOptions, RedeliveryPolicy, SessionMode, checked_mode
+from kjms.options import DeliveryMode, FactoryOptions, SessionMode, checked_mode
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Session(AutoCloseable):
         self._options = connection._options
         self._engine = connection._engine
         self._acknowledge_mode = checked_mode(acknowledge_mode)
+        self._redelivery = Redelivery(self._engine, self._options)
         self._transaction: Transacted | None = None
         if acknowledge_mode == self.SESSION_TRANSACTED:
             self._transaction = Transacted(
@@ -664,7 +665,9 @@ class Session(AutoCloseable):
             if expires and expires < time.time_ns() // 1_000_000:
                 self._expire(delivery, consumer)
                 return None
-        if delivery.count > 1 and (self._is_dead(delivery, consumer) or not self._is_recorded(delivery, consumer)):
+        if delivery.count > 1 and (
+            self._redelivery.is_one_too_many(delivery) or not self._is_recorded(delivery, consumer)
+        ):
             return None
         return message
 
@@ -675,18 +678,7 @@ class Session(AutoCloseable):
         if queue_name is None or destination == Queue(queue_name):
             reader.settle(delivery)
         else:
-            letter = expired_letter(self._engine, self._options, destination, delivery, queue_name)
-            reader.bury(delivery, letter, "expired")
-
-    def _is_dead(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
-        """Tell whether *delivery* would be one too many; if so, its message is on its way to the dead-letter queue."""
-        destination = consumer._destination
-        policy = self._redelivery(destination)
-        if delivery.counted <= policy.max_deliveries:
-            return False
-        letter = dead_letter(self._engine, self._options, destination, delivery, policy)
-        consumer._feed.reader.bury(delivery, letter, "dead letter")
-        return True
+            self._redelivery.expire(delivery, queue_name)
 
     def _is_recorded(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
         """Have Kafka know of a repeated delivery before it is made, so that a message that kills is found out."""
@@ -699,9 +691,6 @@ class Session(AutoCloseable):
             raise
         reader.give_back([delivery], is_counted=False)  # its partition was lost meanwhile
         return False
-
-    def _redelivery(self, destination: Destination) -> RedeliveryPolicy:
-        return self._options.destination(destination_name(destination)).redelivery or RedeliveryPolicy()
 
     def _listeners_changed(self) -> None:
         with self._lock:
@@ -800,7 +789,9 @@ class Session(AutoCloseable):
         try:
             listener(message)
         except BaseException as error:  # SystemExit, too, would end the delivery of everybody's messages
-            _log.exception("a message listener raised; message %s is delivered again", message.jms_message_id)
+            _log.exception(
+                "a message listener raised: delivery %d of message %s", delivery.count, message.jms_message_id
+            )
             self._acknowledgement.listener_failed(delivery, error)
         else:
             self._acknowledgement.listened(delivery)
@@ -980,16 +971,14 @@ def _rivalled(consumers: Iterable[MessageConsumer]) -> list[MessageConsumer]:
     return [consumer for consumer in consumers if consumer._feed.has_rivals]
 
 
-def _acknowledgement(
-    mode: SessionMode, policy: Callable[[Destination], RedeliveryPolicy], options: FactoryOptions
-) -> Acknowledgement:
+def _acknowledgement(mode: SessionMode, redelivery: Redelivery, options: FactoryOptions) -> Acknowledgement:
     if mode == Session.AUTO_ACKNOWLEDGE:
-        return Auto(policy, is_pipelined=options.pipelined_acknowledge)
+        return Auto(redelivery, is_pipelined=options.pipelined_acknowledge)
     if mode == Session.CLIENT_ACKNOWLEDGE:
-        return Client(policy, options.max_unacknowledged)
+        return Client(redelivery, options.max_unacknowledged)
     if mode == Session.DUPS_OK_ACKNOWLEDGE:
-        return DupsOk(policy)
-    return Individual(policy, options.max_unacknowledged)
+        return DupsOk(redelivery)
+    return Individual(redelivery, options.max_unacknowledged)
 
 
 def _check_destination(destination: object) -> None:

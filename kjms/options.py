@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from kjms.errors import shown
 
 __all__ = [
+    "DeadLetterDetails",
     "DeliveryMode",
     "DestinationOptions",
     "FactoryOptions",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 Ordering = Literal["session", "none"]
+DeadLetterDetails = Literal["message", "traceback"]
 
 DEFAULT_SEND_TIMEOUT: Final = 10_000  # long enough for a leader election, short enough for a person at a terminal
 LONGEST_DELAY: Final = 365 * 24 * 3600 * 1000  # a multiplier grows beyond every measure
@@ -175,6 +177,9 @@ class DestinationOptions:
             ``"none"`` gives that up and spreads them over the partitions. Message groups stay together either way.
         redelivery: The redelivery policy.
         expiry_queue: The queue that expired messages go to.
+        dead_letter_details: What a dead letter tells of the exception beside its type, which it always tells:
+            ``"message"`` is its text, ``"traceback"`` the text and the traceback. None, the default: neither, because
+            both may hold data that not every reader of the dead-letter queue may see.
         prefetch: How many messages of the destination the process holds ahead of its consumers.
         hand_over: Whether its messages go to other processes that want them, or have time for them; None: they do.
         keep_settled: Milliseconds for which a queue's settled messages stay in Kafka, at the least, before their space
@@ -193,6 +198,7 @@ class DestinationOptions:
     ordering: Ordering | None = None
     redelivery: RedeliveryPolicy | None = None
     expiry_queue: str | None = None
+    dead_letter_details: DeadLetterDetails | None = None
     prefetch: int | None = None
     keep_settled: int | timedelta | None = None
     hand_over: bool | None = None
@@ -211,6 +217,10 @@ class DestinationOptions:
             object.__setattr__(self, "keep_settled", milliseconds(self.keep_settled, "keep_settled"))
         if self.ordering not in {None, "session", "none"}:
             raise ValueError(f"ordering is 'session' or 'none', not {shown(self.ordering)}")
+        if self.dead_letter_details not in (None, "message", "traceback"):
+            raise ValueError(
+                f"dead_letter_details is 'message', 'traceback' or None, not {shown(self.dead_letter_details)}"
+            )
 
     @property
     def kept_ms(self) -> int | None:

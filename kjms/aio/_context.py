@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from kjms import _context
 from kjms._connection import Connection, FactorySettings
+from kjms._dead_letters import with_handled_exception
 from kjms._session import either
 from kjms.aio._session import LoopSession
 from kjms.aio._simple import JMSConsumer, JMSProducer, QueueBrowser
@@ -157,7 +158,7 @@ class JMSContext:
                     threads.shutdown(wait=False)
 
         if not context._is_closing:
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(threads, close))
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(threads, with_handled_exception(close)))
 
     def create_context(self, session_mode: int = SessionMode.AUTO_ACKNOWLEDGE) -> JMSContext:
         """Return a new context on the same connection, with a session of its own; it is open (JMS 2.0 §11.2.1).

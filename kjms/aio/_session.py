@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from kjms._dead_letters import with_handled_exception
 from kjms._outbox import Outbox
 from kjms._session import Session
 from kjms.errors import IllegalStateException, JMSException
@@ -176,7 +177,7 @@ class LoopSession(Session):
         """Have a thread make *call*, and let the session's next call begin when it is through, whoever waits for it."""
         try:
             self._check_open(doing)
-            future = self._loop.run_in_executor(self._executor, call)
+            future = self._loop.run_in_executor(self._executor, with_handled_exception(call))
         except BaseException:
             self._one_call.release()
             raise
@@ -185,7 +186,7 @@ class LoopSession(Session):
 
     async def run_beside(self, call: Callable[[], T]) -> T:
         """Return what *call* returns, which may be made while others are: closing, starting and stopping."""
-        return await asyncio.shield(self._loop.run_in_executor(self._executor, call))
+        return await asyncio.shield(self._loop.run_in_executor(self._executor, with_handled_exception(call)))
 
     # Sending.
 

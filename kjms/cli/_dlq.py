@@ -15,7 +15,23 @@ from datetime import datetime, timezone
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms._dead_letters import CAUSE, CUT, DELIVERIES, DESTINATION, OFFSET, PARTITION, TOPIC, raised_letter
+from kjms._dead_letters import (
+    CAUSE,
+    CUT,
+    DELIVERIES,
+    DESTINATION,
+    EXCEPTION,
+    EXCEPTION_TEXT,
+    FIRST_FAILURE,
+    HOST,
+    LAST_FAILURE,
+    OFFSET,
+    PARTITION,
+    PROCESS,
+    TOPIC,
+    TRACEBACK,
+    raised_letter,
+)
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect, queue
 from kjms.cli._json_form import to_json
@@ -38,7 +54,7 @@ message is a dead letter while it says why (property JMS_kjms_Cause); other mess
 
   list   the dead-letter queues, with how many dead letters they hold and why. They are found by their names: those
          that the configuration gives, '...dlq' without one. With a QUEUE: that one, whatever its name.
-  show   the dead letters of a QUEUE: cause, origin, deliveries. 'kjms browse QUEUE' shows them as they are.
+  show   the dead letters of a QUEUE: cause, origin, deliveries, failures. 'kjms browse QUEUE' shows them as they are.
   retry  move them back to where they came from, as they were; their deliveries are counted anew. Each is confirmed
          there before it is deleted here: if the command is killed half-way, none is lost, and the few that were under
          way may come twice. They expire when they would have, and never if that time is over.
@@ -93,6 +109,8 @@ class Entry:
     dead_letters: int
     causes: dict[str, int]
     """How many there are of each cause, the most frequent first."""
+    last_failure: int | None = None
+    """When the last of them failed, in milliseconds since the epoch; None where none says it."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +126,18 @@ class Letter:
     deliveries: int | None
     omitted: str | None
     """What of the message was too large for the dead-letter queue."""
+    exception: str | None = None
+    """The type of the exception, where one was raised."""
+    exception_message: str | None = None
+    """Its text, where the option dead_letter_details asked for it."""
+    traceback: str | None = None
+    """Likewise."""
+    host: str | None = None
+    """Of the process where the last delivery failed."""
+    process: int | None = None
+    first_failure: int | None = None
+    """When a delivery failed first, in milliseconds since the epoch."""
+    last_failure: int | None = None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -180,23 +210,28 @@ def _dead_letter_queues(connection: Connection) -> list[Queue]:
 
 def _entry(connection: Connection, found: Queue) -> Entry:
     causes: Counter[str] = Counter()
+    last = None
     for message in _letters(connection, found, _selector()):
-        cause = _letter(message).cause
+        letter = _letter(message)
+        cause = letter.cause
+        last = max(last or 0, letter.last_failure or 0) or None
         causes[cause if cause in causes or len(causes) < CAUSES_KEPT else "other causes"] += 1
-    return Entry(found.queue_name, causes.total(), dict(causes.most_common()))
+    return Entry(found.queue_name, causes.total(), dict(causes.most_common()), last)
 
 
 def table(entries: Sequence[Entry]) -> str:
     """Return *entries* in aligned columns, a line for each cause."""
     if not entries:
         return "There are no dead-letter queues."
-    rows = [("QUEUE", "DEAD LETTERS", "CAUSES")]
+    rows = [("QUEUE", "DEAD LETTERS", "LAST FAILURE", "CAUSES")]
     for entry in entries:
         causes = [f"{count:,} x {cause}" for cause, count in entry.causes.items()]
         if len(causes) > CAUSES_SHOWN + 1:
             causes[CAUSES_SHOWN:] = [f"... and {len(causes) - CAUSES_SHOWN:,} other causes"]
-        rows.append((entry.name, f"{entry.dead_letters:,}", causes[0] if causes else "-"))
-        rows += [("", "", cause) for cause in causes[1:]]
+        rows.append(
+            (entry.name, f"{entry.dead_letters:,}", _moment(entry.last_failure) or "-", causes[0] if causes else "-")
+        )
+        rows += [("", "", "", cause) for cause in causes[1:]]
     return "\n".join(columns(rows, right=[1]))
 
 
@@ -215,18 +250,33 @@ def _show(connection: Connection, arguments: argparse.Namespace) -> int:
     return _missing(connection, arguments, shown)
 
 
+def _moment(milliseconds: int | None) -> str | None:
+    """Return a point in time for people, to the second; None stays None."""
+    if milliseconds is None:
+        return None
+    try:
+        return f"{datetime.fromtimestamp(milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):  # a record may say anything
+        return str(milliseconds)
+
+
 def _readable(message: Message, letter: Letter) -> str:
-    sent = datetime.fromtimestamp(message.jms_timestamp / 1000, timezone.utc)
     lines = [
         ("cause", letter.cause),
         ("came from", letter.destination),
         ("stood at", None if letter.offset is None else f"{letter.topic}[{letter.partition}]@{letter.offset}"),
         ("deliveries", letter.deliveries),
-        ("sent", f"{sent:%Y-%m-%d %H:%M:%S} UTC"),
+        ("sent", _moment(message.jms_timestamp)),
+        ("first failed", _moment(letter.first_failure)),
+        ("last failed", _moment(letter.last_failure)),
+        ("on", letter.host and f"{letter.host}, process {letter.process}"),
+        ("exception", letter.exception),
+        ("its text", letter.exception_message),
         ("left out", letter.omitted),
+        ("traceback", letter.traceback and "\n    " + letter.traceback.rstrip().replace("\n", "\n    ")),
     ]
     return "\n".join(
-        [str(message.jms_message_id), *(f"  {name:<11} {value}" for name, value in lines if value is not None)]
+        [str(message.jms_message_id), *(f"  {name:<12} {value}" for name, value in lines if value is not None)]
     )
 
 
@@ -464,6 +514,13 @@ def _letter(message: Message) -> Letter:
         offset=number(OFFSET),
         deliveries=number(DELIVERIES),
         omitted=text(CUT),
+        exception=text(EXCEPTION),
+        exception_message=text(EXCEPTION_TEXT),
+        traceback=text(TRACEBACK),
+        host=text(HOST),
+        process=number(PROCESS),
+        first_failure=number(FIRST_FAILURE),
+        last_failure=number(LAST_FAILURE),
     )
 
 

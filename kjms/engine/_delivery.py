@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -130,6 +131,8 @@ class Delivery:
         excused: How many of them do not count towards the maximum.
         due: When it may be handed out, in milliseconds since the epoch; 0 is at once.
         cause: Why it came back last, for people.
+        first_failure: When a delivery of it failed first, in milliseconds since the epoch; 0: none did.
+        last_failure: When one failed last, likewise.
         lanes: How many lanes it is ready in.
         is_taken: Whether a lane that still lists it should pass over it.
         is_out: Whether a session has it.
@@ -149,6 +152,7 @@ class Delivery:
         "due",
         "excused",
         "feed",
+        "first_failure",
         "group",
         "is_excused",
         "is_moving",
@@ -156,6 +160,7 @@ class Delivery:
         "is_taken",
         "is_yielded",
         "lanes",
+        "last_failure",
         "offset",
         "order",
         "partition",
@@ -174,6 +179,8 @@ class Delivery:
         self.excused = 0
         self.due = 0
         self.cause = ""
+        self.first_failure = 0
+        self.last_failure = 0
         self.lanes = 0
         self.is_taken = False
         self.is_out = False
@@ -203,6 +210,16 @@ class Delivery:
         """Which delivery this is, of those that count towards the maximum."""
         return self.count - self.excused
 
+    @property
+    def counted_if_failed(self) -> int:
+        """How many deliveries count towards the maximum if this one, which was made, fails."""
+        return self.counted + self.is_excused
+
+    def failed(self) -> None:
+        """Note that a delivery failed, now."""
+        self.last_failure = time.time_ns() // 1_000_000
+        self.first_failure = self.first_failure or self.last_failure
+
     def excuse(self) -> None:
         """Note that its session went on to another message: should it fall now, this one was not the reason."""
         if self.count > 1 and not self.is_excused:
@@ -216,6 +233,7 @@ class Delivery:
             self.is_excused = False
             self.excused -= 1
         self.count += 1
+        self.failed()
         self.due = 0 if due is None else due(self)
         self.note()
 

@@ -62,7 +62,7 @@ class Journal:
                 "partition": record.partition(),
                 "offset": record.offset(),
                 "message_id": delivery.message(destination).jms_message_id,
-                "delivery": delivery.count if event == "redelivery" else delivery.count - 1,
+                "delivery": delivery.count,
                 "cause": delivery.cause,
             }
         )

@@ -41,14 +41,25 @@ class Mover(Transactor[Moves]):
         self._alone = 0  # so many go one by one, after they failed together
         self._pause = PAUSE_SECONDS
         self._told = ""
+        self._moving: Reader | None = None  # whose messages are being moved
 
     def submit(self, reader: Reader, moves: Sequence[Move]) -> None:
         """Move messages that *reader* holds, soon and in their order, *moves* all in one transaction."""
         if moves:
             self._submit((reader, list(moves)))
 
+    def finish(self, reader: Reader, seconds: float) -> None:
+        """Return when nothing of *reader* is left to be moved, or after *seconds*."""
+        with self._news:
+            self._news.wait_for(lambda: self._closing or not self._has_moves(reader), seconds)
+
+    def _has_moves(self, reader: Reader) -> bool:
+        is_moving = self._is_busy and self._moving is reader
+        return is_moving or any(each is reader for each, _ in self._units)
+
     def _take(self) -> list[Moves]:
         reader, moves = self._units.popleft()
+        self._moving = reader
         if self._alone:
             self._alone -= 1
         else:

@@ -51,6 +51,7 @@ GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
 COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
+MOVES_SECONDS: Final = 3.0  # how long leaving waits for moves that were asked for; what is not moved is found again
 LOOK_AHEAD: Final = 10  # times the prefetch are looked through where some messages are more urgent than others
 LOOK_AHEAD_BYTES: Final = 32_000_000  # if the messages are no larger than that together
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
@@ -378,8 +379,12 @@ class Reader:
     # Messages are moved: the engine's mover does it, in its own thread.
 
     def bury(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
-        """Move *delivery*, which a session has, elsewhere; nobody here gets it again."""
+        """Move *delivery*, which a session has, elsewhere: no consumer here gets it again.
+
+        Its count says how many deliveries were made.
+        """
         with self.lock:
+            delivery.is_yielded = False  # should its partition be lost before, it is not settled
             self.buffer.let_go(delivery)
         self.aside.journal.note(why, self.group, self.destination, delivery)
         self.aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
@@ -1097,7 +1102,7 @@ class Reader:
                 elif delivery.count == 1:
                     delivery.recall(settlement.history(offset))
                     if delivery.count > 1:
-                        delivery.cause = "who had it ended without a word"
+                        delivery.cause = "previous consumer terminated unexpectedly"
             buffer.arrive(delivery)
             has_boxes = has_boxes or partition.is_box
         if buffer.is_ranked:
@@ -1188,6 +1193,7 @@ class Reader:
     def _leave(self, consumer: Consumer) -> None:
         self._is_leaving = True
         for leave in (
+            self._finish_moves,
             partial(self._leave_boxes, consumer),
             self._flush_quietly,
             partial(self._close_client, consumer),
@@ -1209,6 +1215,11 @@ class Reader:
             self._is_leaving = False
             if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
                 self._begin()
+
+    def _finish_moves(self) -> None:
+        """Let dead letters go while Kafka still counts us in: no consumer may ask for them again for a long time."""
+        if self.is_kept:
+            self.aside.mover.finish(self, MOVES_SECONDS)
 
     def _leave_boxes(self, consumer: Consumer) -> None:
         """Give up the boxes in order, while Kafka still counts us in."""

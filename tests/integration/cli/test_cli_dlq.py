@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pty
+import socket
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,8 @@ def test_dead_letters_are_listed_with_their_causes(
             other.create_producer(dead).send(other.create_text_message("no dead letter"))
         eventually(lambda: len(texts(connection, dead)) == 4)
     entries = {entry["name"]: entry for entry in json.loads(kjms("dlq", "list", "--json").stdout)}
+    last = entries[dead.queue_name].pop("last_failure")
+    assert 0 < last <= time.time() * 1000
     assert entries[dead.queue_name] == {
         "name": dead.queue_name,
         "dead_letters": 3,
@@ -96,12 +100,13 @@ def test_dead_letters_are_listed_with_their_causes(
     }
     assert queue.queue_name not in entries
     lines = kjms("dlq").stdout.decode().splitlines()
-    assert lines[0].split() == ["QUEUE", "DEAD", "LETTERS", "CAUSES"]
+    assert lines[0].split() == ["QUEUE", "DEAD", "LETTERS", "LAST", "FAILURE", "CAUSES"]
     (at,) = (number for number, line in enumerate(lines) if line.startswith(dead.queue_name))
-    assert lines[at].split(maxsplit=2)[1:] == ["3", "2 x delivered 1 time; the session recovered"]
+    when = f"{datetime.fromtimestamp(last / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
+    assert lines[at].split(maxsplit=5)[1:] == ["3", *when.split(), "UTC", "2 x delivered 1 time; the session recovered"]
     assert lines[at + 1].split(maxsplit=2) == ["1", "x", "delivered 1 time; the listener raised ValueError"]
     (only,) = json.loads(kjms("dlq", "list", queue.queue_name, "--json").stdout)
-    assert only == {"name": queue.queue_name, "dead_letters": 0, "causes": {}}
+    assert only == {"name": queue.queue_name, "dead_letters": 0, "causes": {}, "last_failure": None}
 
 
 def test_the_configuration_says_what_dead_letter_queues_are_called(
@@ -136,10 +141,10 @@ def test_dead_letters_are_shown(kjms: Kjms, kjms_broker: Any, queue: Queue, dead
     lines = kjms("dlq", "show", dead.queue_name).stdout.decode().splitlines()
     assert lines[0] == first.jms_message_id
     assert lines[1:5] == [
-        "  cause       delivered 1 time; the session recovered",
-        f"  came from   queue://{queue.queue_name}",
-        f"  stood at    {queue.queue_name}[0]@0",
-        "  deliveries  1",
+        "  cause        delivered 1 time; the session recovered",
+        f"  came from    queue://{queue.queue_name}",
+        f"  stood at     {queue.queue_name}[0]@0",
+        "  deliveries   1",
     ]
     assert second.jms_message_id in lines
     chosen = [
@@ -149,6 +154,8 @@ def test_dead_letters_are_shown(kjms: Kjms, kjms_broker: Any, queue: Queue, dead
     assert chosen[0] == chosen[1]
     letter = json.loads(chosen[0])
     assert letter.pop("message")["body"] == "bb"
+    assert 0 < letter.pop("first_failure") <= letter.pop("last_failure") <= time.time() * 1000
+    assert (letter.pop("host"), letter.pop("process")) == (socket.gethostname(), os.getpid())
     assert letter == {
         **{
             "cause": "delivered 1 time; the session recovered",
@@ -157,6 +164,7 @@ def test_dead_letters_are_shown(kjms: Kjms, kjms_broker: Any, queue: Queue, dead
             "partition": 0,
         },
         **{"offset": 1, "deliveries": 1, "omitted": None},
+        **{"exception": None, "exception_message": None, "traceback": None},
     }
     assert b"ID:none" in kjms("dlq", "show", dead.queue_name, "--id", "ID:none", expected=1).stderr
     run = kjms("dlq", "show", queue.queue_name)
