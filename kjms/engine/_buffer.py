@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Buffer", "Feed"]
 
-BUSY_SECONDS: Final = 0.02  # messages that have been ready for so long are too many for who is here
+BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
+STUCK_SECONDS: Final = 0.1  # what was handed over to consumers that take nothing for so long goes back
 OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
 MOST_UNWANTED: Final = 50_000  # messages that nobody wants, before the older half of them is parked
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
@@ -49,6 +50,7 @@ class Feed:
         self.is_open = True
         self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
         self.lane: Lane | None = None  # while it is started
+        self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
 
     @property
     def is_hungry(self) -> bool:
@@ -73,6 +75,16 @@ class Feed:
         """Return the next message, or None; in that case `wakeup` will be set when there may be one."""
         return self.reader.take(self)
 
+    def took(self, delivery: Delivery | None, now: float) -> float:
+        """Note that the consumer took *delivery*, or found nothing; return how long it was busy with the one before."""
+        worked = now - self.taken_at if self.taken_at else 0.0
+        self.taken_at = 0.0
+        if delivery is not None:
+            self.taken_at = now
+            if self.lane is not None:
+                self.lane.taken_at = now
+        return worked
+
     def rest(self) -> None:
         """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
         self.reader.rest(self)
@@ -85,9 +97,23 @@ class Lane:
         levels: For each priority that has come up, highest first: the messages, oldest first.
         size: How many there are, those that were taken included.
         is_sorted: Whether all that was put back is in its place.
+        busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
+        taken_at: When a consumer took a message last.
+        is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
     """
 
-    __slots__ = ("feeds", "hungry", "is_sorted", "levels", "pressed_since", "prune_at", "selector", "size")
+    __slots__ = (
+        "busy_since",
+        "feeds",
+        "hungry",
+        "is_sorted",
+        "is_withdrawn",
+        "levels",
+        "prune_at",
+        "selector",
+        "size",
+        "taken_at",
+    )
 
     def __init__(self, selector: Selector | None, prune_at: int) -> None:
         self.selector = selector
@@ -97,7 +123,8 @@ class Lane:
         self.is_sorted = True
         self.feeds: list[Feed] = []
         self.hungry: dict[Feed, None] = {}  # in the order in which they began to wait
-        self.pressed_since = 0.0  # since when there were messages whenever it was looked at, and nobody waited
+        self.busy_since = self.taken_at = 0.0
+        self.is_withdrawn = False
 
     def __iter__(self) -> Iterator[Delivery]:
         for _, level in self.levels:
@@ -142,6 +169,10 @@ class Lane:
         self.tidy()
         self.is_sorted = True
         self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether each of its consumers has been busy for long with the message that it took last."""
+        return not self.hungry and all(0 < feed.taken_at <= now - STUCK_SECONDS for feed in self.feeds)
 
     def wake_one(self) -> bool:
         """Wake the consumer that has waited longest; tell whether there was one."""
@@ -193,12 +224,18 @@ class Buffer:
         self.wants_recall = self.is_urgent = False
         self.partners: Partners | tuple[()] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Partner, Delivery]] = []  # what they are to get, until it is sent
+        self.has_reopened = False  # whether consumers wait that were too busy for what others hand over
         self._bound: dict[bytes, Partner] = {}  # who got the last message of a group
 
     @property
     def is_hungry(self) -> bool:
         """Whether a consumer waits."""
         return any(lane.hungry for lane in self._lanes.values())
+
+    @property
+    def hungry(self) -> int:
+        """How many consumers wait."""
+        return sum(len(lane.hungry) for lane in self._lanes.values())
 
     @property
     def is_awaited(self) -> bool:
@@ -237,6 +274,7 @@ class Buffer:
                 elif not delivery.lanes:
                     self._keep(delivery)
         lane.feeds.append(feed)
+        lane.is_withdrawn = False
         feed.lane = lane
 
     def _everything(self) -> list[Delivery]:
@@ -296,7 +334,7 @@ class Buffer:
             return None
         delivery = self._next(feed, lane)
         if delivery is None:
-            lane.hungry[feed] = None
+            self._wait(feed, lane)
         elif lane.hungry:
             lane.hungry.pop(feed, None)  # it does not wait any more: the next wake-up is somebody else's
         return delivery
@@ -394,8 +432,15 @@ class Buffer:
     def wait(self, feed: Feed) -> Delivery | None:
         """Note that *feed* waits, though there may be a message; return none."""
         if feed.lane is not None:
-            feed.lane.hungry[feed] = None
+            self._wait(feed, feed.lane)
         return None
+
+    def _wait(self, feed: Feed, lane: Lane) -> None:
+        lane.hungry[feed] = None
+        lane.busy_since = 0.0
+        if lane.is_withdrawn:
+            lane.is_withdrawn = False
+            self.has_reopened = True
 
     def rest(self, feed: Feed) -> None:
         """Note that *feed* waits no longer."""
@@ -558,9 +603,15 @@ class Buffer:
         """How many consumers are started here."""
         return sum(len(lane.feeds) for lane in self._lanes.values())
 
-    def wants(self) -> set[str | None]:
+    @property
+    def room_elsewhere(self) -> int:
+        """How many messages other processes have asked for that they do not have yet."""
+        return sum(partner.free for partner in self.partners if partner.wants)
+
+    def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
         """Return the selectors of the consumers that are started here."""
-        return {None if selector is None else selector.text for selector in self._lanes}
+        lanes = [lane for lane in self._lanes.values() if not (without_withdrawn and lane.is_withdrawn)]
+        return {None if lane.selector is None else lane.selector.text for lane in lanes}
 
     def waiting(self, partition: Partition) -> int:
         """Return how many messages of *partition* are here and not handed out."""
@@ -574,35 +625,41 @@ class Buffer:
         """
         self.wants_recall = self.wants_recall or (is_new and bool(self._with_parked()))
         kept: list[Delivery] = []
-        for delivery in self.unwanted:
+        for number, delivery in enumerate(self.unwanted):
+            if not partner.room(is_targeted=True):
+                partner.waits = True
+                kept += self.unwanted[number:]
+                break
             if not partner.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, partner):
                 kept.append(delivery)
-            elif partner.room(is_targeted=True):
-                self._leave(delivery, partner)
             else:
-                partner.waits = True
-                kept.append(delivery)
+                self._leave(delivery, partner)
         self.unwanted = kept
 
-    def share(self, now: float) -> None:
+    def share(self, now: float) -> bool:
         """Let others have some of what consumers here want, too, where these have been busy for a while by *now*.
 
-        Groups stay here, and what others handed over.
+        Groups stay here, and what others handed over; so do as many messages as there are consumers, while these take
+        them quickly. Return whether time alone may change what is to be shared: to be called again soon.
         """
         pressed = []
+        is_soon = False
         for lane in self._lanes.values():
-            if lane.hungry or not any(level for _, level in lane.levels):
-                lane.pressed_since = 0.0
-            elif not lane.pressed_since:
-                lane.pressed_since = now
-            elif now - lane.pressed_since >= BUSY_SECONDS:
+            if lane.hungry:
+                lane.busy_since = 0.0
+                continue
+            lane.busy_since = lane.busy_since or now
+            if next(iter(lane), None) is None:
+                continue
+            if now - lane.busy_since >= BUSY_SECONDS:
                 pressed.append(lane)
+            is_soon = is_soon or now - max(lane.busy_since, lane.taken_at) < BUSY_SECONDS
         takers = [partner for partner in self.partners if partner.room(is_targeted=False)] if pressed else []
         for lane in pressed:
-            self._share(lane, takers)
+            self._share(lane, takers, len(lane.feeds) if now - lane.taken_at < BUSY_SECONDS else 0)
+        return is_soon
 
-    def _share(self, lane: Lane, takers: list[Partner]) -> None:
-        own = len(lane.feeds)  # so many are left: they are asked for at any moment
+    def _share(self, lane: Lane, takers: list[Partner], own: int) -> None:
         for delivery in itertools.islice(lane, own, own + self._limit):
             if not takers:
                 return
@@ -647,6 +704,35 @@ class Buffer:
             self._bound[delivery.group] = partner
         partner.sent()
         self.leaving.append((partner, delivery))
+
+    def may_get_stuck(self, now: float) -> bool:
+        """Whether messages are ready for consumers none of which waits, and which have not been busy for long."""
+        return any(
+            not (lane.hungry or lane.is_stuck(now)) and next(iter(lane), None) is not None
+            for lane in self._lanes.values()
+        )
+
+    def send_back(self, now: float) -> list[Delivery]:
+        """Return what others handed over that is stuck, by *now*, behind busy consumers: it is here no more.
+
+        Groups stay. Others are not to hand over such messages before one of these consumers waits.
+        """
+        stuck = [lane for lane in self._lanes.values() if lane.is_stuck(now)]
+        gone: list[Delivery] = []
+        for lane in stuck:
+            for delivery in lane:
+                if not delivery.partition.is_box or delivery.group is not None or delivery.due:
+                    continue
+                if delivery.lanes > 1 and any(
+                    self._wants(other, delivery) for other in self._lanes.values() if other not in stuck
+                ):
+                    continue
+                delivery.is_taken = True
+                delivery.lanes = 0
+                self.held -= 1
+                lane.is_withdrawn = True
+                gone.append(delivery)
+        return gone
 
     def give_up(self, is_to_go: Callable[[Delivery], bool]) -> list[Delivery]:
         """Return those that nobody wants and *is_to_go* is true for: they are here no more."""

@@ -22,7 +22,8 @@ __all__ = ["Exchange"]
 
 _log = logging.getLogger("kjms.handover")
 
-TICK_SECONDS: Final = 0.05  # between looks at who is busy, and who waits
+TICK_SECONDS: Final = 0.05  # between looks at who waits
+IDLE_TICK_SECONDS: Final = 0.2  # the same where nothing moves; closing waits for it
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say where something stands
 WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
 BATCH: Final = 500  # notices taken from librdkafka at once
@@ -95,11 +96,14 @@ class Exchange:
                 for member in members:
                     self._tick(member)
                 self._forsake(members)
+                now = time.monotonic()
+                is_stirred = any(member.is_stirred(now) for member in members)
+                seconds = TICK_SECONDS if is_stirred else IDLE_TICK_SECONDS
                 if self._consumer is not None and any(member.is_followed for member in members):
-                    self._read(self._consumer)
+                    self._read(self._consumer, seconds)
                 else:
                     with self._news:
-                        self._news.wait_for(lambda: self._closing, TICK_SECONDS)
+                        self._news.wait_for(lambda: self._closing, seconds)
         except Exception:  # nobody hands over any more, and all else goes on
             _log.exception("messages are not handed over any more")
         finally:
@@ -127,8 +131,8 @@ class Exchange:
         if idle:
             self._consumer.incremental_unassign(idle)
 
-    def _read(self, consumer: Consumer) -> None:
-        first = consumer.poll(TICK_SECONDS)
+    def _read(self, consumer: Consumer, seconds: float) -> None:
+        first = consumer.poll(seconds)
         for record in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
             error = record.error()
             if error is not None:

@@ -10,6 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine._buffer import STUCK_SECONDS
 from kjms.engine._partners import Partner, Partners, read_notice, written_notice
 from kjms.engine._transactor import Move
 from kjms.errors import JMSException
@@ -50,6 +51,10 @@ LEFT_SECONDS: Final = 2.0  # the same, if it was somebody else's
 GREETING_SECONDS: Final = 10.0  # Kafka takes milliseconds
 SWEEP_SECONDS: Final = 5.0  # between looks for boxes that nobody holds and that are not empty
 MOST_WANTS: Final = 1_000  # selectors in one notice
+QUICK_SECONDS: Final = 0.05  # who takes longer for a message, on an average, gets none in advance
+AHEAD_SECONDS: Final = 0.2  # of work for each consumer, at the most, is got in advance
+AVERAGED: Final = 8  # messages over which it is averaged how long they take
+STIRRED_SECONDS: Final = 2.0  # since something moved last: for so long it is looked at often
 
 
 class HandOver:
@@ -82,7 +87,10 @@ class HandOver:
         self._adopted: set[int] = set()
         self._open: dict[int, Partition] = {}
         self._quiet_since: dict[int, float] = {}
-        self._room = 2
+        self._ahead = 0  # messages that are asked for before a consumer waits
+        self._work = 0.0  # seconds that a consumer takes for a message, on an average
+        self._said_room = 0
+        self._stirred_at = time.monotonic()  # when something moved last
         self._taken = 0  # messages of boxes handed out since the last notice
         self._taken_in_all = 0  # the same since there was more room last
         self._said: set[str | None] = set()
@@ -123,36 +131,75 @@ class HandOver:
 
     # What goes on in the reader.
 
-    def took(self, delivery: Delivery | None) -> None:
-        """Hear that a session took *delivery*, or found nothing."""
+    def took(self, delivery: Delivery | None, worked: float, now: float) -> None:
+        """Hear that a session took *delivery*, or found nothing, *worked* seconds after it took the one before."""
+        self._stirred_at = now
+        if worked:
+            self._work += (worked - self._work) / AVERAGED
+            if self._work > QUICK_SECONDS:
+                self._ahead = 0
         if delivery is None:
-            self._missed_at = time.monotonic()
-            self._hungry_since = self._hungry_since or self._missed_at
-            if self._taken_in_all >= self._room and self._box in self.partners.own:  # what comes at once is too little
-                self._room = min(self._room * 2, self._reader.prefetch)
-                self._taken_in_all = 0
-                self.speak()
+            self._missed_at = now
+            self._hungry_since = self._hungry_since or now
+            if self._box in self.partners.own:
+                self._missed()
             return
         if self._hungry_since and not self._reader.buffer.is_hungry:
             self._hungry_since = 0.0
         if delivery.partition.is_box:
             self._taken += 1
             self._taken_in_all += 1
-            if self._taken * 2 >= self._room:
+            if self._ahead and self._taken * 2 >= self._ahead:
                 self.speak()
+
+    def _missed(self) -> None:
+        """Ask for more where a consumer found nothing: others may not know that it waits, or it gets too little."""
+        buffer = self._reader.buffer
+        if self._taken_in_all > self._ahead and self._may_get_more_ahead():  # what comes at once is too little
+            self._ahead = min(max(self._ahead * 2, buffer.feeds), self._reader.prefetch)
+            self._taken_in_all = 0
+            self.speak()
+        elif buffer.has_reopened or (not self._ahead and (self._taken or buffer.hungry > self._said_room)):
+            self.speak()
+
+    def _may_get_more_ahead(self) -> bool:
+        """Whether the consumers here would be done with twice as many messages soon."""
+        return self._work <= QUICK_SECONDS and self._ahead * 2 * self._work <= AHEAD_SECONDS * self._reader.buffer.feeds
 
     def changed(self) -> None:
         """Hear that a consumer with another selector has come or gone."""
-        if self._box in self.partners.own and self._wants() != self._said:
-            self._moved_at = time.monotonic()  # something may come
+        self._stirred_at = time.monotonic()
+        if self._box in self.partners.own and self._wants_now() != self._said:
+            self._moved_at = self._stirred_at  # something may come
             self.speak()
 
     def arrived(self) -> None:
         """Hear that messages came to a box."""
-        now = time.monotonic()
-        self._moved_at = now
+        self._moved_at = self._stirred_at = time.monotonic()
         if self._is_idle:
             self.speak()
+
+    def share(self, now: float) -> bool:
+        """Let others have what consumers here have no time for; tell whether to look again soon."""
+        buffer = self._reader.buffer
+        if not buffer.partners:
+            return False
+        is_soon = buffer.share(now)
+        self._call(now)
+        if self._open:
+            is_soon = self._send_back(now) or is_soon
+        self._reader.send_over()
+        return is_soon
+
+    def _send_back(self, now: float) -> bool:
+        """Move back what consumers here got in advance and have no time for; tell whether to look again soon."""
+        stuck = self._reader.buffer.send_back(now)
+        if stuck:
+            self._ahead = 0
+            self._work = max(self._work, STUCK_SECONDS)
+            self._move_home(stuck)
+            self.speak()
+        return self._reader.buffer.may_get_stuck(now)
 
     def lost(self) -> None:
         """Hear that the reader is out of its group: it must not commit for boxes any more."""
@@ -174,9 +221,17 @@ class HandOver:
             return set()
         return reader.buffer.wants() if reader.keeps_unwanted else {None}
 
+    def _wants_now(self) -> set[str | None]:
+        """Return those of them whose consumers are not too busy."""
+        reader = self._reader
+        wants = self._wants()
+        free = reader.buffer.wants(without_withdrawn=True)
+        return wants & free if reader.keeps_unwanted else wants if free else set()
+
     def speak(self, **more: Any) -> None:
         """Say what we have room for, and what we want now, as far as it has changed."""
-        wants = self._wants()
+        wants = self._wants_now()
+        self._reader.buffer.has_reopened = False
         notice: dict[str, Any] = {}
         rest: list[list[str | None]] = []
         if self._is_asked or not self._has_spoken:
@@ -207,6 +262,7 @@ class HandOver:
     def _state(self) -> dict[str, Any]:
         boxes = sorted({*self._adopted, *([self._box] if self._box != NONE else [])})
         own = self._open.get(self._box)
+        self._said_room = max(self._ahead, self._reader.buffer.hungry)
         return {
             "lease": math.ceil(self._goes_on + self._margin),
             "idle": self._is_idle,
@@ -214,7 +270,8 @@ class HandOver:
             "boxes": boxes,
             "read": 0 if own is None else max(own.settlement.position, 0),
             "held": 0 if own is None else self._reader.buffer.waiting(own),
-            "room": self._room,
+            "room": self._said_room,
+            "quick": self._work <= QUICK_SECONDS,
         }
 
     def _send(self, notice: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
@@ -262,9 +319,12 @@ class HandOver:
         self._open_boxes(now)
         self._close_boxes(now)
         with self._lock:
-            self._reader.buffer.share(now)
             self._send_home()
             self._reader.send_over()
+
+    def is_stirred(self, now: float) -> bool:
+        """Whether something moved a short while ago, so that it is worthwhile to look often."""
+        return now - self._stirred_at < STIRRED_SECONDS
 
     def _offer_all(self) -> None:
         """Offer again what nobody here wants: somebody who was to get it is gone."""
@@ -351,6 +411,8 @@ class HandOver:
         is_ours = notice is not None and notice["e"] == self._exchange.engine
         now = time.monotonic()
         with self._lock:
+            if not is_ours:
+                self._stirred_at = now
             if notice is not None:
                 partner, new = self.partners.apply(notice, notice.get("at", 0) / 1000 if is_ours else now)
                 if is_ours:
@@ -395,7 +457,7 @@ class HandOver:
         if free:
             with self._lock:
                 self._box = random.choice(free)
-                self._room = 8 * max(1, self._reader.buffer.feeds)
+                self._ahead = 0
                 self._is_asked = True
                 self._moved_at = now
                 self.speak()
@@ -462,28 +524,35 @@ class HandOver:
                 self.speak()
 
     def _beat(self, now: float) -> None:
-        wants = self._wants()
+        wants = self._wants_now()
         if self._box == NONE and not self._adopted:
             if self._said:
                 self.speak()
             return
         own = self._open.get(self._box)
-        if own is not None and self._reader.buffer.waiting(own) * 2 > self._room and now - self._said_at > BEAT_SECONDS:
-            self._room = max(self._room // 2, 2 * self._reader.buffer.feeds, 2)
+        if own is not None and self._reader.buffer.waiting(own) * 2 > self._ahead > 0 and now - self._said_at > BEAT_SECONDS:
+            self._ahead //= 2
         pause = IDLE_BEAT_SECONDS if self._is_idle else BEAT_SECONDS
         if wants != self._said or now - self._said_at > pause:
             self.speak()
 
     def _send_home(self) -> None:
         """Move back, to who owns their partition, messages of boxes that nobody here wants any more."""
+        owned = set(self._reader.numbers())
+        self._move_home(
+            self._reader.buffer.give_up(
+                lambda d: d.partition.is_box and not d.due and (d.record.partition() or 0) not in owned
+            )
+        )
+
+    def _move_home(self, deliveries: list[Delivery]) -> None:
         reader = self._reader
-        owned = set(reader.numbers())
-        moves = []
-        for delivery in reader.buffer.give_up(
-            lambda d: d.partition.is_box and not d.due and (d.record.partition() or 0) not in owned
-        ):
-            moves.append(Move(delivery, reader.copy_for(delivery, partial(self._home_of, delivery)), is_aside=False))
-        reader.submit(moves)
+        reader.submit(
+            [
+                Move(delivery, reader.copy_for(delivery, partial(self._home_of, delivery)), is_aside=False)
+                for delivery in deliveries
+            ]
+        )
 
     def _home_of(self, delivery: Delivery) -> tuple[str, int]:
         number = delivery.record.partition() or 0

@@ -5,10 +5,11 @@ queue's demand topic, and gets its messages in a partition of the hand-over topi
 log, too: of several claims to one box, the first that still counts has it. A claim counts as long as its holder says
 again in time that it is there.
 
-    {"v":1, "e":"<engine>", "lease":15, "idle":false, "box":3, "boxes":[3], "read":117, "held":2, "room":8,
+    {"v":1, "e":"<engine>", "lease":15, "idle":false, "box":3, "boxes":[3], "read":117, "held":2, "room":8, "quick":true,
      "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
 
-A record says only what has changed, but for the first eight, which come with each. ``wants`` is complete; ``more`` and
+A record says only what has changed, but for the first nine, which come with each. ``quick`` says that its consumers are
+done with a message soon, so that it may get some in advance; else ``room`` is for those that wait. ``wants`` is complete; ``more`` and
 ``less`` change it. Who asks gets ``wants`` from all.
 """
 
@@ -82,6 +83,7 @@ class Partner:
         self._read = 0  # the offset after the last one that it has read in its box
         self._held = 0  # what it has read there and not handed out
         self._room = 0
+        self._is_quick = True
         self._unwritten = 0  # messages on their way to it, whose place in its box is not known yet
         self._unread: deque[int] = deque()  # places of those that it has not read yet
 
@@ -93,14 +95,20 @@ class Partner:
         """How many messages of ours are on their way, or wait there, as far as is known."""
         return self._held + self._unwritten + len(self._unread)
 
+    @property
+    def free(self) -> int:
+        """How many messages it has asked for that are not on their way to it."""
+        if self.box < 0 or self.is_drowsy:
+            return 0
+        return max(self._room - self.outstanding, 0)
+
     def room(self, *, is_targeted: bool) -> int:
         """Return how many more messages it may get: *is_targeted*, such as nobody here wants."""
-        if self.box < 0:
-            return 0
-        if self.is_drowsy:
+        if self.box >= 0 and self.is_drowsy:
             self.is_called = True
-            return 0
-        return max((TARGETED if is_targeted else self._room) - self.outstanding, 0)
+        if self.box < 0 or self.is_drowsy or not (is_targeted and self._is_quick):
+            return self.free
+        return max(TARGETED - self.outstanding, 0)
 
     def does_want(self, message: Message, among: Iterable[str | None] | None = None) -> bool:
         """Tell whether one of its consumers, or of those with the selectors *among*, wants *message*."""
@@ -130,6 +138,7 @@ class Partner:
         """Take in what it says of its room and its consumers; return the selectors that are new."""
         self._held = _number(notice.get("held"))
         self._room = _number(notice.get("room"))
+        self._is_quick = notice.get("quick") is not False
         self._read = _number(notice.get("read"))
         while self._unread and self._unread[0] < self._read:
             self._unread.popleft()

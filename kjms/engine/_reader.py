@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.destinations import Destination
-from kjms.engine._buffer import Buffer, Feed
+from kjms.engine._buffer import BUSY_SECONDS, Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
@@ -133,6 +133,8 @@ class Reader:
         self._repeats = repeats
         self.prefetch = prefetch
         self._limit = prefetch  # as many as are held ready; more where priorities tell them apart
+        self._capacity = prefetch  # the same, and what other processes have asked for
+        self._is_to_share = False  # whether it is to be looked soon whether consumers here are busy
         self._decode = decode
         self._on_error = on_error
         self.refusal = Refusal(on_error)
@@ -285,11 +287,13 @@ class Reader:
         """Return the next message for *feed*, or note that it waits for one."""
         with self.lock:
             buffer = self.buffer
-            if time.monotonic() - self._heard > STALL_SECONDS and self._starts is None:
+            now = time.monotonic()
+            if now - self._heard > STALL_SECONDS and self._starts is None:
                 self._is_proved = False  # the process slept; the thread, when it has woken, asks Kafka
             delivery = buffer.take(feed) if self._is_proved else buffer.wait(feed)
+            worked = feed.took(delivery, now)
             if self._handover is not None:
-                self._handover.took(delivery)
+                self._handover.took(delivery, worked, now)
             if delivery is None:
                 if feed.is_started:
                     self._news.notify()
@@ -299,6 +303,15 @@ class Reader:
             if buffer.wants_mark or buffer.held == self._limit >> 1:
                 self._news.notify()
             return delivery
+
+    def _share(self) -> None:
+        """Let other processes have what consumers here have no time for."""
+        if self._handover is not None and self.buffer.partners:
+            with self.lock:
+                self._is_to_share = self._handover.share(time.monotonic())
+                self._capacity = self._limit + self.buffer.room_elsewhere
+        else:
+            self._is_to_share, self._capacity = False, self._limit
 
     def settle(self, delivery: Delivery) -> Receipt:
         """Note that *delivery* is done; Kafka is told by the next `flush`. Return what `lost` wants to know."""
@@ -895,6 +908,7 @@ class Reader:
                     self._read(consumer)
                     self._wait_for_news()
                 self._release()
+                self._share()
                 if self.buffer.wants_recall:
                     self._read_parked(consumer)
                 now = time.monotonic()
@@ -990,7 +1004,7 @@ class Reader:
     def _read(self, consumer: Consumer) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
         self._full_since = 0.0
-        room = min(BATCH, self._limit - self.buffer.held)
+        room = min(BATCH, self._capacity - self.buffer.held)
         with self._client:
             self._forsake(consumer)
             first = self._membership.poll(consumer, self._patience())
@@ -1058,13 +1072,14 @@ class Reader:
                 self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
             if self._wants_commit():
                 return
-            if self.buffer.held > self._limit >> 1 or not self.buffer.is_awaited:
+            if self.buffer.held > self._capacity >> 1 or not self.buffer.is_awaited:
                 self._news.wait(self._until_due())
 
     def _until_due(self) -> float:
         """Return for how many seconds to wait at the most."""
         due = self.buffer.next_due
-        return min(TICK_SECONDS, max(due / 1000 - time.time(), 0)) if due else TICK_SECONDS
+        most = BUSY_SECONDS if self._is_to_share else TICK_SECONDS
+        return min(most, max(due / 1000 - time.time(), 0)) if due else most
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
         holdings, buffer, repeats = self._holdings, self.buffer, self._repeats
@@ -1138,15 +1153,15 @@ class Reader:
         return None
 
     def _is_full(self) -> bool:
-        return self.buffer.held >= self._limit or self.buffer.kept_back >= MAX_KEPT_BACK
+        return self.buffer.held >= self._capacity or self.buffer.kept_back >= MAX_KEPT_BACK
 
     def _has_space(self) -> bool:
-        return self._closing or (self.buffer.held <= self._limit >> 1 and self.buffer.kept_back < MAX_KEPT_BACK)
+        return self._closing or (self.buffer.held <= self._capacity >> 1 and self.buffer.kept_back < MAX_KEPT_BACK)
 
     def _wait_for_space(self, consumer: Consumer) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
         with self._news:
-            self._news.wait_for(lambda: self._has_space() or self._wants_commit(), min(PAUSE_SECONDS, TICK_SECONDS))
+            self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
             self._full_since = self._full_since or time.monotonic()
             if self._has_space() or self._wants_commit() or time.monotonic() - self._full_since < PAUSE_SECONDS:
                 return
@@ -1158,6 +1173,7 @@ class Reader:
                 self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
             self._see_whether_it_slept()
             self._release()
+            self._share()
             self._flush_quietly()
             with self._client:
                 record = self._membership.poll(

@@ -20,7 +20,7 @@ SECONDS = 20_000
 NONE = 300  # milliseconds in which nothing is to come
 
 Eventually = Callable[[Callable[[], object]], None]
-Process = Callable[[], Connection]
+Process = Callable[..., Connection]
 numbers = itertools.count()
 
 
@@ -29,9 +29,9 @@ def process(kjms_broker: LocalBroker) -> Iterator[Process]:
     """A function that returns a started connection with an engine of its own, as another process would have."""
     connections: list[Connection] = []
 
-    def begin() -> Connection:
+    def begin(prefetch: int = 1000) -> Connection:
         own = {"client.id": f"process-{next(numbers)}"}
-        factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka=own, hand_over=True)
+        factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka=own, hand_over=True, prefetch=prefetch)
         connections.append(factory.create_connection())
         connections[-1].start()
         return connections[-1]
@@ -70,6 +70,29 @@ def text(message: Message | None) -> str:
 
 def texts(consumer: MessageConsumer, count: int) -> list[str]:
     return [text(consumer.receive(SECONDS)) for _ in range(count)]
+
+
+class Busy:
+    """A listener that takes as long for each message as the test wants; on leaving the `with` block, no longer."""
+
+    def __init__(self, consumer: MessageConsumer) -> None:
+        self.got: list[str] = []
+        self.blocks = False
+        self._is_over = threading.Event()
+        consumer.message_listener = self._on_message
+
+    def _on_message(self, message: Message) -> None:
+        self.got.append(text(message))
+        if self.blocks:
+            self._is_over.wait(60)
+
+    def __enter__(self) -> Busy:
+        self.blocks = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.blocks = False
+        self._is_over.set()
 
 
 @pytest.mark.requirement("JMS-5.8-2", "JMS-3.8.1-3")
@@ -130,13 +153,62 @@ def test_a_busy_owner_shares(process: Process, queue: Queue) -> None:
     assert {name for name, _ in got} == {"here", "there 0", "there 1"}
 
 
+@pytest.mark.parametrize("prefetch", [1, 1000])
+def test_nothing_waits_behind_a_busy_consumer(
+    process: Process, queue: Queue, eventually: Eventually, prefetch: int
+) -> None:
+    """While the owner's listener runs, every ready message reaches an idle consumer elsewhere, down to the last."""
+    connection = process(prefetch)
+    there: MessageConsumer
+    with Busy(consume(connection, queue)) as here:
+        send(connection, queue, "held")
+        eventually(lambda: here.got == ["held"])
+        there = consume(process(prefetch), queue)
+        for count in (5, 1, 1):
+            bodies = [str(number) for number in range(count)]
+            send(connection, queue, *bodies)
+            assert texts(there, count) == bodies
+        assert here.got == ["held"]
+
+
+@pytest.mark.parametrize("prefetch", [1, 1000])
+@pytest.mark.parametrize("idle", ["the owner", "a third process"])
+def test_nothing_waits_in_a_busy_process_that_was_quick(
+    process: Process, queue: Queue, eventually: Eventually, idle: str, prefetch: int
+) -> None:
+    """What a quick process got in advance, and has no time for, goes on to a consumer that has, wherever."""
+    connection = process(prefetch)
+    with Busy(consume(connection, queue)) as here:
+        send(connection, queue, "held")
+        eventually(lambda: here.got == ["held"])
+        with Busy(consume(process(prefetch), queue)) as there:
+            there.blocks = False
+            send(connection, queue, *map(str, range(300)))
+            eventually(lambda: len(there.got) == 300)
+            third = consume(process(prefetch), queue) if idle != "the owner" else None
+            there.blocks = True
+            send(connection, queue, *map(str, range(300, 340)))
+            eventually(lambda: len(there.got) == 301)
+            if third is None:
+                here.__exit__()
+                eventually(lambda: len(here.got) == 40)
+                rest = here.got[1:]
+            else:
+                rest = texts(third, 39)
+            assert sorted([*there.got[300:], *rest]) == sorted(map(str, range(300, 340)))
+            assert len(there.got) == 301
+
+
 def test_what_a_closing_process_leaves_goes_to_others(process: Process, queue: Queue, eventually: Eventually) -> None:
     """Messages that were handed over and not consumed are the others' when the process closes its connection."""
     here = owner_of(process, queue, "kind = 'first'")
     other = process()
     there = consume(other, queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE)
-    send(here._session._connection, queue, *"abcdef", kind="second")
+    send(here._session._connection, queue, *"ab", kind="second")
     assert texts(there, 2) == ["a", "b"]
+    waiting = consume(other, queue, "kind = 'second'")
+    assert waiting.receive(NONE) is None
+    send(here._session._connection, queue, *"cdef", kind="second")
     eventually(lambda: there._feed.reader.buffer.held == 4)
     other.close()
     here.close()
@@ -151,9 +223,13 @@ def test_what_a_consumer_leaves_goes_back(process: Process, queue: Queue, eventu
     other = process()
     there = consume(other, queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE)
     staying = consume(other, queue, "kind = 'third'")
-    send(here._session._connection, queue, *"abcdef", kind="second")
+    send(here._session._connection, queue, "a", kind="second")
     assert text(there.receive(SECONDS)) == "a"
+    waiting = consume(other, queue, "kind = 'second'")
+    assert waiting.receive(NONE) is None
+    send(here._session._connection, queue, *"bcdef", kind="second")
     eventually(lambda: there._feed.reader.buffer.held == 5)
+    waiting._session.close()
     there._session.close()
     here.close()
     here = consume(here._session._connection, queue, "kind = 'second'")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms.destinations import Queue
-from kjms.engine._buffer import BUSY_SECONDS, OVERTAKING, Buffer, Feed
+from kjms.engine._buffer import BUSY_SECONDS, OVERTAKING, STUCK_SECONDS, Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._partners import Partners
 from kjms.selector import Selector, parse_selector
@@ -269,7 +269,7 @@ def test_a_message_is_overtaken_by_so_many_and_no_more() -> None:
 
 
 def test_who_is_busy_shares_and_who_waits_does_not() -> None:
-    """Others get what has been ready for a while, up to the room they have; never what a consumer here waits for."""
+    """Others get what quick consumers here leave, up to the room they have; never what a consumer here waits for."""
     buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
     partition = partition_from(0)
     unused: Any = None
@@ -282,15 +282,80 @@ def test_who_is_busy_shares_and_who_waits_does_not() -> None:
         delivery = Delivery(Record(number, b"group" if number == 2 else None), partition, number, number)
         partition.settlement.read(number, delivery)
         buffer.arrive(delivery)
-    buffer.share(1.0)
+    assert buffer.share(1.0)
     assert not buffer.leaving
-    buffer.share(1.0 + BUSY_SECONDS)
+    assert feed.lane is not None
+    feed.lane.taken_at = 1.0 + BUSY_SECONDS / 2
+    assert buffer.share(1.0 + BUSY_SECONDS)
     assert [delivery.offset for _, delivery in buffer.leaving] == [1, 3, 4]  # one is left, and what is in a group
-    buffer.share(2.0)
+    assert not buffer.share(2.0)
     assert len(buffer.leaving) == 3  # there is no more room
     taken = [buffer.take(feed) for _ in range(7)]
     assert [delivery.offset for delivery in taken if delivery is not None] == [0, 2, 5, 6, 7, 8, 9]
     assert buffer.held == 0
+
+
+def test_busy_consumers_keep_nothing_that_others_have_time_for() -> None:
+    """Where no consumer has taken anything for a while, others get all that is ready, down to the last message."""
+    buffer, feed, partition = shared_buffer(room=10)
+    arrive(buffer, partition, 3)
+    first = buffer.take(feed)
+    feed.took(first, 1.0)
+    buffer.share(1.0)
+    buffer.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in buffer.leaving] == [1, 2]
+    arrive(buffer, partition, 1, start=3)
+    buffer.share(1.0 + BUSY_SECONDS)  # they have been busy for long when it arrives
+    assert [delivery.offset for _, delivery in buffer.leaving] == [1, 2, 3]
+    assert buffer.take(feed) is None
+    arrive(buffer, partition, 1, start=4)
+    buffer.share(2.0)
+    assert len(buffer.leaving) == 3
+    last = buffer.take(feed)
+    assert last is not None
+    assert last.offset == 4
+
+
+def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
+    """Behind consumers that are busy for long nothing waits that others handed over, but for message groups."""
+    box = Partition("t.kjms.handover", 0, EMPTY, is_kept=False, is_box=True)
+    buffer, feed, _ = shared_buffer()
+    arrive(buffer, box, 4, grouped=2)
+    feed.took(buffer.take(feed), 1.0)
+    assert not buffer.send_back(1.0 + STUCK_SECONDS / 2)
+    assert buffer.may_get_stuck(1.0 + STUCK_SECONDS / 2)
+    assert [delivery.offset for delivery in buffer.send_back(1.0 + STUCK_SECONDS)] == [1, 3]
+    assert not buffer.may_get_stuck(1.0 + STUCK_SECONDS)
+    assert (buffer.wants(), buffer.wants(without_withdrawn=True)) == ({None}, set())
+    left = buffer.take(feed)
+    assert left is not None
+    assert left.offset == 2
+    feed.took(left, 2.0)
+    assert buffer.take(feed) is None
+    assert buffer.has_reopened
+    assert buffer.wants(without_withdrawn=True) == {None}
+    assert buffer.held == 0
+
+
+def shared_buffer(room: int = 0) -> tuple[Buffer, Feed, Partition]:
+    """Return a buffer with one consumer, and another process with *room* messages of room."""
+    unused: Any = None
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
+    feed = Feed(unused, None, threading.Event())
+    buffer.join(feed)
+    partners = Partners("we")
+    buffer.partners = partners
+    partners.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": room, "wants": [None]}, 0.0)
+    return buffer, feed, partition_from(0)
+
+
+def arrive(buffer: Buffer, partition: Partition, count: int, start: int = 0, grouped: int = -1) -> None:
+    """Let *count* messages arrive in *buffer*, that at offset *grouped* of a message group."""
+    for number in range(start, start + count):
+        delivery = Delivery(Record(number, b"group" if number == grouped else None), partition, number, number)
+        partition.settlement.read(number, delivery)
+        partition.settlement.mark = partition.extend_at = 1_000
+        buffer.arrive(delivery)
 
 
 def test_what_only_others_want_is_theirs_at_once() -> None:

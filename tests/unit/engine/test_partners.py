@@ -119,6 +119,16 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
     assert partner.room(is_targeted=False) == 4
 
 
+def test_who_is_slow_gets_nothing_in_advance() -> None:
+    """A partner whose consumers take long gets what it has room for, also of what only it wants."""
+    partner, _ = Partners("we").apply(notice("they", box=0, boxes=[0], room=2, quick=False), 0.0)
+    assert (partner.free, partner.room(is_targeted=False), partner.room(is_targeted=True)) == (2, 2, 2)
+    partner.sent()
+    assert (partner.free, partner.room(is_targeted=True)) == (1, 1)
+    partner.apply(notice("they", room=0, quick=True))
+    assert (partner.free, partner.room(is_targeted=True)) == (0, TARGETED - 1)
+
+
 def test_another_box_is_empty() -> None:
     """What was written to a box that a partner has left is not on its way to it any more."""
     partners = Partners("we")
