@@ -28,7 +28,7 @@ __all__ = ["Feeding", "Outlet", "UnknownTransaction", "Worker"]
 
 _log = logging.getLogger("kjms.gateway")
 
-BATCH: Final = 100  # messages of one link that are read before others have their turn
+BATCH: Final = 100  # messages that are read before what the client says has its turn
 UNSENT_BYTES: Final = 1 << 20  # of messages on their way from the thread to the loop
 YOUNG_SECONDS: Final = 1.0  # for so long a new consumer may need until it gets messages that are there already
 LOOK_SECONDS: Final = 0.02  # between looks at whether it does
@@ -72,6 +72,7 @@ class Feeding:
         self.look: Iterator[Message] | None = None  # a browser's
         self.limit = 0  # how many the client has asked for, since the link began
         self.handed = 0
+        self.turn = 0  # rises when it is handed a message, and when it begins to wait for one
         self.unsettled = 0
         self.is_draining = False
         self.is_waiting = False
@@ -112,6 +113,7 @@ class Worker:
         self._produced = 0  # bytes, by this thread
         self.consumed = 0  # bytes, by the loop
         self._is_held_up = False
+        self._turns = 0
         self.held = 0  # bytes of messages that the client sent and that wait here; the loop's alone
         self.named: set[ClientLink] = set()  # the session's links that have a name; the loop's alone
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -161,6 +163,8 @@ class Worker:
         """Let *feeding* hand out until it has handed out *limit* messages; if draining, only what there is now."""
 
         def run() -> None:
+            if feeding.handed >= feeding.limit:  # it begins to wait, behind those that waited before
+                feeding.turn = self._next_turn()
             feeding.limit = limit
             feeding.is_draining = is_draining
             if feeding.is_waiting and feeding.handed >= limit and feeding.consumer is not None:
@@ -213,10 +217,9 @@ class Worker:
                 is_busy, patience = False, None
                 while self._tasks:
                     self._tasks.popleft()()
-                for feeding in list(self._feedings):
-                    is_busy |= self._feed(feeding)
-                    if feeding.is_draining or feeding.pauses_until:
-                        patience = LOOK_SECONDS
+                is_busy = self._serve()
+                if any(feeding.is_draining or feeding.pauses_until for feeding in self._feedings):
+                    patience = LOOK_SECONDS
         except Exception as failure:
             _log.exception("a client's session failed")
             for feeding in self._feedings:
@@ -274,39 +277,61 @@ class Worker:
         if feeding.look is not None:
             feeding.look.close()  # type: ignore[attr-defined]
 
-    def _feed(self, feeding: Feeding) -> bool:
-        """Hand out what there is and the client has asked for; tell whether there may be more at once."""
-        batch: list[tuple[Delivery | None, bytes]] = []
-        size, is_empty = 0, False
-        if feeding.pauses_until:
-            if time.monotonic() < feeding.pauses_until:
-                return False
-            feeding.pauses_until = 0.0
-        try:
-            while feeding.handed < feeding.limit and len(batch) < BATCH and not self.is_paused:
+    def _serve(self) -> bool:
+        """Hand out what there is and clients have asked for; return whether there may be more at once.
+
+        The links that can take a message get one each, in turn. The link that has waited longest comes first.
+        """
+        served = [feeding for feeding in sorted(self._feedings, key=_turn) if not self._pauses(feeding)]
+        batches: dict[Feeding, list[tuple[Delivery | None, bytes]]] = {feeding: [] for feeding in served}
+        empty: set[Feeding] = set()
+        size = count = 0
+        waiting = served
+        while waiting and count < BATCH:
+            waiting = [feeding for feeding in waiting if self._can_take(feeding) and feeding not in empty]
+            for feeding in waiting:
                 self._is_held_up = self._produced + size - self.consumed > UNSENT_BYTES
-                if self._is_held_up or feeding.unsettled >= feeding.max_unsettled:
+                if self._is_held_up:
+                    waiting = []
                     break
-                entry = self._next(feeding)
+                try:
+                    entry = self._next(feeding)
+                except JMSException as failure:
+                    self._feedings.remove(feeding)
+                    self._post(feeding.outlet.fail, failure)
+                    entry = None
                 if entry is None:
-                    is_empty = True
-                    break
-                batch.append(entry)
+                    empty.add(feeding)
+                    continue
+                batches[feeding].append(entry)
                 size += len(entry[1])
+                count += 1
                 feeding.handed += 1
-        except JMSException as failure:
-            self._feedings.remove(feeding)
-            self._post(feeding.outlet.fail, failure)
-            return False
-        if batch:
-            self._produced += size
-            feeding.young_until = 0.0
-            self._post(feeding.outlet.send, batch)
-        if feeding.is_draining and (feeding.handed >= feeding.limit or (is_empty and self._is_grown(feeding))):
-            feeding.is_draining = False
-            feeding.limit = feeding.handed
-            self._post(feeding.outlet.drained)
-        return len(batch) == BATCH
+                feeding.turn = self._next_turn()
+        self._produced += size
+        for feeding, batch in batches.items():
+            if batch:
+                feeding.young_until = 0.0
+                self._post(feeding.outlet.send, batch)
+            if feeding.is_draining and (
+                feeding.handed >= feeding.limit or (feeding in empty and self._is_grown(feeding))
+            ):
+                feeding.is_draining = False
+                feeding.limit = feeding.handed
+                self._post(feeding.outlet.drained)
+        return count >= BATCH
+
+    def _pauses(self, feeding: Feeding) -> bool:
+        if feeding.pauses_until and time.monotonic() >= feeding.pauses_until:
+            feeding.pauses_until = 0.0
+        return bool(feeding.pauses_until)
+
+    def _can_take(self, feeding: Feeding) -> bool:
+        return feeding.handed < feeding.limit and feeding.unsettled < feeding.max_unsettled and not self.is_paused
+
+    def _next_turn(self) -> int:
+        self._turns += 1
+        return self._turns
 
     def _is_grown(self, feeding: Feeding) -> bool:
         """Tell whether *feeding* would have had by now what there was when it began."""
@@ -445,6 +470,10 @@ class Worker:
         if failure is not None:
             transaction.rollback()
             raise failure
+
+
+def _turn(feeding: Feeding) -> int:
+    return feeding.turn
 
 
 class _Completion:

@@ -39,7 +39,9 @@ class Peer:
         while not condition():
             data = self.socket.recv(65_536)
             assert data, "the gateway has closed the connection"
-            self.transport.push(data)
+            while data:
+                piece, data = data[: self.transport.capacity()], data[self.transport.capacity() :]
+                self.transport.push(piece)
             self.write()
 
     def __enter__(self) -> Peer:

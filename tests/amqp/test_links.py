@@ -283,3 +283,79 @@ def test_addresses_say_what_they_are(gateway: Any, here: Session, kjms_destinati
         here.create_producer(Queue(name)).send(TextMessage("queued"))
         queue.close()
         assert connection.create_receiver(f"queue://{name}", name="3").receive(10).body == "queued"
+
+
+class Received:
+    """The bodies that receivers of one peer are sent, in the order of their sending."""
+
+    def __init__(self, peer: Peer, receivers: list[Any]) -> None:
+        self._peer = peer
+        self._receivers = receivers
+        self.bodies: list[list[str]] = [[] for _ in receivers]
+
+    def wait(self, count: int) -> None:
+        self._peer.wait(lambda: self._read() >= count)
+
+    def _read(self) -> int:
+        from proton import Message
+
+        for receiver, bodies in zip(self._receivers, self.bodies, strict=True):
+            while (delivery := receiver.current) is not None and delivery.readable and not delivery.partial:
+                message = Message()
+                message.decode(receiver.recv(delivery.pending))
+                bodies.append(str(message.body))
+                delivery.update(delivery.ACCEPTED)
+                delivery.settle()  # which advances
+        return sum(map(len, self.bodies))
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_links_of_a_session_are_served_in_turn(
+    gateway: Any, here: Session, kjms_destination_name: str, is_there: bool
+) -> None:
+    """Of two consumers with credit each gets its share, of messages that are there and of those that come later."""
+    producer = here.create_producer(Queue(kjms_destination_name))
+    with Peer(gateway.port, kjms_destination_name) as peer:
+        receivers = [peer.session.receiver(name) for name in "ab"]
+        received = Received(peer, receivers)
+
+        def send() -> None:
+            for number in range(400):
+                producer.send(TextMessage(str(number)))
+
+        if is_there:
+            send()
+        for receiver in receivers:
+            receiver.source.address = kjms_destination_name
+            receiver.flow(1000)
+            receiver.open()
+        peer.wait(lambda: all(receiver.remote_source.address for receiver in receivers))
+        if not is_there:
+            send()
+        received.wait(400)
+        assert sorted(int(body) for bodies in received.bodies for body in bodies) == list(range(400))
+        assert [bodies == sorted(bodies, key=int) for bodies in received.bodies] == [True, True]
+        assert all(len(bodies) >= 100 for bodies in received.bodies)
+
+
+def test_a_link_that_waited_longer_comes_first(gateway: Any, here: Session, kjms_destination_name: str) -> None:
+    """A link without credit gets nothing; one that is given credit gets a message after those that waited before."""
+    producer = here.create_producer(Queue(kjms_destination_name))
+    with Peer(gateway.port, kjms_destination_name) as peer:
+        receivers = [peer.session.receiver(name) for name in "abc"]
+        received = Received(peer, receivers)
+        for receiver in receivers:
+            receiver.source.address = kjms_destination_name
+            receiver.open()
+        peer.wait(lambda: all(receiver.remote_source.address for receiver in receivers))
+        for number, order in enumerate([(2, 1), (1, 0), (0, 2), (1, 2)]):
+            before = sum(map(len, received.bodies))
+            for each in order:
+                receivers[each].flow(1)
+                peer.write()
+            for letter in ("first", "second"):
+                producer.send(TextMessage(f"{letter} {number}"))
+                before += 1
+                received.wait(before)
+            first, second = order
+            assert (received.bodies[first][-1], received.bodies[second][-1]) == (f"first {number}", f"second {number}")
