@@ -530,8 +530,9 @@ class HandOver:
                 self.speak()
             return
         own = self._open.get(self._box)
-        if own is not None and self._reader.buffer.waiting(own) * 2 > self._ahead > 0 and now - self._said_at > BEAT_SECONDS:
-            self._ahead //= 2
+        if own is not None and self._ahead and now - self._said_at > BEAT_SECONDS:
+            if self._reader.buffer.waiting(own) * 2 > self._ahead:
+                self._ahead //= 2
         pause = IDLE_BEAT_SECONDS if self._is_idle else BEAT_SECONDS
         if wants != self._said or now - self._said_at > pause:
             self.speak()

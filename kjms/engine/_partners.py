@@ -5,12 +5,12 @@ queue's demand topic, and gets its messages in a partition of the hand-over topi
 log, too: of several claims to one box, the first that still counts has it. A claim counts as long as its holder says
 again in time that it is there.
 
-    {"v":1, "e":"<engine>", "lease":15, "idle":false, "box":3, "boxes":[3], "read":117, "held":2, "room":8, "quick":true,
-     "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
+    {"v":1, "e":"<engine>", "lease":15, "idle":false, "box":3, "boxes":[3], "read":117, "held":2, "room":8,
+     "quick":true, "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
 
 A record says only what has changed, but for the first nine, which come with each. ``quick`` says that its consumers are
-done with a message soon, so that it may get some in advance; else ``room`` is for those that wait. ``wants`` is complete; ``more`` and
-``less`` change it. Who asks gets ``wants`` from all.
+done with a message soon, so that it may get some in advance; else ``room`` is for those that wait. ``wants`` is
+complete; ``more`` and ``less`` change it. Who asks gets ``wants`` from all.
 """
 
 from __future__ import annotations
