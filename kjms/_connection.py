@@ -135,7 +135,7 @@ class ConnectionFactory(FactorySettings):
         destinations: Settings of single destinations, by their names.
         create_destinations: Whether a destination that does not exist is made when it is first used.
         partitions: Partitions of what is made. One gives total order, as a JMS broker does.
-        replication_factor: Replicas of what is made; None is the cluster's default.
+        replication_factor: Replicas of what is made, kjms's own topics included; None is the cluster's default.
         ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.
         queue_prefix: What Kafka topic names of queues begin with.
         topic_prefix: What Kafka topic names of topics begin with.

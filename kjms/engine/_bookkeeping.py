@@ -71,7 +71,7 @@ class Bookkeeping:
     def _ensure(self) -> None:
         with self._lock:
             if not self._is_there:
-                self._topics.ensure_compacted(BOOKKEEPING, None, partitions=MARKS + 1)
+                self._topics.ensure_compacted(BOOKKEEPING, partitions=MARKS + 1)
                 self._is_there = True
 
     def keep_made(self, topic: str) -> None:

@@ -74,6 +74,7 @@ class Engine:
         self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self._settings), options.send_timeout)
+        self.topics.follow(options.defaults.replication_factor)
         self._outage = Outage(f"kjms-engine-{self.number}-outage", lambda s: self.topics.connect(s, []), self.tell)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
@@ -145,6 +146,7 @@ class Engine:
                 if engine is not None:
                     engine._users += 1
                     engine._listeners.append(listener)
+                    engine.topics.follow(options.defaults.replication_factor)
                     return engine
             engine = cls(options, user, password)
             with _engines_lock:
@@ -206,7 +208,7 @@ class Engine:
         return Registry(
             {**consumer_settings(self._settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
             self.prompt,
-            prepare=lambda: self.topics.ensure_compacted(REGISTRY, self.options.defaults.replication_factor),
+            prepare=lambda: self.topics.ensure_compacted(REGISTRY),
             on_lost=lost,
             on_error=self.tell,
             patience=self.options.send_timeout / 1000,

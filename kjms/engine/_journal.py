@@ -74,7 +74,10 @@ class Journal:
         with self._writing:
             try:
                 if not self._is_there:
-                    self._topics.ensure(REDELIVERIES, create=True, partitions=1, replication_factor=None, queue=False)
+                    replicas = self._topics.replication_factor
+                    self._topics.ensure(
+                        REDELIVERIES, create=True, partitions=1, replication_factor=replicas, queue=False
+                    )
                     self._is_there = True
                 while self._events:
                     event = self._events.popleft()

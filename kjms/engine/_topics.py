@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -17,12 +18,23 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    PartitionMetadata,
+    ResourceType,
+)
 
 from kjms.engine._errors import is_refusal, is_shortage, jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException, shown
+from kjms.mapping.names import is_internal
 
 __all__ = ["NOT_READY", "Topics"]
+
+_log = logging.getLogger("kjms.topics")
 
 # A queue keeps what was not consumed, however long that takes; Kafka would delete it after a week.
 QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -45,7 +57,12 @@ VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well b
 
 
 class Topics:
-    """What is known of the cluster's topics; asked once, kept for the engine's life."""
+    """What is known of the cluster's topics; asked once, kept for the engine's life.
+
+    Attributes:
+        replication_factor: The replicas that topics get at the least which kjms keeps for itself; None: as many as the
+            cluster gives by default.
+    """
 
     def __init__(self, config: Mapping[str, Any], timeout: int) -> None:
         self._config = dict(config)
@@ -60,6 +77,8 @@ class Topics:
         """The topics that this engine made, a moment ago or longer."""
         self.new_queues: deque[str] = deque()
         """Those of them that are queues, until they are written down."""
+        self.replication_factor: int | None = None
+        self._thin: set[str] = set()  # topics with fewer replicas than that, which were reported
         self._identities: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -132,12 +151,32 @@ class Topics:
         except KafkaException as error:
             raise jms_error(error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic) from error
         if metadata.error is None:
+            self._check_replicas(topic, metadata.partitions)
             return len(metadata.partitions)
         if metadata.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
             return 0
         if metadata.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
             return len(metadata.partitions)  # just created
         raise jms_error(metadata.error, f"look up the Kafka topic {topic!r}", to="Describe", topic=topic)
+
+    def follow(self, replication_factor: int | None) -> None:
+        """Give topics that kjms keeps for itself as many replicas as *replication_factor* says, or more."""
+        if replication_factor is not None:
+            self.replication_factor = max(replication_factor, self.replication_factor or 0)
+
+    def _check_replicas(self, topic: str, partitions: Mapping[int, PartitionMetadata]) -> None:
+        """Report, once, that a topic which kjms keeps for itself has fewer replicas than it should."""
+        wanted = self.replication_factor or 0
+        least = min((len(partition.replicas) for partition in partitions.values()), default=wanted)
+        if least < wanted and topic not in self._thin and is_internal(topic):
+            self._thin.add(topic)
+            _log.warning(
+                "the Kafka topic %r has a partition with %d of the %d replicas that replication_factor asks for: it cannot"
+                " be used while its brokers are away; add replicas with kafka-reassign-partitions.sh (docs/cluster.md)",
+                topic,
+                least,
+                wanted,
+            )
 
     def ensure(self, topic: str, *, create: bool, partitions: int, replication_factor: int | None, queue: bool) -> int:
         """Return how many partitions *topic* has, after making it where it is missing and *create* says so.
@@ -232,7 +271,7 @@ class Topics:
 
         Args:
             topic: Its name.
-            like: The topic whose replication and largest message it shares.
+            like: The topic whose largest message it shares, and whose replication unless the factory asks for more.
             partitions: How many it gets.
             margin: Bytes by which its messages may be larger.
             smallest: Bytes that they may have at the least.
@@ -248,6 +287,7 @@ class Topics:
             known = self.admin.describe_configs([resource], request_timeout=self._timeout)[resource].result()
             largest = max(int(known["max.message.bytes"].value or 0) + margin, smallest)
             replicas = len(self.admin.list_topics(like, timeout=self._timeout).topics[like].partitions[0].replicas)
+            replicas = max(replicas, self.replication_factor or 0)
         except KafkaException as error:
             doing = f"look up the settings of the Kafka topic {like!r}"
             raise jms_error(error, doing, to="DescribeConfigs", topic=like) from error
@@ -272,7 +312,7 @@ class Topics:
         while self.look_up(topic) < partitions and time.monotonic() < deadline:
             time.sleep(0.01)
 
-    def ensure_compacted(self, topic: str, replication_factor: int | None, partitions: int = 1) -> None:
+    def ensure_compacted(self, topic: str, partitions: int = 1) -> None:
         """Make *topic*, one that kjms keeps for itself, where it is missing: compacted, with so many *partitions*.
 
         Raises:
@@ -281,7 +321,7 @@ class Topics:
         """
         with self._lock:
             if not self.partitions(topic):
-                self._create(topic, partitions, replication_factor, COMPACTED_CONFIG)
+                self._create(topic, partitions, self.replication_factor, COMPACTED_CONFIG)
                 self._wait_until_visible(topic)
                 return
             if self.partitions(topic) < partitions:  # an earlier kjms made it

@@ -36,6 +36,7 @@ TRANSACTION_MS: Final = 30_000  # readers of what a dead process was writing wai
 PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
 LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
 LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+NOWHERE: Final = (-1, -1)
 CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._STATE})  # of another record's failure
 MOVING: Final = frozenset(  # after the next poll it is known whether the partitions are still the reader's
     {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
@@ -262,9 +263,13 @@ class Transactor(Generic[Unit]):
 
     def _write(self, producer: Producer, copies: Sequence[Copy], *, is_singly: bool) -> list[tuple[int, int]]:
         """Write *copies*; return the partition and offset of each."""
-        places: list[tuple[int, int]] = [(-1, -1)] * len(copies)
+        places: list[tuple[int, int]] = [NOWHERE] * len(copies)
         failures: dict[int, KafkaError] = {}
         asked: set[str] = set()  # topics whose partitions were asked for
+
+        def unconfirmed() -> str:
+            waiting = {copies[n].topic: None for n in range(number + 1) if places[n] == NOWHERE}
+            return ", ".join(map(repr, waiting))
 
         def report(number: int) -> Callable[[KafkaError | None, KafkaMessage], None]:
             def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
@@ -276,6 +281,7 @@ class Transactor(Generic[Unit]):
             return on_delivery
 
         produce = producer.produce
+        number = -1
         for number, (topic, partition, record, _) in enumerate(copies):
             key, value, headers, timestamp = record
             while True:
@@ -284,7 +290,7 @@ class Transactor(Generic[Unit]):
                         topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report(number)
                     )
                 except BufferError:
-                    self._await_some(producer, failures, copies[0].topic)
+                    self._await_some(producer, failures, unconfirmed)
                     continue
                 except KafkaException as error:
                     if kafka_error(error).code() == KafkaError._UNKNOWN_PARTITION and topic not in asked:
@@ -295,25 +301,30 @@ class Transactor(Generic[Unit]):
                     failures[number] = kafka_error(error)
                 break
             if is_singly:
-                self._await_some(producer, failures, topic)
+                self._await_some(producer, failures, unconfirmed)
             if failures:
                 break
             if not number & 0xFF:
                 producer.poll(0)
         # The target may be dead: wait for it before anything of the source is touched.
         while not failures and len(producer):
-            self._await_some(producer, failures, copies[0].topic)
+            self._await_some(producer, failures, unconfirmed)
         if failures:
             self._raise_for(producer, copies, failures)
         return places
 
-    def _await_some(self, producer: Producer, failures: Mapping[int, KafkaError], topic: str) -> None:
-        """Return when some of the records have been confirmed, or not."""
+    def _await_some(
+        self, producer: Producer, failures: Mapping[int, KafkaError], unconfirmed: Callable[[], str]
+    ) -> None:
+        """Return when some of the records have been confirmed, or not; *unconfirmed* names the topics of the others."""
         before = len(producer)
         deadline = time.monotonic() + FLUSH_SECONDS
         while producer.flush(PAUSE_SECONDS) >= before and not failures:  # after a failure the rest is never sent
             if time.monotonic() > deadline:
-                raise JMSException(f"write to {topic!r}: not confirmed within {FLUSH_SECONDS:.0f} s")
+                raise JMSException(
+                    f"write to {unconfirmed()}: not confirmed within {FLUSH_SECONDS:.0f} s; a partition has no leader,"
+                    " or fewer in-sync replicas than min.insync.replicas asks for"
+                )
 
     def _raise_for(self, producer: Producer, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
         """Abort, and name the first failure that is no other one's consequence."""

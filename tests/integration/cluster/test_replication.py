@@ -1,0 +1,167 @@
+"""The replicas of the Kafka topics that kjms keeps for itself: as many as the factory's replication_factor asks for.
+
+The broker is one node and refuses a topic with two replicas, so a refusal shows what was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kjms import Connection, ConnectionFactory, JMSException, Queue, RedeliveryPolicy, Session
+from kjms.broker import LocalBroker
+from kjms.mapping.names import BOOKKEEPING, REDELIVERIES, REGISTRY
+
+SECONDS = 20_000
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    """A Kafka of one node that no kjms has used before."""
+    with LocalBroker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result()
+        yield broker
+
+
+@pytest.fixture
+def connection(broker: LocalBroker) -> Iterator[Connection]:
+    factory = ConnectionFactory(
+        broker.bootstrap_servers, replication_factor=2, redelivery=RedeliveryPolicy(max_deliveries=2)
+    )
+    with factory.create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+def receive_and_recover(connection: Connection) -> None:
+    with connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
+        session.create_producer(Queue("orders")).send(session.create_text_message("again"))
+        consumer = session.create_consumer(Queue("orders"))
+        assert consumer.receive(SECONDS) is not None
+        session.recover()
+        again = consumer.receive(SECONDS)
+        assert again is not None
+        again.acknowledge()
+
+
+def refused(lines: list[str], topic: str) -> bool:
+    return any(f"create the Kafka topic {topic!r}" in line and "replication" in line.lower() for line in lines)
+
+
+def test_bookkeeping_follows_the_factory(connection: Connection) -> None:
+    """A transaction that only sends needs kjms.bookkeeping, which is made with the factory's replicas."""
+    session = connection.create_session(Session.SESSION_TRANSACTED)
+    session.create_producer(Queue("orders")).send(session.create_text_message("one"))
+    with pytest.raises(JMSException) as raised:
+        session.commit()
+    assert refused([str(raised.value)], BOOKKEEPING)
+
+
+def test_redeliveries_follow_the_factory(
+    connection: Connection, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic for redeliveries is made with the factory's replicas."""
+    receive_and_recover(connection)
+    eventually(lambda: refused([record.getMessage() for record in caplog.records], REDELIVERIES))
+
+
+def test_registry_and_inbox_follow_the_factory(connection: Connection) -> None:
+    """The registry, which comes before an inbox, is made with the factory's replicas."""
+    with pytest.raises(JMSException) as raised:
+        connection.create_session().create_temporary_queue()
+    assert refused([str(raised.value)], REGISTRY)
+
+
+@pytest.mark.parametrize("suffix", ["later", "aside"])
+def test_topics_beside_a_destination_follow_the_factory(connection: Connection, suffix: str) -> None:
+    """What stands beside a destination has its replicas, and the factory's where they are more."""
+    session = connection.create_session()
+    if suffix == "later":
+        with pytest.raises(JMSException) as raised:
+            session.create_producer(Queue("orders")).send(session.create_text_message("late"), delivery_delay=60_000)
+        assert refused([str(raised.value)], "orders.kjms.later")
+        return
+    connection._engine.topic_of(Queue("orders"), connection._options)
+    with pytest.raises(JMSException) as raised:
+        connection._engine._aside("orders", "kjms.queue.orders").ensure(0)
+    assert refused([str(raised.value)], "orders.kjms.aside")
+
+
+def test_a_second_factory_of_the_process_is_followed(broker: LocalBroker, connection: Connection) -> None:
+    """Connections share an engine: the largest replication_factor of their factories counts."""
+    with ConnectionFactory(broker.bootstrap_servers, replication_factor=3).create_connection() as second:
+        assert second._engine is connection._engine
+        assert connection._engine.topics.replication_factor == 3
+
+
+def test_too_few_replicas_are_reported_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """An internal topic that exists with fewer replicas is used, and reported once with both numbers."""
+
+    def send_in_a_transaction(connection: Connection) -> None:
+        with connection.create_session(Session.SESSION_TRANSACTED) as session:
+            session.create_producer(Queue("orders")).send(session.create_text_message("one"))
+            session.commit()
+
+    with ConnectionFactory(broker.bootstrap_servers).create_connection() as connection:
+        send_in_a_transaction(connection)
+    assert "replication_factor" not in caplog.text
+    with ConnectionFactory(broker.bootstrap_servers, replication_factor=2).create_connection() as connection:
+        for _ in range(2):
+            send_in_a_transaction(connection)
+            connection._engine.topics.look_up(BOOKKEEPING)
+    lines = [record for record in caplog.records if "replication_factor" in record.getMessage()]
+    assert [record.levelno for record in lines] == [logging.WARNING]
+    assert f"{BOOKKEEPING!r} has a partition with 1 of the 2 replicas" in lines[0].getMessage()
+
+
+class StuckProducer:
+    """A producer whose records to one topic are never confirmed."""
+
+    def __init__(self, stuck: str) -> None:
+        self.stuck = stuck
+        self.waiting = 0
+        self.reports: list[Callable[..., None]] = []
+
+    def produce(self, topic: str, *_: object, on_delivery: Callable[..., None], **__: object) -> None:
+        self.waiting += 1
+        if topic != self.stuck:
+            self.reports.append(on_delivery)
+
+    def flush(self, seconds: float) -> int:
+        for report in self.reports:
+            report(None, self)
+            self.waiting -= 1
+        self.reports.clear()
+        return self.waiting
+
+    def __len__(self) -> int:
+        return self.waiting
+
+    def poll(self, _seconds: float) -> None:
+        self.flush(0)
+
+    def partition(self) -> int:
+        return 0
+
+    offset = partition
+
+
+def test_the_topic_that_is_not_confirmed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction whose mark is not confirmed says so of kjms.bookkeeping, not of the message's destination."""
+    from kjms.engine import _transactor
+    from kjms.engine._transactor import Copy, Transactor
+    from kjms.mapping import KafkaRecord
+
+    monkeypatch.setattr(_transactor, "FLUSH_SECONDS", 0.1)
+    record = KafkaRecord(None, b"", [], 0)
+    transactor: Transactor[Any] = Transactor({}, "any")
+    producer: Any = StuckProducer(BOOKKEEPING)
+    with pytest.raises(JMSException, match=f"write to {BOOKKEEPING!r}: not confirmed within .* min.insync.replicas"):
+        transactor._write(producer, [Copy("orders", 0, record), Copy(BOOKKEEPING, 0, record)], is_singly=False)
