@@ -138,6 +138,7 @@ class Delivery:
         is_out: Whether a session has it.
         is_yielded: Whether the session that has it is through with it, but for saying so.
         is_moving: Whether it is being moved aside.
+        is_made: Whether its present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
         is_excused: Whether its present delivery is one of those that do not count.
         group: Its message group (JMSXGroupID, or what another program gave as the key); None: it is in none.
         busy: The same, while a session has a message of it.
@@ -155,6 +156,7 @@ class Delivery:
         "first_failure",
         "group",
         "is_excused",
+        "is_made",
         "is_moving",
         "is_out",
         "is_taken",
@@ -186,6 +188,7 @@ class Delivery:
         self.is_out = False
         self.is_yielded = False
         self.is_excused = False
+        self.is_made = False
         self.is_moving = False
         self.too_large = 0  # how often its copy was too large for where it was to go
         self.told = NEVER  # the history that its record tells: of a copy, what happened before
@@ -237,10 +240,17 @@ class Delivery:
         self.due = 0 if due is None else due(self)
         self.note()
 
-    def note(self) -> None:
-        """Keep what happened to the message, unless its record tells."""
+    def note(self, *, is_last: bool = False) -> None:
+        """Keep what happened to the message, unless its record tells.
+
+        Args:
+            is_last: The partition is given up in order: a repeated delivery that is not made by now will not be.
+        """
         history = self.history
-        if history != self.told:
+        if is_last and self.count > 1 and not self.is_made:
+            history = History(self.count - 1, self.excused, self.due)
+        noted = self.partition.settlement.noted(self.offset)
+        if history != (self.told if noted is None else noted):
             self.partition.settlement.note(self.offset, history)
 
     def recall(self, history: History) -> None:

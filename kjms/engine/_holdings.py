@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import kafka_error
+from kjms.engine._topics import NOT_READY
 from kjms.errors import JMSException
 from kjms.txn.metadata import (
     LIMIT,
@@ -36,6 +38,8 @@ _log = logging.getLogger("kjms.settlement")
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
 MANY_RUNS: Final = 1_000  # of unsettled messages, between settled ones: each commit says all of them again
 OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
+READY_SECONDS: Final = 2.0  # a topic that was just made has a leader well before
+RETRY_SECONDS: Final = 0.02  # between questions to a broker that is not ready
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
 
@@ -240,7 +244,7 @@ class Holdings:
                     if delivery.is_yielded:
                         settlement.settle(delivery.offset)
                     elif delivery.is_out:
-                        delivery.note()
+                        delivery.note(is_last=True)
             if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_mark):
                 continue
             snapshot = settlement.snapshot(
@@ -284,8 +288,22 @@ def oldest(partition: Partition, share: float) -> list[Delivery]:
 
 def beginning(consumer: Consumer, place: TopicPartition) -> int:
     """Return where the log begins: said as a number, it is found at once."""
-    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[0])
+    return _watermarks(consumer, place)[0]
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
-    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[1])
+    return _watermarks(consumer, place)[1]
+
+
+def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return where the log begins and ends; of a topic that was just made, its leader does not know yet."""
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)
+            return int(low), int(high)
+        except KafkaException as error:
+            if kafka_error(error).code() not in NOT_READY or time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+        consumer.list_topics(place.topic, ASK_SECONDS)  # librdkafka does not ask for another leader by itself

@@ -31,6 +31,7 @@ from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
 from kjms.txn.metadata import State
+from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
     from kjms.engine._aside import Aside
@@ -346,7 +347,9 @@ class Reader:
             delivery.note()
         self.aside.journal.note("redelivery", self.group, self.destination, delivery)
         self.flush()
-        return delivery.partition.is_held
+        with self.lock:  # from here on, who gives the partition up counts the delivery
+            delivery.is_made = delivery.partition.is_held
+            return delivery.is_made
 
     def give_back(
         self,
@@ -371,9 +374,11 @@ class Reader:
                 self._in_hands -= 1
                 delivery.is_out = False
                 delivery.decoded = None
-                delivery.is_yielded = False
+                delivery.is_yielded = delivery.is_made = False
                 if is_counted:
                     delivery.come_back(due)
+                elif delivery.count > 1 or delivery.told != NEVER:
+                    delivery.note()  # the delivery may have been recorded, and was not made
                 if delivery.partition.is_held:
                     (later if delivery.due else back).append(delivery)
             is_for_all = to is None or not to.is_started

@@ -399,6 +399,49 @@ def test_what_kafka_has_forgotten_comes_from_a_copy(kjms_broker: Any, queue: Que
     assert all(is_marked for _, is_marked, _ in received)
 
 
+@pytest.mark.requirement("JMS-3.5.11-1")
+def test_a_delivery_that_is_recorded_and_not_made_does_not_count(
+    kjms_broker: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition goes to another process while a repeated delivery is recorded: it comes there for the 2nd time."""
+    with another(kjms_broker) as first:
+        send(first, queue, "a")
+        with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
+            assert seen(session.create_consumer(queue).receive(SECONDS)) == ("a", False, 1)
+        consumer = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+        reader = consumer._feed.reader
+        flush = reader.flush
+
+        def flush_and_leave(*given: Any, **named: Any) -> None:
+            flush(*given, **named)
+            reader.close()  # it gives its partitions up in order, as in a rebalance
+
+        monkeypatch.setattr(reader, "flush", flush_and_leave)
+        assert consumer.receive(SOON) is None
+        with another(kjms_broker) as second:
+            consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+            assert seen(consumer.receive(SECONDS)) == ("a", True, 2)
+
+
+def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: Any, queue: Queue) -> None:
+    """A repeated delivery that Kafka knows of, and no program saw, is none for the next process, either."""
+    with another(kjms_broker) as first:
+        send(first, queue, "a")
+        with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
+            assert seen(session.create_consumer(queue).receive(SECONDS)) == ("a", False, 1)
+        session = first.create_session()
+        consumer = session.create_consumer(queue)
+        consumer._feed.start()
+        reader = consumer._feed.reader
+        delivery = reader.take(consumer._feed)
+        assert delivery is not None
+        assert reader.record(delivery)
+        reader.give_back([delivery], is_counted=False)  # as where the receive that asked for it was given up
+    with another(kjms_broker) as second:
+        consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+        assert seen(consumer.receive(SECONDS)) == ("a", True, 2)
+
+
 def test_acknowledging_a_message_of_a_lost_partition_raises(kjms_broker: Any, queue: Queue) -> None:
     """Whoever acknowledges too late learns that the message is delivered elsewhere."""
     with another(kjms_broker, partitions=1) as first:
