@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import threading
+import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms._closing import AutoCloseable
 from kjms._context import JMSContext
@@ -49,6 +52,9 @@ S = TypeVar("S", bound=Session)
 
 _log = logging.getLogger("kjms.connection")
 _numbers = itertools.count(1)
+_open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+EXIT_SECONDS: Final = 0.5  # how long the end of a program that closes nothing waits for running listeners
 
 ExceptionListener = Callable[[JMSException], object]
 
@@ -232,6 +238,7 @@ class Connection(AutoCloseable):
             except BaseException:
                 self._engine.release(self._tell)
                 raise
+        _open_connections.add(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "started" if self._is_started else "stopped"
@@ -428,6 +435,7 @@ class Connection(AutoCloseable):
             if self._client_claim is not None:
                 self._engine.subscriptions.release_client(self._client_claim)
             self._engine.release(self._tell)
+            _open_connections.discard(self)
         if failures:
             raise failures[0]
 
@@ -457,6 +465,20 @@ class ConnectionMetaData:
 
     def __repr__(self) -> str:
         return f"<ConnectionMetaData: {self.jms_provider_name} {self.provider_version}, JMS {self.jms_version}>"
+
+
+def _end_deliveries() -> None:
+    """Call no listener any more, and let those that run acknowledge their message: the program ends without `close`."""
+    deadline = time.monotonic() + EXIT_SECONDS
+    sessions = [session for connection in list(_open_connections) for session in list(connection._sessions)]
+    for session in sessions:
+        session._hold_delivery()
+    for session in sessions:
+        if session._running.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            session._running.release()
+
+
+atexit.register(_end_deliveries)  # runs before the engines end, which were imported, and registered, first
 
 
 def _check_expiry_queues(names: Iterable[str | None]) -> None:

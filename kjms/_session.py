@@ -878,12 +878,15 @@ class Session(AutoCloseable):
 
     def _end_delivery(self) -> None:
         """End receives that wait, call no listener any more, and return when the one that was running has returned."""
-        for consumer in list(self._consumers):
-            consumer._feed.stop()
-        self._wakeup.set()
+        self._hold_delivery()
         if self._thread is not None:
             with self._running:
                 pass
+
+    def _hold_delivery(self) -> None:
+        for consumer in list(self._consumers):
+            consumer._feed.stop()
+        self._wakeup.set()
 
     def _close_consumer(self, consumer: MessageConsumer) -> None:
         if self._is_delivering() and self._current is consumer:

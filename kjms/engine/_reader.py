@@ -839,7 +839,10 @@ class Reader:
         if not self._is_dirty():
             return
         thread = threading.Thread(target=flush, name=f"kjms-reader-{self.name}-last-commit", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, and allows no more threads: the reader's own commits as it leaves
+            return
         thread.join(CLOSE_SECONDS + 1)
         if thread.is_alive():
             failures.append(JMSException(f"acknowledge messages of {self.name}: Kafka does not answer"))
