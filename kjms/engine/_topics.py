@@ -171,8 +171,8 @@ class Topics:
         if least < wanted and topic not in self._thin and is_internal(topic):
             self._thin.add(topic)
             _log.warning(
-                "the Kafka topic %r has a partition with %d of the %d replicas that replication_factor asks for: it cannot"
-                " be used while its brokers are away; add replicas with kafka-reassign-partitions.sh (docs/cluster.md)",
+                "the Kafka topic %r has a partition with %d of the %d replicas that replication_factor asks for: it"
+                " cannot be used while its brokers are away; add replicas with kafka-reassign-partitions.sh (docs/cluster.md)",
                 topic,
                 least,
                 wanted,
