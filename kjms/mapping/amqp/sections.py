@@ -152,7 +152,7 @@ class AmqpMessage:
                 message.application_properties = value or {}
             elif code == FOOTER:
                 message.footer = value or {}
-        body.raw = data[body_start:body_end]
+        body.raw = bytes(data[body_start:body_end])  # of proton come bytearrays
         return message
 
     def encode(self) -> bytes:

@@ -467,6 +467,14 @@ def test_many_sections_take_time_in_proportion() -> None:
     assert message.encode() == message.body.raw
 
 
+def test_the_bytes_of_a_body_are_bytes() -> None:
+    """An object in AMQP's types keeps its bytes as bytes, also where the message came as a bytearray."""
+    message = decode(AmqpMessage.decode(bytearray(value([Int(5)]).encode())))
+    assert isinstance(message, ObjectMessage)
+    assert message.serialized is not None
+    assert type(message.serialized[1]) is bytes
+
+
 def test_all_sections_share_one_budget() -> None:
     """The values of all sections together are no more than the message's bytes, and than a limit."""
     array = b"\xe0\x02\xfa\x40"  # 250 nulls
