@@ -13,7 +13,12 @@ from kjms.errors import (
     ResourceAllocationException,
 )
 
-__all__ = ["is_refusal", "jms_error", "kafka_error"]
+__all__ = ["InUseError", "is_refusal", "jms_error", "kafka_error"]
+
+
+class InUseError(JMSException):
+    """A subscription or temporary destination cannot be had or changed so: it has a consumer, or is of another kind."""
+
 
 _SECURITY: Final = frozenset(
     {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._claims import USE
 from kjms.engine._deletions import Deletions
+from kjms.engine._errors import InUseError
 from kjms.engine._inbox import CONFIG, Entry, Inbox
 from kjms.engine._inbox_look import InboxLook
 from kjms.engine._janitor import Janitor, inbox_resource
@@ -253,7 +254,7 @@ class Temporaries:
             if shared is None:
                 shared = self._shared[identity] = _Shared(entry, self._subscribe(inbox, entry), terms)
             elif shared.entry is not entry or shared.terms != terms:
-                raise JMSException(
+                raise InUseError(
                     f"shared subscription {identity[1]!r} has a consumer, so its topic, selector and no_local cannot"
                     " change (JMS 2.0 §6.11.4)"
                 )
@@ -361,7 +362,7 @@ class Temporaries:
             if entry is None:
                 return
             if entry.feeds:
-                raise JMSException(f"delete: {entry.destination} has an open consumer (JMS 2.0 §4.4.3)")
+                raise InUseError(f"delete: {entry.destination} has an open consumer (JMS 2.0 §4.4.3)")
             del inbox.entries[number]
         _end([entry])
         inbox.delete([number])

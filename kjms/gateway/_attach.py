@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from proton import Condition, Delivery, Link, Terminus
 
 from kjms._relay import RelaySession
-from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException
+from kjms.errors import InvalidClientIDException, InvalidDestinationException, JMSException, MessageFormatException
 from kjms.gateway._errors import condition_of
 from kjms.gateway._links import UNKNOWN_ID, ClientLink, Receiving, Sending, Temporary, reject
-from kjms.gateway._terminus import capabilities, subscription_name
+from kjms.gateway._terminus import capabilities, describe, subscription_name
 from kjms.gateway._worker import UnknownTransaction, Worker
 from kjms.mapping.amqp import AmqpMessage
 from kjms.mapping.amqp import types as amqp
@@ -47,35 +47,46 @@ def link_of(connection: AmqpConnection, worker: Worker, link: Link) -> ClientLin
 
 
 class Unsubscriber(ClientLink):
-    """A receiver without a source: it asks for a durable subscription by its name, to end it (mapping §7.3, §8.8)."""
+    """A receiver without a source: it asks for a durable subscription by its name, to end it (mapping §7.3, §8.8).
+
+    A subscription of the client's own container comes first. A global one is ended only by a client that means it: Qpid
+    JMS says so by desired capabilities, which the engine does not pass on, and by the link name's suffix.
+    """
 
     def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
         super().__init__(connection, worker, link)
         self._name = subscription_name(link.name)
-        self._is_global = link.name.partition("|")[2].startswith("global")
+        self._is_global = False
         self._is_found = False
 
     def attach(self) -> None:
-        def look(session: RelaySession) -> Terms | None:
-            if not self._is_global:
-                self.connection.need_client_id(session)
-            return session.durable_subscription(self._name, is_global=self._is_global)
+        self.worker.do(self._look, self._attached)
 
-        self.worker.do(look, self._attached)
+    def _look(self, session: RelaySession) -> tuple[Terms, bool] | None:
+        """Return what the subscription is, and whether it is a global one; None: there is none."""
+        may_be_global = self.link.name.partition("|")[2].startswith("global")
+        for is_global in (False, True) if may_be_global else (False,):
+            if not is_global:
+                try:
+                    self.connection.need_client_id(session)
+                except InvalidClientIDException:  # another connection has it, and with it the container's subscriptions
+                    if may_be_global:
+                        continue
+                    raise
+            found = session.durable_subscription(self._name, is_global=is_global)
+            if found is not None:
+                return found, is_global
+        return None
 
-    def _attached(self, found: Terms | None, failure: Exception | None) -> None:
+    def _attached(self, found: tuple[Terms, bool] | None, failure: Exception | None) -> None:
         if failure is None and found is None:
             failure = InvalidDestinationException(f"there is no subscription {self._name!r}")
         if failure is not None:
             self.refuse(failure)
         elif not self.is_gone and found is not None:
             self._is_found = True
-            source = self.link.source
-            source.type = Terminus.SOURCE
-            source.address = found.destination.topic_name
-            source.durability = Terminus.DELIVERIES
-            source.expiry_policy = Terminus.EXPIRE_NEVER
-            source.distribution_mode = Terminus.DIST_MODE_COPY
+            terms, self._is_global = found
+            describe(self.link.source, terms, is_global=self._is_global)
             self.link.target.copy(self.link.remote_target)
             self.open()
 

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from proton import DataException, Terminus
+from proton import UNDESCRIBED, Array, Data, DataException, Described, Terminus, symbol, ulong
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import InvalidDestinationException, InvalidSelectorException, MessageFormatException
 from kjms.mapping.amqp import parse_address
 
-__all__ = ["Wanted", "capabilities", "destination_at", "temporary_kind", "wanted"]
+if TYPE_CHECKING:
+    from kjms.engine._subscriptions import Terms
+
+__all__ = ["Wanted", "capabilities", "describe", "destination_at", "temporary_kind", "wanted"]
 
 _KINDS: Final = {"queue": 0, "topic": 1, "temporary-queue": 2, "temporary-topic": 3}
-_SELECTOR: Final = frozenset({0x0000468C00000004, "apache.org:selector-filter:string"})
-_NO_LOCAL: Final = frozenset({0x0000468C00000003, "apache.org:no-local-filter:list"})
+_SELECTOR_CODE: Final = 0x0000468C00000004
+_NO_LOCAL_CODE: Final = 0x0000468C00000003
+_SELECTOR: Final = frozenset({_SELECTOR_CODE, "apache.org:selector-filter:string"})
+_NO_LOCAL: Final = frozenset({_NO_LOCAL_CODE, "apache.org:no-local-filter:list"})
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,24 @@ def wanted(link_name: str, source: Terminus) -> Wanted:
         is_shared=is_shared,
         is_global=is_shared and "global" in said,
     )
+
+
+def describe(source: Terminus, terms: Terms, *, is_global: bool) -> None:
+    """Write what a durable subscription is into the source of the link that asked for it (mapping §7.3)."""
+    source.type = Terminus.SOURCE
+    source.address = terms.destination.topic_name
+    source.durability = Terminus.DELIVERIES
+    source.expiry_policy = Terminus.EXPIRE_NEVER
+    source.distribution_mode = Terminus.DIST_MODE_COPY
+    kinds = ["topic", *["shared"] * terms.is_shared, *["global"] * is_global]
+    source.capabilities.put_object(Array(UNDESCRIBED, Data.SYMBOL, *(symbol(kind) for kind in kinds)))
+    filters = {}
+    if terms.selector is not None:
+        filters[symbol("jms-selector")] = Described(ulong(_SELECTOR_CODE), terms.selector.text)
+    if terms.no_local:
+        filters[symbol("no-local")] = Described(ulong(_NO_LOCAL_CODE), "NoLocalFilter{}")
+    if filters:
+        source.filter.put_object(filters)
 
 
 def _filters(source: Terminus) -> tuple[str | None, bool]:

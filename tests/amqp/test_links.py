@@ -84,14 +84,22 @@ class Names:
         self.peer.wait(lambda: link.remote_source.address or link.state & link.REMOTE_CLOSED)
         return link
 
-    def receiver(self, name: str, topic: str, *kinds: str) -> Any:
-        from proton import symbol
+    def durable(self, name: str, topic: str, *kinds: str, filters: Any = None) -> Any:
+        return self.receiver(name, topic, *kinds, filters=filters, is_durable=True)
+
+    def receiver(self, name: str, topic: str, *kinds: str, filters: Any = None, is_durable: bool = False) -> Any:
+        from proton import Terminus, symbol
 
         session = self.peer.connection.session()
         session.open()
         link = session.receiver(name)
         link.source.address = topic
         link.source.capabilities.put_object([symbol(each) for each in kinds])
+        if is_durable:
+            link.source.durability = Terminus.DELIVERIES
+            link.source.expiry_policy = Terminus.EXPIRE_NEVER
+        if filters:
+            link.source.filter.put_object(filters)
         link.open()
         return self.answered(link)
 
@@ -359,3 +367,105 @@ def test_a_link_that_waited_longer_comes_first(gateway: Any, here: Session, kjms
                 received.wait(before)
             first, second = order
             assert (received.bodies[first][-1], received.bodies[second][-1]) == (f"first {number}", f"second {number}")
+
+
+class Lookup:
+    """Attaches links with a null source, which ask what a durable subscription is."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def ask(self, name: str) -> Any:
+        session = self.peer.connection.session()
+        session.open()
+        link = session.receiver(name)
+        link.open()
+        self.peer.wait(lambda: link.remote_source.address or link.state & link.REMOTE_CLOSED)
+        return link
+
+    def end(self, link: Any) -> Any:
+        link.close()
+        self.peer.wait(lambda: link.state & link.REMOTE_CLOSED)
+        return link.remote_condition
+
+
+def plain(data: Any) -> Any:
+    data.rewind()
+    found = data.get_object() if data.next() is not None else None
+    return getattr(found, "elements", found)
+
+
+@pytest.mark.requirement("AMQP-7.3-4")
+def test_a_null_source_is_answered_with_all_of_the_subscription(gateway: Any, kjms_destination_name: str) -> None:
+    """The answer names topic, durability, capabilities and filters of the subscription, not of its asker."""
+    from proton import Described, symbol, ulong
+
+    name = kjms_destination_name
+    filters = {
+        symbol("jms-selector"): Described(ulong(0x0000468C00000004), "a > 1"),
+        symbol("no-local"): Described(ulong(0x0000468C00000003), "NoLocalFilter{}"),
+    }
+    with Peer(gateway.port, name) as peer:
+        names, lookup = Names(peer), Lookup(peer)
+        for kinds, its in ((["topic"], filters), (["topic", "shared"], None), (["topic", "shared", "global"], None)):
+            link_name = f"{name}|global" if "global" in kinds else name
+            link = names.durable(link_name, name, *kinds, filters=its)
+            assert link.remote_condition is None
+            link.detach()
+            found = lookup.ask(link_name)
+            source = found.remote_source
+            assert (source.address, source.durability, source.expiry_policy) == (name, 2, source.EXPIRE_NEVER)
+            assert source.distribution_mode == source.DIST_MODE_COPY
+            assert {str(kind) for kind in plain(source.capabilities)} == set(kinds)
+            said = plain(source.filter) or {}
+            assert {key: (entry.descriptor, entry.value) for key, entry in said.items()} == {
+                key: (entry.descriptor, entry.value) for key, entry in (its or {}).items()
+            }
+            assert lookup.end(found) is None
+            assert lookup.ask(link_name).remote_condition.name == "amqp:not-found"
+
+
+@pytest.mark.requirement("AMQP-8.1-12", "AMQP-8.8-7")
+def test_the_own_containers_subscription_comes_first(gateway: Any, kjms_destination_name: str) -> None:
+    """A suffix of the link name says nothing of the scope where the container has a subscription of the name."""
+    name = kjms_destination_name
+    with Peer(gateway.port, name) as peer:
+        names, lookup = Names(peer), Lookup(peer)
+        for link_name, kinds in ((f"{name}|globalish", ["shared"]), (f"{name}|other", ["shared", "global"])):
+            names.durable(link_name, name, "topic", *kinds).detach()
+        for kinds in ({"topic", "shared"}, {"topic", "shared", "global"}):
+            found = lookup.ask(f"{name}|globalish")
+            assert {str(kind) for kind in plain(found.remote_source.capabilities)} == kinds
+            assert lookup.end(found) is None
+        assert lookup.ask(f"{name}|globalish").remote_condition.name == "amqp:not-found"
+
+
+@pytest.mark.requirement("AMQP-8.9-3", "AMQP-8.9-4", "AMQP-8.9-8", "AMQP-8.9-9", "AMQP-8.2-8")
+def test_refusals_of_subscriptions_say_that_they_are_in_use(gateway: Any, kjms_destination_name: str) -> None:
+    """Another kind, topic or selector while it is active, and its end, are refused as locked."""
+    from proton import Described, symbol, ulong
+
+    name = kjms_destination_name
+    selector = {symbol("jms-selector"): Described(ulong(0x0000468C00000004), "a > 1")}
+    with Peer(gateway.port, name) as peer:
+        names, lookup = Names(peer), Lookup(peer)
+
+        def refusal(link_name: str, topic: str, *kinds: str, **more: Any) -> str:
+            condition = names.durable(link_name, topic, "topic", *kinds, **more).remote_condition
+            return "" if condition is None else str(condition.name)
+
+        shared, own = f"{name}-shared", f"{name}-own"
+        first = names.durable(shared, name, "topic", "shared")
+        second = names.durable(own, name, "topic")
+        for is_active in (True, False):
+            assert refusal(f"{shared}|2", name) == "amqp:resource-locked"
+            assert refusal(f"{own}|2", name, "shared") == "amqp:resource-locked"
+            if is_active:
+                assert refusal(f"{shared}|2", f"{name}-other", "shared") == "amqp:resource-locked"
+                assert refusal(f"{shared}|2", name, "shared", filters=selector) == "amqp:resource-locked"
+                assert refusal(f"{own}|2", name, filters=selector) == "amqp:resource-locked"
+                assert lookup.end(lookup.ask(f"{shared}|3")).name == "amqp:resource-locked"
+                for link in (first, second):
+                    link.detach()
+        for subscription in (shared, own):
+            assert lookup.end(lookup.ask(subscription)) is None
