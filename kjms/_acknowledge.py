@@ -5,9 +5,9 @@ Spec: JMS 2.0 §4.4.11.
 
 from __future__ import annotations
 
-from collections import deque
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kjms._dead_letters import handled_exception
 from kjms.engine._committer import Work
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kjms.message import Message
 
 __all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual", "Transacted"]
+
+HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner commits before the reader's thread can
 
 
 class Acknowledgement:
@@ -40,12 +42,19 @@ class Acknowledgement:
         """Whether the session holds as many unacknowledged messages as it may."""
         return False
 
-    def before_next(self) -> None:
-        """Do what must be durable before the next message is handed out."""
+    def before_next(self, feed: Feed) -> None:
+        """Do what must be durable before the consumer of *feed* gets its next message."""
 
     def received(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be returned from a receive."""
         raise NotImplementedError
+
+    def looping(self, delivery: Delivery, message: Message) -> None:
+        """Note that *message* is about to be given to a loop over its consumer."""
+        self.received(delivery, message)
+
+    def loop_failed(self, error: BaseException, feed: Feed | None = None) -> None:
+        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *feed*."""
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be given to a listener."""
@@ -68,15 +77,29 @@ class Acknowledgement:
     def close(self) -> None:
         """Give back what was not acknowledged, and make the rest durable."""
 
-    def _give_back(self, deliveries: list[Delivery], *, to: Feed | None, error: BaseException | None = None) -> None:
-        """Note that *deliveries* failed: each message is delivered again, or was delivered for the last time."""
+    def _give_back(
+        self,
+        deliveries: list[Delivery],
+        *,
+        to: Feed | None,
+        error: BaseException | None = None,
+        is_delayed: bool = False,
+    ) -> None:
+        """Note that *deliveries* failed: each message is delivered again, or was delivered for the last time.
+
+        Args:
+            deliveries: The deliveries.
+            to: The consumer that gets the messages again, after the policy's delay; None: any.
+            error: What was raised, where that is known.
+            is_delayed: Whether the policy's delay holds for any consumer, too.
+        """
         by_reader: dict[Reader, list[Delivery]] = {}
         for delivery in deliveries:
             assert delivery.feed is not None
             if not self._redelivery.was_last(delivery, error):
                 by_reader.setdefault(delivery.feed.reader, []).append(delivery)
         for reader, mine in by_reader.items():
-            reader.give_back(mine, to=to, due=None if to is None else self._redelivery.due)
+            reader.give_back(mine, to=to, due=self._redelivery.due if is_delayed or to is not None else None)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -84,7 +107,11 @@ class Acknowledgement:
 
 
 class Auto(Acknowledgement):
-    """AUTO_ACKNOWLEDGE: message n is durably acknowledged before n+1 is handed out.
+    """AUTO_ACKNOWLEDGE: a message is acknowledged when `receive` returns it, or when its listener has returned.
+
+    The reader commits it in the background, and the session waits for that before it hands out the next message. A loop
+    over a consumer (``for message in consumer``) is safer than JMS asks: its message is acknowledged when the loop asks
+    for the next one, or when the consumer closes without an error.
 
     Args:
         redelivery: Decides what becomes of messages whose delivery failed.
@@ -94,46 +121,55 @@ class Auto(Acknowledgement):
     def __init__(self, redelivery: Redelivery, *, is_pipelined: bool = False) -> None:
         super().__init__(redelivery)
         self._is_pipelined = is_pipelined
-        self._last: deque[Delivery] = deque()  # what the program has; asking for the next one, it is through with it
+        self._looped: dict[Feed, Delivery] = {}  # what a loop over a consumer has; any thread may close the consumer
         self._heard: Delivery | None = None  # what a listener has, unless it recovered its session
-        self._unflushed: tuple[Reader, Receipt] | None = None
+        self._unflushed: dict[Reader, list[Receipt]] = {}
+        self._received_at = 0.0
+        self._is_hasty = False  # whether the program asked for the next message at once
 
-    def before_next(self) -> None:
-        if self._last:
-            self._through_with_all()
-        if self._unflushed is None:
+    def before_next(self, feed: Feed) -> None:
+        if self._looped:
+            self._settle_looped(feed)
+        if not self._unflushed:
             return
-        reader, receipt = self._unflushed
-        reader.flush(receipts=[receipt])
-        self._unflushed = None  # not before: what Kafka did not take is tried again
-        if reader.lost([receipt]):
-            raise JMSException(
-                f"the last message of {reader.name} could not be acknowledged: its partition went to another consumer,"
-                " which gets the message again"
-            )
+        self._is_hasty = time.monotonic() - self._received_at < HASTE_SECONDS
+        for reader in list(self._unflushed):
+            receipts = self._unflushed[reader]
+            reader.flush(receipts=receipts)
+            del self._unflushed[reader]  # not before: what Kafka did not take is tried again
+            if reader.lost(receipts):
+                raise JMSException(
+                    f"the last message of {reader.name} could not be acknowledged: its partition went to another"
+                    " consumer, which gets the message again"
+                )
 
     def received(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
-        delivery.is_yielded = True
-        self._last.append(delivery)
+        if self._is_pipelined:
+            self._settle(delivery)
+        else:
+            self._settle(delivery, is_urgent=not self._is_hasty)
+            self._received_at = time.monotonic()
+
+    def looping(self, delivery: Delivery, message: Message) -> None:
+        assert delivery.feed is not None
+        message._receipt = self
+        self._looped[delivery.feed] = delivery
+
+    def loop_failed(self, error: BaseException, feed: Feed | None = None) -> None:
+        for each in list(self._looped) if feed is None else [feed]:
+            delivery = self._looped.pop(each, None)
+            if delivery is not None:
+                delivery.cause = f"the loop over its consumer raised {type(error).__name__}"
+                self._give_back([delivery], to=None, error=error, is_delayed=True)
 
     def consumer_closes(self, feed: Feed) -> None:
-        self._through_with_all(feed)
+        self._settle_looped(feed, is_urgent=True)
 
-    def _through_with_all(self, feed: Feed | None = None) -> None:
-        """Settle what the program has, of *feed* alone if given; perhaps while another thread does the same."""
-        others = []
-        while self._last:
-            try:
-                last = self._last.popleft()
-            except IndexError:
-                break
-            if feed is None or last.feed is feed:
-                self._through_with(last)
-            else:
-                others.append(last)
-        if others:
-            self._last.extendleft(reversed(others))
+    def _settle_looped(self, feed: Feed, *, is_urgent: bool = False) -> None:
+        delivery = self._looped.pop(feed, None)
+        if delivery is not None:
+            self._settle(delivery, is_urgent=is_urgent)
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
@@ -150,7 +186,7 @@ class Auto(Acknowledgement):
     def listened(self, delivery: Delivery) -> None:
         if self._heard is not None:
             self._heard = None
-            self._through_with(delivery)
+            self._settle(delivery)
 
     def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
         if self._heard is not None:
@@ -158,26 +194,29 @@ class Auto(Acknowledgement):
             super().listener_failed(delivery, error)
 
     def recover(self) -> Feed | None:
-        """Deliver again what a listener has, the one message that is not acknowledged yet."""
-        heard, self._heard = self._heard, None
-        if heard is None:
-            return None
-        heard.cause = "the session recovered"
-        self._give_back([heard], to=heard.feed)
-        return heard.feed
+        """Deliver again what a listener or a loop has: nothing else is unacknowledged."""
+        again = [self._looped.pop(feed) for feed in list(self._looped)]
+        if self._heard is not None:
+            again.append(self._heard)
+            self._heard = None
+        for delivery in again:
+            delivery.cause = "the session recovered"
+            self._give_back([delivery], to=delivery.feed)
+        return again[0].feed if again else None
 
-    def _through_with(self, delivery: Delivery) -> None:
+    def _settle(self, delivery: Delivery, *, is_urgent: bool = False) -> None:
         assert delivery.feed is not None
         reader = delivery.feed.reader
-        receipt = reader.settle(delivery)
+        receipt = reader.settle(delivery, is_urgent=is_urgent)
         if not self._is_pipelined:
-            self._unflushed = reader, receipt
+            self._unflushed.setdefault(reader, []).append(receipt)
 
     def close(self) -> None:
         self._is_closed = True
-        self._through_with_all()
-        if self._unflushed is not None:
-            self._unflushed[0].flush_at_last()
+        for feed in list(self._looped):
+            self._settle_looped(feed)
+        for reader in list(self._unflushed):
+            reader.flush_at_last(self._unflushed.pop(reader))
 
 
 class DupsOk(Auto):

@@ -28,4 +28,11 @@ class AutoCloseable(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._close_after(error)
+
+    def _close_after(self, error: BaseException) -> None:
+        """Close it because *error* leaves its ``with`` statement."""
         self.close()

@@ -439,6 +439,11 @@ class Connection(AutoCloseable):
         if failures:
             raise failures[0]
 
+    def _close_after(self, error: BaseException) -> None:
+        for session in list(self._sessions):
+            session._acknowledgement.loop_failed(error)
+        self.close()
+
     def _check_not_in_callback(self, doing: str) -> None:
         for session in list(self._sessions):
             session._check_not_in_callback(doing)

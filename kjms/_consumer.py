@@ -107,7 +107,9 @@ class MessageConsumer(AutoCloseable):
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
         return self._receive(0.0)
 
-    def _receive(self, seconds: float | None, read: Callable[[Message], None] | None = None) -> Message | None:
+    def _receive(
+        self, seconds: float | None, read: Callable[[Message], None] | None = None, *, is_loop: bool = False
+    ) -> Message | None:
         self._check_open("receive")
         if self._listener is not None:
             raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
@@ -115,12 +117,17 @@ class MessageConsumer(AutoCloseable):
             raise IllegalStateException(
                 f"receive: session {self._session.number} has message listeners, and is their thread's (JMS 2.0 §4.4.6)"
             )
-        return self._session._receive(self, seconds, read)
+        return self._session._receive(self, seconds, read, is_loop=is_loop)
 
     def __iter__(self) -> Iterator[Message]:
-        """Return the messages one by one, waiting for each, until the consumer is closed."""
+        """Return the messages one by one, waiting for each, until the consumer is closed.
+
+        With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, a message is acknowledged when the consumer is asked for the next
+        one, or when the consumer, its session or its connection closes. When an exception leaves the ``with`` statement
+        of one of them, the message is not acknowledged: it is delivered again, marked and counted.
+        """
         while not self._is_closed:
-            message = self._receive(None)
+            message = self._receive(None, is_loop=True)
             if message is None:
                 return
             yield message
@@ -139,6 +146,10 @@ class MessageConsumer(AutoCloseable):
         """
         if not self._is_closed:
             self._session._close_consumer(self)
+
+    def _close_after(self, error: BaseException) -> None:
+        self._session._acknowledgement.loop_failed(error, self._feed)
+        self.close()
 
 
 class TopicSubscriber(MessageConsumer):

@@ -355,6 +355,10 @@ class JMSContext(AutoCloseable):
             if is_last:
                 connection.close()
 
+    def _close_after(self, error: BaseException) -> None:
+        self._session._acknowledgement.loop_failed(error)
+        self.close()
+
     def _check_open(self, doing: str) -> None:
         self._session._check_open(doing)
 

@@ -601,17 +601,25 @@ class Session(AutoCloseable):
             raise
 
     def _receive(
-        self, consumer: MessageConsumer, seconds: float | None, read: Callable[[Message], None] | None = None
+        self,
+        consumer: MessageConsumer,
+        seconds: float | None,
+        read: Callable[[Message], None] | None = None,
+        *,
+        is_loop: bool = False,
     ) -> Message | None:
-        """Return the next message for *consumer*; if *read* raises, what becomes of it is the session mode's to say."""
+        """Return the next message for *consumer*, or for a loop over it.
+
+        If *read* raises, what becomes of the message is the session mode's to say.
+        """
         turn = self._turn
         outer = turn.take("receive")
         try:
             acknowledgement = self._acknowledgement
-            acknowledgement.before_next()
+            feed = consumer._feed
+            acknowledgement.before_next(feed)
             if acknowledgement.is_full:
                 raise self._overrun("receive")
-            feed = consumer._feed
             take = feed.reader.take
             deadline = None
             is_waiting = False
@@ -624,7 +632,10 @@ class Session(AutoCloseable):
                             continue
                         if read is not None:
                             self._read(read, delivery, message)
-                        acknowledgement.received(delivery, message)
+                        if is_loop:
+                            acknowledgement.looping(delivery, message)
+                        else:
+                            acknowledgement.received(delivery, message)
                         return message
                 if is_waiting and (consumer._is_closed or not feed.is_open or self._connection._is_closing):
                     return None
@@ -763,7 +774,7 @@ class Session(AutoCloseable):
                 return
             self._current = consumer
             try:
-                self._acknowledgement.before_next()  # in case that it failed after the last one
+                self._acknowledgement.before_next(consumer._feed)  # in case that it failed after the last one
             except JMSException as failure:
                 consumer._feed.reader.give_back([delivery], is_counted=False)
                 self._connection._tell(failure)
@@ -774,7 +785,7 @@ class Session(AutoCloseable):
                 message = self._acceptable(delivery, consumer)
                 if message is not None:
                     self._call(listener, delivery, message)
-                self._acknowledgement.before_next()
+                self._acknowledgement.before_next(consumer._feed)
             except Exception as error:
                 _log.exception("session %d: delivery from %s failed", self.number, consumer._destination)
                 self._connection._tell(
@@ -942,6 +953,10 @@ class Session(AutoCloseable):
             self._thread.join()
         with self._turn.waited_for(CLOSE_SECONDS):  # a receive whose acknowledgement Kafka does not answer has it
             self._finish()
+
+    def _close_after(self, error: BaseException) -> None:
+        self._acknowledgement.loop_failed(error)
+        self.close()
 
     def _finish(self) -> None:
         self._outbox.close()

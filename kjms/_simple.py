@@ -421,7 +421,10 @@ class JMSConsumer(AutoCloseable):
         return bodies[0] if bodies else None
 
     def __iter__(self) -> Iterator[Message]:
-        """Return the messages one by one, waiting for each, until the consumer is closed."""
+        """Return the messages one by one, waiting for each, until the consumer is closed.
+
+        When a message is acknowledged is said in `kjms.MessageConsumer`.
+        """
         return iter(self._consumer)
 
     def close(self) -> None:
@@ -433,6 +436,9 @@ class JMSConsumer(AutoCloseable):
         Spec: JMS 2.0 §4.5.3.
         """
         self._consumer.close()
+
+    def _close_after(self, error: BaseException) -> None:
+        self._consumer._close_after(error)
 
 
 def body_of(message: Message, type_: type[T]) -> T:

@@ -132,7 +132,7 @@ class JMSContext:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._close(error)
 
     async def close(self) -> None:
         """Close the context with its consumers, and the connection with the last of its contexts.
@@ -145,6 +145,10 @@ class JMSContext:
 
         Spec: JMS 2.0 §11.2.6.
         """
+        await self._close(None)
+
+    async def _close(self, error: BaseException | None) -> None:
+        """Close the context, because *error* leaves its ``async with`` statement, if any does."""
         self._is_closed = True
         context, threads = self._context, self._threads
         if context is None or threads is None:
@@ -152,7 +156,7 @@ class JMSContext:
 
         def close() -> None:
             try:
-                context.close()
+                context.__exit__(None, error, None)
             finally:
                 if context._connection._is_closed:
                     threads.shutdown(wait=False)

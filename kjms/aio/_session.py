@@ -118,7 +118,7 @@ class Look:
             self._found = found
             return found is not None
 
-    def accept(self, read: Callable[[Message], None] | None) -> Message | None:
+    def accept(self, read: Callable[[Message], None] | None, *, is_loop: bool) -> Message | None:
         """Return the message, which is the program's now; None if the session was closed meanwhile."""
         session = self._session
         with self._lock:
@@ -127,7 +127,10 @@ class Look:
             (delivery, message), self._found = self._found, None
             if read is not None:
                 session._read(read, delivery, message)
-            session._acknowledgement.received(delivery, message)
+            if is_loop:
+                session._acknowledgement.looping(delivery, message)
+            else:
+                session._acknowledgement.received(delivery, message)
             return message
 
     def abandon(self) -> None:
@@ -220,7 +223,7 @@ class LoopSession(Session):
         """Return the next message for *consumer*; without one it waits from now on, until its feed rests."""
         feed = consumer._feed
         with self._turn.taken_to("receive"):
-            self._acknowledgement.before_next()
+            self._acknowledgement.before_next(feed)
             if self._acknowledgement.is_full:
                 raise self._overrun("receive")
             while True:
@@ -233,9 +236,14 @@ class LoopSession(Session):
                         return delivery, message
 
     async def receive(
-        self, consumer: MessageConsumer, seconds: float | None, read: Callable[[Message], None] | None = None
+        self,
+        consumer: MessageConsumer,
+        seconds: float | None,
+        read: Callable[[Message], None] | None = None,
+        *,
+        is_loop: bool = False,
     ) -> Message | None:
-        """Return the next message for *consumer*; see `Session._receive`.
+        """Return the next message for *consumer*, or for a loop over it; see `Session._receive`.
 
         Raises:
             IllegalStateException: Another task waits for a message of this session.
@@ -262,7 +270,7 @@ class LoopSession(Session):
                         return None
                     raise
                 if is_found:
-                    return look.accept(read)
+                    return look.accept(read, is_loop=is_loop)
                 if consumer._is_closed or not consumer._feed.is_open:
                     return None
                 try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kjms._consumer import seconds_of
@@ -115,7 +116,7 @@ class JMSConsumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._close(error)
 
     @property
     def message_selector(self) -> str | None:
@@ -180,13 +181,18 @@ class JMSConsumer:
         return bodies[0] if bodies else None
 
     def __aiter__(self) -> Self:
-        """Return the messages one by one, waiting for each, until the consumer is closed."""
+        """Return the messages one by one, waiting for each, until the consumer is closed.
+
+        With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, a message is acknowledged when the consumer is asked for the next
+        one, or when the consumer or its context closes. When an exception leaves the ``async with`` statement of one of
+        them, the message is not acknowledged: it is delivered again, marked and counted.
+        """
         return self
 
     async def __anext__(self) -> Message:
         if self._is_closed or (self._consumer is not None and self._consumer._is_closed):
             raise StopAsyncIteration
-        message = await self.receive()
+        message = await self._session.receive(await self._open(), None, is_loop=True)
         if message is None:
             raise StopAsyncIteration
         return message
@@ -196,9 +202,14 @@ class JMSConsumer:
 
         Spec: JMS 2.0 §4.5.3.
         """
+        await self._close(None)
+
+    async def _close(self, error: BaseException | None) -> None:
+        """Close the consumer, because *error* leaves its ``async with`` statement, if any does."""
         self._is_closed = True
-        if self._consumer is not None:
-            await self._session.run_beside(self._consumer.close)
+        consumer = self._consumer
+        if consumer is not None:
+            await self._session.run_beside(partial(consumer.__exit__, None, error, None))
 
 
 class QueueBrowser:

@@ -136,7 +136,6 @@ class Delivery:
         lanes: How many lanes it is ready in.
         is_taken: Whether a lane that still lists it should pass over it.
         is_out: Whether a session has it.
-        is_yielded: Whether the session that has it is through with it, but for saying so.
         is_moving: Whether it is being moved aside.
         is_made: Whether its present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
         is_excused: Whether its present delivery is one of those that do not count.
@@ -160,7 +159,6 @@ class Delivery:
         "is_moving",
         "is_out",
         "is_taken",
-        "is_yielded",
         "lanes",
         "last_failure",
         "offset",
@@ -186,7 +184,6 @@ class Delivery:
         self.lanes = 0
         self.is_taken = False
         self.is_out = False
-        self.is_yielded = False
         self.is_excused = False
         self.is_made = False
         self.is_moving = False

@@ -241,9 +241,7 @@ class Holdings:
             is_last = partition in last
             if is_last:
                 for _, delivery in settlement.messages():
-                    if delivery.is_yielded:
-                        settlement.settle(delivery.offset)
-                    elif delivery.is_out:
+                    if delivery.is_out:
                         delivery.note(is_last=True)
             if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_mark):
                 continue

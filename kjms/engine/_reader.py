@@ -162,6 +162,8 @@ class Reader:
         self._orders = itertools.count()
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
         self._in_hands = 0  # messages handed out and not settled
+        self._urgent = 0  # messages settled that are to be committed at once
+        self._urgent_planned = 0  # how many of them were part of a commit, at least of one that was tried
         self._started = 0
         self._idle_since = 0.0
         self._full_since = 0.0  # when the buffer was first seen to be full
@@ -225,9 +227,7 @@ class Reader:
         """Whether a session has messages that it may still settle or give back."""
         with self.lock:
             return self._in_hands > 0 and any(
-                delivery.is_out and not delivery.is_yielded
-                for partition in self._holdings
-                for _, delivery in partition.settlement.messages()
+                delivery.is_out for partition in self._holdings for _, delivery in partition.settlement.messages()
             )
 
     # Consumers come and go.
@@ -314,8 +314,14 @@ class Reader:
         else:
             self._is_to_share, self._capacity = False, self._limit
 
-    def settle(self, delivery: Delivery) -> Receipt:
-        """Note that *delivery* is done; Kafka is told by the next `flush`. Return what `lost` wants to know."""
+    def settle(self, delivery: Delivery, *, is_urgent: bool = False) -> Receipt:
+        """Note that *delivery* is done, and return what `flush` and `lost` take.
+
+        Args:
+            delivery: The delivery, which a session had.
+            is_urgent: Whether the reader's thread commits it at once. Else the next `flush` does, or the thread within
+                0.1 s.
+        """
         with self.lock:
             self._in_hands -= 1
             delivery.is_out = False
@@ -323,6 +329,10 @@ class Reader:
                 self.buffer.let_go(delivery)
             partition = delivery.partition
             partition.settlement.settle(delivery.offset)
+            if is_urgent and partition.is_kept:
+                if self._urgent == self._urgent_planned:
+                    self._news.notify()
+                self._urgent += 1
             return partition, partition.settlement.version
 
     def excuse(self, delivery: Delivery) -> None:
@@ -374,7 +384,7 @@ class Reader:
                 self._in_hands -= 1
                 delivery.is_out = False
                 delivery.decoded = None
-                delivery.is_yielded = delivery.is_made = False
+                delivery.is_made = False
                 if is_counted:
                     delivery.come_back(due)
                 elif delivery.count > 1 or delivery.told != NEVER:
@@ -402,7 +412,6 @@ class Reader:
         Its count says how many deliveries were made.
         """
         with self.lock:
-            delivery.is_yielded = False  # should its partition be lost before, it is not settled
             self.buffer.let_go(delivery)
         self.aside.journal.note(why, self.group, self.destination, delivery)
         self.aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
@@ -782,7 +791,7 @@ class Reader:
         Raises:
             JMSException: Kafka did not take it.
         """
-        if self._starts is not None or not self._is_dirty():
+        if self._starts is not None or self._is_durable(receipts):
             return
         deadline = time.monotonic() + patience
         while True:
@@ -790,6 +799,8 @@ class Reader:
                 return
             try:
                 with self.client_held(max(deadline - time.monotonic(), TICK_SECONDS)):
+                    if self._is_durable(receipts):  # the thread that had the client has committed it
+                        return
                     error, is_complete = self._commit()
             finally:
                 with self._told:
@@ -813,17 +824,24 @@ class Reader:
                 if left <= 0:
                     break
                 self._told.wait(left)
-                if self._are_known(receipts) if receipts else not self._is_dirty():
+                if self._is_durable(receipts):
                     return True
             self._is_telling = True
             return False
+
+    def _is_durable(self, receipts: Sequence[Receipt]) -> bool:
+        """Whether Kafka knows what *receipts* are of, or that is another process's now; empty: all that was settled."""
+        return self._are_known(receipts) if receipts else not self._is_dirty()
 
     def _are_known(self, receipts: Sequence[Receipt]) -> bool:
         with self.lock:
             return all(part.settlement.knows(version) or not part.is_held for part, version in receipts)
 
-    def flush_at_last(self) -> None:
+    def flush_at_last(self, receipts: Sequence[Receipt] = ()) -> None:
         """Flush, and return in any case: for closing.
+
+        Args:
+            receipts: As for `flush`.
 
         Raises:
             JMSException: Kafka did not take it, or did not answer in time.
@@ -832,11 +850,11 @@ class Reader:
 
         def flush() -> None:
             try:
-                self.flush(CLOSE_SECONDS)
+                self.flush(CLOSE_SECONDS, receipts)
             except JMSException as failure:
                 failures.append(failure)
 
-        if not self._is_dirty():
+        if self._starts is not None or self._is_durable(receipts):
             return
         thread = threading.Thread(target=flush, name=f"kjms-reader-{self.name}-last-commit", daemon=True)
         try:
@@ -862,8 +880,10 @@ class Reader:
             What went wrong, and whether there was room for all of it.
         """
         if self._is_in_doubt:
+            self._urgent_planned = self._urgent  # no commit will be made
             return KafkaException(IN_DOUBT), False
         with self.lock:
+            self._urgent_planned = self._urgent  # a commit that fails is tried again by the next flush, or in 0.1 s
             commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
             consumer = self._consumer
             self._lacks_room = bool(too_large)
@@ -976,9 +996,11 @@ class Reader:
                 self.buffer.release(time.time_ns() // 1_000_000)
 
     def _wants_commit(self) -> bool:
-        """Whether messages wait for the mark to be moved on."""
+        """Whether messages wait for the mark to be moved on, or for a commit that no other thread is about to make."""
         if self._lacks_room:  # it would not be complete: the mover is making room
             return False
+        if self._urgent != self._urgent_planned and not self._committing:
+            return True
         return self.buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
 
     def _join(self, consumer: Consumer) -> None:
@@ -1078,10 +1100,11 @@ class Reader:
         with self._news:
             if self._committing:  # let them, before the next poll holds the client
                 self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
-            if self._wants_commit():
-                return
-            if self.buffer.held > self._capacity >> 1 or not self.buffer.is_awaited:
-                self._news.wait(self._until_due())
+            deadline = time.monotonic() + self._until_due()
+            while not self._wants_commit() and (self.buffer.held > self._capacity >> 1 or not self.buffer.is_awaited):
+                urgent = self._urgent
+                if not self._news.wait(self._until_due()) or urgent == self._urgent or time.monotonic() > deadline:
+                    return  # but not where a session has settled a message and committed it itself
 
     def _until_due(self) -> float:
         """Return for how many seconds to wait at the most."""
@@ -1341,7 +1364,7 @@ class Reader:
                 delivery
                 for partition in leaving
                 for _, delivery in partition.settlement.messages()
-                if delivery.is_out and not delivery.is_yielded and not delivery.is_moving and delivery.group is None
+                if delivery.is_out and not delivery.is_moving and delivery.group is None
             ]
         if home is None or not 0 < len(in_hands) <= MOST_RESCUED:
             return

@@ -16,10 +16,11 @@ from crash_history import Event, History, Kind
 
 AUTO_RECEIVE: Final = "AUTO receive"
 AUTO_LISTENER: Final = "AUTO listener"
+AUTO_LOOP: Final = "AUTO loop"
 CLIENT: Final = "CLIENT"
 DUPS_OK: Final = "DUPS_OK"
 INDIVIDUAL: Final = "INDIVIDUAL"
-MODES: Final = (AUTO_RECEIVE, AUTO_LISTENER, CLIENT, DUPS_OK, INDIVIDUAL)
+MODES: Final = (AUTO_RECEIVE, AUTO_LISTENER, AUTO_LOOP, CLIENT, DUPS_OK, INDIVIDUAL)
 
 WRITING_SECONDS: Final = 1.0  # so long may a process of a busy machine take to write down what it got
 
@@ -27,6 +28,7 @@ WRITING_SECONDS: Final = 1.0  # so long may a process of a busy machine take to 
 _UNDER_WAY: Final = {
     AUTO_RECEIVE: Kind.DELIVERED,  # "when the session has successfully returned from a call to receive"
     AUTO_LISTENER: Kind.RETURNED,
+    AUTO_LOOP: Kind.RETURNED,  # just before the loop asks for the next message
     CLIENT: Kind.ACKNOWLEDGING,
     DUPS_OK: Kind.DELIVERED,
     INDIVIDUAL: Kind.ACKNOWLEDGING,
@@ -153,11 +155,7 @@ class Checker:
     def unaccounted(self) -> set[int]:
         """The confirmed messages that are neither settled, as far as anybody can know, nor dead."""
         dead = set(self._record.dead)
-        return {
-            number
-            for number in self._confirmed
-            if number not in dead and (number in self._record.fatal or not self._acknowledgements.get(number))
-        }
+        return {number for number in self._confirmed if number not in dead and not self._acknowledgements.get(number)}
 
     @property
     def last_event(self) -> float:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from crash_checker import AUTO_LISTENER, AUTO_RECEIVE, CLIENT, DUPS_OK, INDIVIDUAL
+from crash_checker import AUTO_LISTENER, AUTO_LOOP, AUTO_RECEIVE, CLIENT, DUPS_OK, INDIVIDUAL
 from crash_history import Kind, Writer, now
 
 from kjms import (
@@ -46,6 +46,7 @@ CHANCE_OF_FAILURE: Final = 0.02  # of a listener
 JMS_MODES: Final = {
     AUTO_RECEIVE: Session.AUTO_ACKNOWLEDGE,
     AUTO_LISTENER: Session.AUTO_ACKNOWLEDGE,
+    AUTO_LOOP: Session.AUTO_ACKNOWLEDGE,
     CLIENT: Session.CLIENT_ACKNOWLEDGE,
     DUPS_OK: Session.DUPS_OK_ACKNOWLEDGE,
     INDIVIDUAL: Session.INDIVIDUAL_ACKNOWLEDGE,
@@ -170,6 +171,7 @@ class Receiver:
         self.writer = Writer(Path(task.folder), task.name, f"{task.name}.{number}", mode)
         self.held: dict[int, Message] = {}  # handed out and not acknowledged
         self.ready = now()
+        self.is_waiting = False  # whether a loop waits for a message
 
     def run(self) -> None:
         """Work, and write down what nobody expected."""
@@ -207,6 +209,10 @@ class Receiver:
             consumer.message_listener = self.listen
             self.process.leaving.wait()
             return
+        if self.mode == AUTO_LOOP:
+            threading.Thread(target=self.close_when_leaving, args=(consumer,), daemon=True).start()
+            self.loop(consumer)
+            return
         while not self.process.leaving.is_set():
             self.ready = now()
             try:
@@ -222,6 +228,32 @@ class Receiver:
                 self.take(message, number)
             self.settle(session, is_idle=message is None)
 
+    def loop(self, consumer: MessageConsumer) -> None:
+        """AUTO with a loop over the consumer."""
+        while not self.process.leaving.is_set():
+            self.ready = now()
+            self.is_waiting = True
+            try:
+                for message in consumer:
+                    self.is_waiting = False
+                    number = _number(message)
+                    self.acknowledged_by_itself(number)
+                    self.take(message, number)
+                    self.writer.write(Kind.RETURNED, number)
+                    self.ready = now()
+                    self.is_waiting = True
+            except JMSException as error:  # it is the acknowledgement of the last message that failed
+                if not self.process.leaving.is_set():
+                    self.writer.write(Kind.NOT_ACKNOWLEDGED, *self.held_by_auto(), text=f"loop: {error}")
+                    self.process.leaving.wait(AGAIN_SECONDS)
+
+    def close_when_leaving(self, consumer: MessageConsumer) -> None:
+        """End the loop over *consumer*; closing acknowledges its message, so not while it works on one."""
+        self.process.leaving.wait()
+        while not self.is_waiting:
+            time.sleep(WORK_SECONDS)
+        consumer.close()
+
     def hear(self, error: JMSException) -> None:
         """AUTO with a listener: that the last message could not be acknowledged, the exception listener is told."""
         if "could not be acknowledged" in str(error):
@@ -231,14 +263,14 @@ class Receiver:
                 self.held.pop(number, None)
 
     def held_by_auto(self) -> list[int]:
-        numbers = list(self.held) if self.mode == AUTO_RECEIVE else []
+        numbers = list(self.held) if self.mode in {AUTO_RECEIVE, AUTO_LOOP} else []
         for number in numbers:
             del self.held[number]
         return numbers
 
     def acknowledged_by_itself(self, coming: int) -> None:
         """AUTO: what came before is acknowledged when the next message comes, unless it is that very message."""
-        if self.mode in {AUTO_RECEIVE, AUTO_LISTENER}:
+        if self.mode in {AUTO_RECEIVE, AUTO_LISTENER, AUTO_LOOP}:
             for number in list(self.held):
                 if number != coming:
                     self.writer.write(Kind.ACKNOWLEDGED, number)

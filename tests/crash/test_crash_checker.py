@@ -10,6 +10,7 @@ import pytest
 from crash_checker import (
     AGAIN,
     AUTO_LISTENER,
+    AUTO_LOOP,
     AUTO_RECEIVE,
     BROKE,
     CLIENT,
@@ -112,6 +113,17 @@ GOOD = {
         ],
         outages=[(1.2, 9.5)],
     ),
+    "AUTO: killed by a message that was acknowledged when receive had returned": Round(
+        [sent(1), session("a", AUTO_RECEIVE, got(1, 1), did(1, Kind.KILLING, 1))], fatal=frozenset({1})
+    ),
+    "AUTO: killed in a loop, and delivered again": Round(
+        [
+            sent(1, 2),
+            session("a", AUTO_LOOP, got(1, 1), did(1.1, Kind.RETURNED, 1), did(1.2, Kind.ACKNOWLEDGED, 1), got(1.2, 2)),
+            session("b", CLIENT, got(9, 2, count=2), *acknowledged(10, 2)),
+        ],
+        {"a": [killed(2)]},
+    ),
     "DUPS_OK: marked repeats": Round(
         [sent(1), session("a", DUPS_OK, got(1, 1)), session("b", DUPS_OK, got(5, 1, count=2))], {"a": [killed(2)]}
     ),
@@ -183,6 +195,10 @@ BAD = {
     "killed in its listener, and never again": (
         LOST,
         Round([sent(1), session("a", AUTO_LISTENER, got(1, 1))], {"a": [killed(2)]}),
+    ),
+    "killed in its loop, and never again": (
+        LOST,
+        Round([sent(1), session("a", AUTO_LOOP, got(1, 1))], {"a": [killed(2)]}),
     ),
     "recovered, and never again": (
         LOST,
@@ -279,7 +295,10 @@ BAD = {
         Round(
             [
                 sent(1),
-                *[session(f"{at}", AUTO_RECEIVE, got(at, 1, count=at), did(at, Kind.KILLING, 1)) for at in range(1, 9)],
+                *[
+                    session(f"{at}", AUTO_LISTENER, got(at, 1, count=at), did(at, Kind.KILLING, 1))
+                    for at in range(1, 9)
+                ],
             ],
             fatal=frozenset({1}),
         ),
@@ -370,7 +389,7 @@ class Ideal:
             number, count = self.waiting.pop(0)
             asked = self.tick()
             held.append((number, count))
-            if mode in {AUTO_RECEIVE, AUTO_LISTENER} and len(held) > 1:
+            if mode in {AUTO_RECEIVE, AUTO_LISTENER, AUTO_LOOP} and len(held) > 1:
                 history.events.append(did(asked, Kind.ACKNOWLEDGED, held.pop(0)[0]))
             history.events.append(got(self.tick(), number, count, asked))
             if mode in {CLIENT, INDIVIDUAL} and (is_last or self.chance.random() < 0.5):

@@ -465,3 +465,68 @@ async def test_an_exception_listener_is_called_in_the_loop(factory: aio.Connecti
         assert thread is threading.current_thread()
         context.exception_listener = None
         assert context.exception_listener is None
+
+
+class WorkError(Exception):
+    """What the work on a message raises."""
+
+
+async def _in_queue(context: aio.JMSContext, queue: Queue) -> list[str]:
+    async with context.create_browser(queue) as browser:
+        return [text(message) async for message in browser]
+
+
+async def _until_in_queue(context: aio.JMSContext, queue: Queue, *texts: str) -> None:
+    async with asyncio.timeout(30):
+        while await _in_queue(context, queue) != list(texts):
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.11-2")
+@pytest.mark.parametrize("mode", [aio.JMSContext.AUTO_ACKNOWLEDGE, aio.JMSContext.DUPS_OK_ACKNOWLEDGE])
+async def test_a_received_message_is_acknowledged(kjms_broker: Any, queue: Queue, mode: int) -> None:
+    """A message that `receive` has returned is acknowledged, though its task never asks for another."""
+    own, other = [
+        aio.ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": f"returned-{random.random()}"})
+        for _ in range(2)
+    ]
+    async with own.create_context(mode) as context, other.create_context() as looking:
+        for word in ("one", "two"):
+            await context.create_producer().send(queue, word)
+        consumer = context.create_consumer(queue)
+        assert text(await consumer.receive(SECONDS)) == "one"
+        await _until_in_queue(looking, queue, "two")
+
+
+@pytest.mark.requirement("JMS-4.4.12-2")
+@pytest.mark.parametrize("left", ["consumer", "context"])
+async def test_an_exception_in_a_loop_brings_the_message_again(kjms_broker: Any, queue: Queue, left: str) -> None:
+    """A loop's message is acknowledged when the loop asks for the next; after an exception it comes again, counted."""
+    own, other = [
+        aio.ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": f"loop-{random.random()}"})
+        for _ in range(2)
+    ]
+    async with other.create_context() as looking:
+        for word in ("one", "two", "three"):
+            await looking.create_producer().send(queue, word)
+
+        async def work(consumer: aio.JMSConsumer) -> None:
+            async for message in consumer:
+                if text(message) == "two":
+                    await _until_in_queue(looking, queue, "two", "three")
+                    raise WorkError
+
+        async def leave() -> None:
+            async with own.create_context() as context:
+                if left == "context":
+                    await work(context.create_consumer(queue))
+                async with context.create_consumer(queue) as consumer:
+                    await work(consumer)
+
+        with pytest.raises(WorkError):
+            await leave()
+        async with looking.create_consumer(queue) as consumer:
+            found = [await consumer.receive(SECONDS) for _ in range(2)]
+            counts = [message.get_int_property("JMSXDeliveryCount") for message in found if message is not None]
+        assert [text(message) for message in found] == ["two", "three"]
+        assert counts == [2, 1]
