@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import difflib
+import inspect
 import itertools
 import logging
 import threading
@@ -61,6 +63,15 @@ ExceptionListener = Callable[[JMSException], object]
 
 class FactorySettings:
     """What every kind of connection factory is told, and keeps."""
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
+        known = list(inspect.signature(FactorySettings.__init__).parameters)[1:]
+        for name in settings:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; its settings are {', '.join(known)}"
+                raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
+        return super().__new__(cls)
 
     def __init__(
         self,

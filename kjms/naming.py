@@ -238,7 +238,7 @@ class Context(AutoCloseable):
         inner = {each[len(beginning) :]: entry for each, entry in self._entries.items() if each.startswith(beginning)}
         if not inner:
             there_are = ", ".join(self.names()) or "none"
-            raise NameNotFoundException(f"lookup: there is no name {shown(name)} in {self!r}; there are {there_are}")
+            raise NameNotFoundException(f"lookup: there is no name {name!r} in {self!r}; there are {there_are}")
         return Context(self._home, inner, name if self._within is None else f"{self._within}{SEPARATOR}{name}")
 
     def lookup_connection_factory(self, name: str) -> ConnectionFactory:

@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 )
 
 from kjms.engine._errors import is_refusal, is_shortage, jms_error, kafka_error
-from kjms.errors import InvalidDestinationException, JMSException, shown
+from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import is_internal
 
 __all__ = ["NOT_READY", "Topics"]
@@ -190,7 +190,7 @@ class Topics:
             return found
         if not create:
             raise InvalidDestinationException(
-                f"there is no Kafka topic {shown(topic)} at {self._servers}, and create_destinations is off"
+                f"there is no Kafka topic {topic!r} at {self._servers}, and create_destinations is off"
             )
         with self._lock:
             found = self.partitions(topic)

@@ -102,7 +102,7 @@ def destination_for(
     prefix = _prefix(kind, queue_prefix, topic_prefix)
     rest = topic[len(prefix) :]
     if not topic.startswith(prefix) or len(topic) > MAX_LENGTH or not _is_legal(rest):
-        raise InvalidDestinationException(f"no {kind.scheme} has the Kafka topic {shown(topic)} (prefix {prefix!r})")
+        raise InvalidDestinationException(f"no {kind.scheme} has the Kafka topic {topic!r} (prefix {prefix!r})")
     read = _read(rest)
     return kind(rest if read is None else read)
 

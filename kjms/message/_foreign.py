@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kjms.destinations import Destination, Queue, Topic
-from kjms.errors import JMSException, MessageFormatException, shown
+from kjms.errors import JMSException, MessageFormatException
 from kjms.message._base import CLIENT_PROPERTIES, Message
 from kjms.message._bytes import BytesMessage
 from kjms.message._map import MapMessage
@@ -38,7 +38,10 @@ def from_foreign(message: Any) -> Message:
     if isinstance(message, Message):
         return message
     if not hasattr(message, "property_names") or not hasattr(message, "get_object_property"):
-        raise MessageFormatException(f"{shown(type(message).__name__)} is no message (JMS 2.0 §3.12)")
+        raise MessageFormatException(
+            f"a {type(message).__name__} is no message (JMS 2.0 §3.12);"
+            " a session's create_text_message and the like make one"
+        )
     ours = _with_body(message)
     for field in _FIELDS:
         value = getattr(message, field, None)

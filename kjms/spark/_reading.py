@@ -234,7 +234,7 @@ class _Asked:
         with connected(self._factory, self._user, self._password) as connection:
             for topic, destination in self._topics.items():
                 if not connection._engine.topics.look_up(topic):
-                    raise InvalidDestinationException(f"there is no {destination}: no Kafka topic {shown(topic)}")
+                    raise InvalidDestinationException(f"there is no {destination}: no Kafka topic {topic!r}")
 
     def options(self, start: Place, which: str) -> dict[str, str]:
         """Return all options but those that say where a batch ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kjms import errors
+from kjms import ConnectionFactory, QueueConnectionFactory, aio, errors
 from kjms.engine._errors import jms_error
 
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Exception")]
@@ -55,3 +55,12 @@ def test_kafka_errors_become_the_nearest_jms_error(code: int, kind: type[errors.
     assert "send to 'orders'" in str(error)
     assert error.error_code == KafkaError(code).name()
     assert isinstance(error.linked_exception, KafkaException)
+
+
+@pytest.mark.parametrize("factory", [ConnectionFactory, QueueConnectionFactory, aio.ConnectionFactory])
+def test_a_setting_that_there_is_not_is_named_with_its_class(factory: type) -> None:
+    """A factory names a setting that it does not have, and the one that was meant."""
+    with pytest.raises(TypeError, match=f"{factory.__name__} has no setting 'prefech'; did you mean 'prefetch'"):
+        factory("localhost:9092", prefech=5)
+    with pytest.raises(TypeError, match=f"{factory.__name__} has no setting 'xyz'; its settings are bootstrap_servers"):
+        factory("localhost:9092", xyz=5)
