@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import logging
 import os
 import signal
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kjms._version import __version__
+from kjms.cli._terminal import shown_body
 from kjms.errors import JMSException
 
 __all__ = ["COMMANDS", "WrongUse", "main"]
@@ -61,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         wrongly; 130 after Ctrl-C, 143 after SIGTERM.
     """
     given = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name that the terminal's encoding does not have is no failure
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         arguments = _parser(given[0] if given else None).parse_args(given)
     except SystemExit as end:  # argparse has said what is wrong, or printed what was asked for
@@ -90,7 +94,10 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """Takes options before, between and after the other arguments: ``send orders --priority 7 "ten pens"``."""
+    """Takes options before, between and after the other arguments: ``send orders --priority 7 "ten pens"``.
+
+    It refuses itself what it does not know, so that its own usage is shown.
+    """
 
     _is_inside = False
 
@@ -100,9 +107,12 @@ class _CommandParser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._is_inside = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            found, unknown = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_inside = False
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
 
 def _module(command: str) -> Any:
@@ -143,5 +153,5 @@ def _say(command: str, error: Exception, code: int) -> int:
     text = str(error) if isinstance(error, WrongUse) else " ".join(str(error).split())
     if not isinstance(error, (JMSException, OSError, ValueError, WrongUse)) or not text:
         text = f"{type(error).__name__}: {text} (KJMS_TRACEBACK=1 shows where)"
-    print(f"kjms {command}: {text}", file=sys.stderr)
+    print(f"kjms {command}: {shown_body(text)}", file=sys.stderr)  # a selector's error has lines of its own
     return code

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any, Final
 
-from kjms.cli._connecting import add_connection_options, connect, queue
+from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
 from kjms.cli._receive import BATCH, Output, add_form_options, check_selector, count
+from kjms.cli._terminal import say
 
 DESCRIPTION: Final = """\
 Show the messages of a queue and take none: each as a line, as 'kjms receive' writes it. What consumers have received
@@ -47,11 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         WrongUse: The selector's syntax is wrong.
         BrokenPipeError: Nobody reads what is written any more.
         InvalidDestinationException: There is no such queue.
-        JMSException: Kafka does not answer, or a body cannot be read.
+        JMSException: Kafka does not answer.
     """
     check_selector(arguments.selector)
     output = Output(arguments)
     with connect(arguments, may_create=False) as connection, connection.create_session() as session:
+        check_exists(connection, arguments.queue)
         for message in session.create_browser(arguments.queue, arguments.selector):
             output.write(message)
             if output.written == arguments.count:
@@ -60,5 +61,5 @@ def run(arguments: argparse.Namespace) -> int:
                 output.flush()
         output.flush()
     if arguments.verbose:
-        print(f"kjms browse: {output.written} shown", file=sys.stderr)
+        say("browse", f"{output.written} shown")
     return 0

@@ -5,18 +5,28 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import WrongUse
-from kjms.destinations import Destination, Queue, parse_destination
+from kjms.cli._terminal import say
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, parse_destination
 from kjms.errors import InvalidDestinationException, JMSException
+from kjms.mapping.names import topic_for
 
 if TYPE_CHECKING:
     from kjms import Connection, ConnectionFactory
 
-__all__ = ["add_connection_options", "connect", "credentials", "destination", "factory", "queue", "seconds"]
+__all__ = [
+    "add_connection_options",
+    "check_exists",
+    "connect",
+    "credentials",
+    "destination",
+    "factory",
+    "queue",
+    "seconds",
+]
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_CONFIG: Final = Path("kjms.toml")
@@ -91,10 +101,30 @@ def connect(arguments: argparse.Namespace, *, may_create: bool = True) -> Connec
     connection = factory(arguments, may_create=may_create).create_connection(*credentials(arguments))
 
     def report(failure: JMSException) -> None:
-        print(f"kjms {arguments.command}: {failure}", file=sys.stderr)
+        say(arguments.command, str(failure))
 
     connection.exception_listener = report
     return connection
+
+
+def check_exists(connection: Connection, wanted: Destination, advice: str = "") -> None:
+    """Refuse a destination that does not exist, for commands that create none.
+
+    Args:
+        connection: The connection.
+        wanted: The queue or topic.
+        advice: What to do, where the command knows.
+
+    Raises:
+        InvalidDestinationException: Its Kafka topic does not exist.
+        JMSException: Kafka does not answer.
+    """
+    if isinstance(wanted, TemporaryQueue | TemporaryTopic):
+        return  # the session says what is wrong with it
+    options = connection._options
+    topic = topic_for(wanted, options.queue_prefix, options.topic_prefix)
+    if not connection._engine.topics.look_up(topic):
+        raise InvalidDestinationException(f"there is no Kafka topic {topic!r} at {options.bootstrap_servers}{advice}")
 
 
 def credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:

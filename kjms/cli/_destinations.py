@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,11 +12,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaE
 from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from kjms.cli._connecting import add_connection_options, connect
-from kjms.cli._terminal import columns
+from kjms.cli._terminal import columns, escaped, json_text
 from kjms.destinations import Queue, Topic
 from kjms.engine._errors import jms_error, kafka_error
-from kjms.errors import InvalidDestinationException
-from kjms.mapping.names import destination_for, is_internal, queue_group
+from kjms.errors import InvalidDestinationException, JMSException
+from kjms.mapping.names import aside, destination_for, handover, is_internal, queue_group
 
 if TYPE_CHECKING:
     from kjms import Connection
@@ -26,14 +25,16 @@ DESCRIPTION: Final = """\
 List the cluster's Kafka topics as JMS destinations. A topic is a queue once a consumer has received from it as one;
 before that, and for topics, the kind is not known from Kafka alone and shown as '-'.
 
-WAITING counts what a queue's consumers have not settled, KEPT what Kafka holds. Both are upper bounds: they count
-Kafka's offsets, and not every offset is a message.
+WAITING counts the messages of a queue that its consumers have not settled, without those that expired and those that
+are delayed. It is exact, and reads these messages; with --estimate it is an upper bound, and nothing is read. KEPT is
+an upper bound of what Kafka holds: it counts Kafka's offsets, and not every offset is a message.
 """
 
 RETENTION: Final = "retention.ms"
 RETENTION_BYTES: Final = "retention.bytes"
 CLEANUP: Final = "cleanup.policy"
 UNLIMITED: Final = "-1"
+COUNTED_AT_ONCE: Final = 4  # queues; each takes a Kafka consumer
 
 
 def add_parser(subparsers: Any) -> None:
@@ -46,13 +47,14 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("--all", action="store_true", help="the topics that kjms and Kafka keep for themselves, too")
+    parser.add_argument("--estimate", action="store_true", help="an upper bound of what waits, without reading it")
     parser.add_argument("--json", action="store_true", help="as a JSON array, with one object for each destination")
     add_connection_options(parser)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a Kafka topic as a destination; offsets are upper bounds of message counts."""
+    """What is known of a Kafka topic as a destination."""
 
     name: str
     kind: str | None
@@ -60,8 +62,10 @@ class Entry:
     topic: str
     """The Kafka topic's name."""
     partitions: int
+    waiting: int | None
+    """How many messages a queue's consumers have not settled; None where it is no queue, or they were not counted."""
     waiting_up_to: int | None
-    """What a queue's consumers have not settled, at most; None where it is no queue."""
+    """The upper bound of it that Kafka's offsets give; None where it is no queue."""
     kept_up_to: int
     """What Kafka holds, at most."""
     retention_ms: int | None
@@ -75,49 +79,108 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         JMSException: The cluster did not say what was asked.
     """
-    with connect(arguments) as connection:
-        entries = find_entries(connection, with_internal=arguments.all)
+    with connect(arguments, may_create=False) as connection:
+        entries = find_entries(connection, with_internal=arguments.all, is_exact=not arguments.estimate)
     if arguments.json:
-        print(json.dumps([asdict(entry) for entry in entries], indent=2, ensure_ascii=False))
+        print(json_text([asdict(entry) for entry in entries], indent=2))
     else:
-        print(table(entries))
+        print(table(entries, is_exact=not arguments.estimate))
     return 0
 
 
-def find_entries(connection: Connection, *, with_internal: bool) -> list[Entry]:
+def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool = True) -> list[Entry]:
     """Return what the cluster of *connection* holds, sorted by name; topics made or deleted meanwhile are left out.
+
+    Args:
+        connection: The connection.
+        with_internal: Whether the topics of kjms and Kafka are among them.
+        is_exact: Whether to count what waits, message by message.
 
     Raises:
         JMSException: Kafka did not say what was asked.
     """
     options = connection._options
     cluster = Cluster(connection)
+    everything = cluster.topics()
     topics = {
         topic: partitions
-        for topic, partitions in cluster.topics().items()
+        for topic, partitions in everything.items()
         if with_internal or not (is_internal(topic) or topic.startswith("__"))
     }
-    spans = cluster.spans(topics)
-    settings = cluster.settings(topics)
     groups = cluster.groups()
-    settled = cluster.settled([topic for topic in topics if queue_group(topic) in groups])
+    queues = [topic for topic in topics if queue_group(topic) in groups]
+    beside = {topic: _beside(topic, everything) for topic in queues}
+    spans = cluster.spans(topics | {each: everything[each] for found in beside.values() for each in found})
+    settings = cluster.settings(topics)
+    settled = cluster.settled(queues)
+    names = {
+        topic: _name(topic, topic in settled, options.queue_prefix, options.topic_prefix)
+        for topic in topics.keys() & spans.keys() & settings.keys()
+    }
+    may_wait = [
+        topic
+        for topic in settled.keys() & names.keys()
+        if any(waiting(spans.get(each, ()), settled[topic].get(each, {})) for each in (topic, *beside[topic]))
+    ]
+    counts = _counts(connection, {topic: names[topic] for topic in may_wait}) if is_exact else {}
     entries = []
-    for topic in spans.keys() & settings.keys():
+    for topic, name in names.items():
         is_queue = topic in settled
-        name = _name(topic, is_queue, options.queue_prefix, options.topic_prefix)
+        counted = counts.get(topic, 0) if is_exact and is_queue else None
+        warnings = retention_warnings(name, settings[topic]) if is_queue else ()
+        if isinstance(counted, JMSException):
+            warnings += (f"What waits in queue {name} cannot be counted: {counted}",)
         entries.append(
             Entry(
                 name=name,
                 kind="queue" if is_queue else None,
                 topic=topic,
                 partitions=len(spans[topic]),
-                waiting_up_to=waiting(spans[topic], settled[topic]) if is_queue else None,
+                waiting=counted if isinstance(counted, int) else None,
+                waiting_up_to=waiting(spans[topic], settled[topic].get(topic, {})) if is_queue else None,
                 kept_up_to=sum(end - begin for begin, end in spans[topic]),
                 retention_ms=_retention(settings[topic]),
-                warnings=retention_warnings(name, settings[topic]) if is_queue else (),
+                warnings=warnings,
             )
         )
     return sorted(entries, key=lambda entry: entry.name)
+
+
+def _beside(topic: str, topics: Iterable[str]) -> list[str]:
+    """Return those of *topics* that hold messages of the queue *topic* which were moved aside or handed over."""
+    group = queue_group(topic)
+    return [each for each in (aside(topic, group), handover(topic, group)) if each in topics]
+
+
+def _counts(connection: Connection, queues: Mapping[str, str]) -> dict[str, int | JMSException]:
+    """Return how many messages wait in each of *queues*, or why they cannot be counted.
+
+    Args:
+        connection: The connection.
+        queues: The queues' names, by their Kafka topics.
+    """
+
+    def count(name: str) -> int | JMSException:
+        try:
+            return _count(connection, Queue(name))
+        except JMSException as error:
+            return error
+
+    with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
+        return dict(zip(queues, pool.map(count, queues.values()), strict=True))
+
+
+def _count(connection: Connection, queue: Queue) -> int:
+    """Return how many messages of *queue* wait: those that a browser shows.
+
+    Raises:
+        JMSException: Kafka does not answer, or refuses to let them be read.
+    """
+    browsing = connection._engine.browse(queue, connection._options, None)
+    try:
+        return sum(1 for _ in iter(browsing.next, None))
+    finally:
+        browsing.close()
 
 
 def _name(topic: str, is_queue: bool, queue_prefix: str, topic_prefix: str) -> str:
@@ -183,19 +246,25 @@ def duration(milliseconds: int) -> str:
     return f"{milliseconds} ms"
 
 
-def table(entries: Sequence[Entry]) -> str:
+def table(entries: Sequence[Entry], *, is_exact: bool = True) -> str:
     """Return *entries* in aligned columns, warnings below."""
     if not entries:
         return "There are no destinations yet."
-    rows = [("DESTINATION", "KIND", "PARTITIONS", "WAITING UP TO", "KEPT UP TO")]
+    rows = [("DESTINATION", "KIND", "PARTITIONS", "WAITING" if is_exact else "WAITING UP TO", "KEPT UP TO")]
     rows += [
-        (entry.name, entry.kind or "-", str(entry.partitions), _number(entry.waiting_up_to), _number(entry.kept_up_to))
+        (
+            entry.name,
+            entry.kind or "-",
+            str(entry.partitions),
+            _number(entry.waiting if is_exact else entry.waiting_up_to),
+            _number(entry.kept_up_to),
+        )
         for entry in entries
     ]
     lines = columns(rows, right=[2, 3, 4])
     warnings = [warning for entry in entries for warning in entry.warnings]
     if warnings:
-        lines += ["", *(f"! {warning}" for warning in warnings)]
+        lines += ["", *(f"! {escaped(warning)}" for warning in warnings)]
     return "\n".join(lines)
 
 
@@ -256,22 +325,20 @@ class Cluster:
             for topic, count in topics.items()
         }
 
-    def settled(self, queues: Sequence[str]) -> dict[str, dict[int, int]]:
-        """Return what the group of each of the topics *queues* has committed, by partition."""
+    def settled(self, queues: Sequence[str]) -> dict[str, dict[str, dict[int, int]]]:
+        """Return what the group of each of the topics *queues* has committed, by topic and partition."""
         asked = {  # all at once: Kafka's protocol has one group per request
             topic: self._admin.list_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(queue_group(topic))], request_timeout=self._seconds
             )[queue_group(topic)]
             for topic in queues
         }
-        return {
-            topic: {
-                position.partition: position.offset
-                for position in _answer(answer, f"find what is settled of {topic!r}").topic_partitions
-                if position.topic == topic and position.offset >= 0
-            }
-            for topic, answer in asked.items()
-        }
+        found: dict[str, dict[str, dict[int, int]]] = {topic: {} for topic in asked}
+        for topic, answer in asked.items():
+            for position in _answer(answer, f"find what is settled of {topic!r}").topic_partitions:
+                if position.offset >= 0:
+                    found[topic].setdefault(position.topic, {})[position.partition] = position.offset
+        return found
 
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return those settings of each topic that decide how long it keeps messages."""

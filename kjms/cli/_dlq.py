@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import threading
@@ -11,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,10 +31,10 @@ from kjms._dead_letters import (
     raised_letter,
 )
 from kjms.cli import FAILED, WrongUse
-from kjms.cli._connecting import add_connection_options, connect, queue
+from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
 from kjms.cli._json_form import to_json
-from kjms.cli._receive import check_selector, json_line
-from kjms.cli._terminal import agrees, columns
+from kjms.cli._receive import check_selector
+from kjms.cli._terminal import agrees, columns, escaped, json_text, moment, say, shown_body
 from kjms.destinations import Queue, Topic, parse_destination
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import destination_for, is_internal, topic_for
@@ -150,6 +148,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     _check(arguments)
     with connect(arguments, may_create=False) as connection:
+        if arguments.queue is not None:
+            check_exists(connection, arguments.queue)
         return ACTIONS[arguments.action](connection, arguments)
 
 
@@ -180,7 +180,7 @@ def _list(connection: Connection, arguments: argparse.Namespace) -> int:
         for found in ([arguments.queue] if arguments.queue is not None else _dead_letter_queues(connection))
     ]
     if arguments.json:
-        print(json.dumps([asdict(entry) for entry in entries], indent=2, ensure_ascii=False))
+        print(json_text([asdict(entry) for entry in entries], indent=2))
     else:
         print(table(entries))
     return 0
@@ -228,9 +228,8 @@ def table(entries: Sequence[Entry]) -> str:
         causes = [f"{count:,} x {cause}" for cause, count in entry.causes.items()]
         if len(causes) > CAUSES_SHOWN + 1:
             causes[CAUSES_SHOWN:] = [f"... and {len(causes) - CAUSES_SHOWN:,} other causes"]
-        rows.append(
-            (entry.name, f"{entry.dead_letters:,}", _moment(entry.last_failure) or "-", causes[0] if causes else "-")
-        )
+        last = "-" if entry.last_failure is None else moment(entry.last_failure)
+        rows.append((entry.name, f"{entry.dead_letters:,}", last, causes[0] if causes else "-"))
         rows += [("", "", "", cause) for cause in causes[1:]]
     return "\n".join(columns(rows, right=[1]))
 
@@ -244,20 +243,10 @@ def _show(connection: Connection, arguments: argparse.Namespace) -> int:
         shown.add(message.jms_message_id)
         letter = _letter(message)
         if arguments.json:
-            sys.stdout.buffer.write(json_line({**asdict(letter), "message": to_json(message)}))
+            sys.stdout.buffer.write(json_text({**asdict(letter), "message": to_json(message)}).encode() + b"\n")
         else:
             print(_readable(message, letter))
     return _missing(connection, arguments, shown)
-
-
-def _moment(milliseconds: int | None) -> str | None:
-    """Return a point in time for people, to the second; None stays None."""
-    if milliseconds is None:
-        return None
-    try:
-        return f"{datetime.fromtimestamp(milliseconds / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, OSError, ValueError):  # a record may say anything
-        return str(milliseconds)
 
 
 def _readable(message: Message, letter: Letter) -> str:
@@ -266,18 +255,20 @@ def _readable(message: Message, letter: Letter) -> str:
         ("came from", letter.destination),
         ("stood at", None if letter.offset is None else f"{letter.topic}[{letter.partition}]@{letter.offset}"),
         ("deliveries", letter.deliveries),
-        ("sent", _moment(message.jms_timestamp)),
-        ("first failed", _moment(letter.first_failure)),
-        ("last failed", _moment(letter.last_failure)),
+        ("sent", moment(message.jms_timestamp)),
+        ("first failed", None if letter.first_failure is None else moment(letter.first_failure)),
+        ("last failed", None if letter.last_failure is None else moment(letter.last_failure)),
         ("on", letter.host and f"{letter.host}, process {letter.process}"),
         ("exception", letter.exception),
         ("its text", letter.exception_message),
         ("left out", letter.omitted),
-        ("traceback", letter.traceback and "\n    " + letter.traceback.rstrip().replace("\n", "\n    ")),
+        *(("damaged", damage) for damage in message.damage),
     ]
-    return "\n".join(
-        [str(message.jms_message_id), *(f"  {name:<12} {value}" for name, value in lines if value is not None)]
-    )
+    shown = [f"  {name:<12} {escaped(str(value))}" for name, value in lines if value is not None]
+    if letter.traceback:
+        shown.append("  traceback")
+        shown += [f"    {shown_body(line)}" for line in letter.traceback.splitlines()]
+    return "\n".join([escaped(str(message.jms_message_id)), *shown])
 
 
 def _missing(connection: Connection, arguments: argparse.Namespace, found: set[str | None]) -> int:
@@ -292,7 +283,7 @@ def _missing(connection: Connection, arguments: argparse.Namespace, found: set[s
         hint = ""
         if other is not None and connection._engine.topics.look_up(_topic(connection, other)):
             hint = f"; those of this queue go to {other}"
-        print(f"kjms dlq: {named} holds no such dead letters{hint}", file=sys.stderr)
+        say("dlq", f"{named} holds no such dead letters{hint}")
     return 0
 
 
@@ -392,7 +383,7 @@ def _purge(connection: Connection, arguments: argparse.Namespace) -> int:
         wanted += 1
     _missing(connection, arguments, found)
     if wanted and not arguments.yes and not agrees(f"Delete {_dead_letters(wanted)} of {arguments.queue} for ever?"):
-        print("kjms dlq: nothing was deleted", file=sys.stderr)
+        say("dlq", "nothing was deleted")
         return FAILED
     deleted = _take(connection, arguments.queue, selector, wanted, lambda batch: (list(batch), None))
     return _result(arguments, "deleted", deleted, wanted, Counter())
@@ -401,11 +392,11 @@ def _purge(connection: Connection, arguments: argparse.Namespace) -> int:
 def _result(arguments: argparse.Namespace, done_so: str, done: int, wanted: int, stay: Counter[str]) -> int:
     if done or wanted:
         verb = "was" if done == 1 else "were"
-        print(f"kjms dlq: {_dead_letters(done)} of {arguments.queue} {verb} {done_so}", file=sys.stderr)
+        say("dlq", f"{_dead_letters(done)} of {arguments.queue} {verb} {done_so}")
     if done < wanted:
         stay[f"in the hands of another consumer of {arguments.queue}"] += wanted - done
     for reason, count in stay.items():
-        print(f"kjms dlq: {_dead_letters(count)} stayed: {reason}", file=sys.stderr)
+        say("dlq", f"{_dead_letters(count)} stayed: {reason}")
     return FAILED if stay else 0
 
 

@@ -8,7 +8,8 @@ A value whose JMS type JSON tells stands there as it is: ``true`` is a boolean, 
 bits), one with a fraction or exponent a double, text a string. Any other stands in an object under its type's name:
 ``{"short": 10}``, ``{"double": "NaN"}``, ``{"bytes": "AAE="}`` (base64). Bodies follow the same rule: text as it is,
 ``null`` for a message without body, else ``{"bytes": ...}``, ``{"map": {...}}``, ``{"stream": [...]}``,
-``{"object": ...}`` or, for an object of an application's own codec, ``{"codec": NAME, "bytes": ...}``.
+``{"object": ...}`` or, for an object of an application's own codec, ``{"codec": NAME, "bytes": ...}``. A damaged
+message says under ``damage`` what could not be read; a body that cannot be is ``{"damaged": TYPE, "bytes": ...}``.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kjms.destinations import parse_destination
-from kjms.errors import shown
+from kjms.destinations import Queue, parse_destination
+from kjms.errors import MessageFormatException, shown
+from kjms.mapping import decode
+from kjms.mapping._encode import LAYOUT_VERSION
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._values import RANGES, parsed, text_of
 from kjms.options import DeliveryMode
@@ -37,6 +40,8 @@ IGNORED_HEADERS: Final = frozenset(
 PROPERTY_KINDS: Final = frozenset({"boolean", "byte", "short", "int", "long", "float", "double", "string"})
 ENTRY_KINDS: Final = PROPERTY_KINDS | {"char", "bytes"}
 PLAIN_TAGS: Final = frozenset({"bytes", "double", "map"})
+UNREADABLE: Final = (MessageFormatException, ValueError, TypeError, RecursionError)
+"""What reading the body of a damaged record raises."""
 PROVIDERS: Final = ("JMSXDeliveryCount", "JMS_kjms_")
 """What the names of properties begin with that only a provider may set."""
 
@@ -62,13 +67,14 @@ def to_json(message: Message) -> dict[str, Any]:
     {'amount': {'short': 5}}
     """
     names = sorted(message.property_names())
-    return {
-        "body": _body(message),
+    form = {
+        "body": _readable_body(message),
         "properties": {
             name: _tagged(message.property_type(name) or "string", message.get_object_property(name)) for name in names
         },
         "headers": {name: value for name, value in _headers(message).items() if value is not None},
     }
+    return {**form, "damage": list(message.damage)} if message.damage else form
 
 
 def _headers(message: Message) -> dict[str, Any]:
@@ -95,6 +101,18 @@ def _correlation_id(message: Message) -> object:
     if data is None or text is None or text.encode(errors="replace") == data:
         return text
     return {"bytes": _base64(data)}
+
+
+def _readable_body(message: Message) -> object:
+    try:
+        return _body(message)
+    except UNREADABLE:
+        return {"damaged": _body_type(message), "bytes": _base64(message._value or b"")}
+
+
+def _body_type(message: Message) -> str:
+    """Return what a record's layout calls a body of the type of *message*, of which the body cannot be read."""
+    return getattr(message._reader, "body_type", "bytes")
 
 
 def _body(message: Message) -> object:
@@ -128,7 +146,17 @@ def _plain(value: Any) -> object:
 
 
 def plain_body(message: Message) -> str:
-    """Return the body as one reads it: text as it is, bytes in base64, anything else as JSON without type names."""
+    """Return the body as one reads it: text as it is, bytes in base64, anything else as JSON without type names.
+
+    For a body that cannot be read, it is what is wrong with it, and the bytes of the record in base64.
+    """
+    try:
+        return _plain_body(message)
+    except UNREADABLE:
+        return f"! {'; '.join(message.damage)}: {_base64(message._value or b'')}"
+
+
+def _plain_body(message: Message) -> str:
     if isinstance(message, TextMessage):
         return message.text or ""
     if isinstance(message, BytesMessage):
@@ -187,7 +215,7 @@ def from_json(line: str, now_ms: int) -> Draft:
         form = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg} at column {error.colno}") from None
-    if not isinstance(form, dict) or not form.keys() <= {"body", "properties", "headers"}:
+    if not isinstance(form, dict) or not form.keys() <= {"body", "properties", "headers", "damage"}:
         raise ValueError("a message is a JSON object with body, properties and headers, and nothing else")
     draft = Draft(_message(form.get("body")))
     for name, value in _object(form.get("properties"), "properties").items():
@@ -243,6 +271,8 @@ def _message(body: object) -> Message:
             message = ObjectMessage()
             message.serialized = (str(body["codec"]), _bytes(body["bytes"], "body"))
             return message
+        if body.keys() == {"damaged", "bytes"}:
+            return _damaged_message(body["damaged"], body["bytes"])
         if len(body) == 1:
             kind, value = next(iter(body.items()))
             if kind in _BODIES:
@@ -250,6 +280,42 @@ def _message(body: object) -> Message:
     raise ValueError(
         "a body is text, null, or an object with one of the names bytes, map, stream, object (docs/commands.md)"
     )
+
+
+class _Damaged:
+    """A record whose value is no body of the type that its layout names, as a Kafka consumer gives it."""
+
+    def __init__(self, body_type: str, data: bytes) -> None:
+        self._body_type = body_type
+        self._data = data
+
+    def value(self) -> bytes | None:
+        return self._data
+
+    def key(self) -> bytes | None:
+        return None
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return [("kjms", f"{LAYOUT_VERSION};{self._body_type}".encode())]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, 0
+
+    def topic(self) -> str | None:
+        return None
+
+    def partition(self) -> int | None:
+        return None
+
+    def offset(self) -> int | None:
+        return None
+
+
+def _damaged_message(body_type: object, value: object) -> Message:
+    """Return a message that is sent with the same value and body type as the damaged one."""
+    message = decode(_Damaged(str(body_type), _bytes(value, "body")), Queue("damaged"))
+    message.clear_properties()
+    return message
 
 
 def _text_message(value: Any) -> Message:

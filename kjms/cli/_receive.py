@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import select
 import signal
 import sys
 import time
-from datetime import datetime, timezone
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from kjms.cli import SIGNALLED, WrongUse
-from kjms.cli._connecting import add_connection_options, connect, destination, seconds
+from kjms.cli._connecting import add_connection_options, check_exists, connect, destination, seconds
 from kjms.cli._json_form import plain_body, to_json
-from kjms.errors import InvalidSelectorException, JMSException
+from kjms.cli._terminal import escaped, json_text, moment, say, shown_body
+from kjms.errors import InvalidSelectorException
 from kjms.message import BytesMessage, Message
 
 if TYPE_CHECKING:
@@ -25,7 +24,8 @@ DESCRIPTION: Final = """\
 Receive the messages of a queue, or those that come to a topic from now on, and write each as a line: the text of a
 TextMessage, the bytes of a BytesMessage in base64, other bodies as JSON. Goes on until Ctrl-C unless told otherwise.
 
-A message is acknowledged when its line has been written: what was not written is delivered again.
+A message is acknowledged when its line has been written: what was not written is delivered again. A damaged message is
+written, too, with what is wrong with it. A destination that does not exist is an error, unless --create is given.
 """
 EXAMPLES: Final = """\
 examples:
@@ -63,6 +63,7 @@ def add_parser(subparsers: Any) -> None:
     waiting.add_argument("--wait", metavar="SECONDS", type=seconds, help="when no message came for so long")
     waiting.add_argument("--no-wait", action="store_true", help="when what waits there now has been received")
     add_form_options(parser)
+    parser.add_argument("--create", action="store_true", help="create the destination if it does not exist")
     parser.add_argument("-v", "--verbose", action="store_true", help="say on stderr when it begins, and how many came")
     add_connection_options(parser)
 
@@ -87,22 +88,29 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         WrongUse: The selector's syntax is wrong.
+        InvalidDestinationException: There is no such destination, and --create is not given.
         BrokenPipeError: Nobody reads what is written any more; what was not written stays where it was.
-        JMSException: Receiving or acknowledging failed, or a body cannot be read.
+        JMSException: Receiving or acknowledging failed.
     """
     from kjms import Session
 
     check_selector(arguments.selector)
     output = Output(arguments)
     stop = Stop()
-    with connect(arguments) as connection, connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session, stop:
+    with (
+        connect(arguments, may_create=arguments.create) as connection,
+        connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session,
+        stop,
+    ):
+        if not arguments.create:
+            check_exists(connection, arguments.destination, "; --create creates it")
         consumer = session.create_consumer(arguments.destination, arguments.selector)
         connection.start()
         if arguments.verbose:
-            print(f"kjms receive: waiting for messages of {arguments.destination}", file=sys.stderr)
+            say("receive", f"waiting for messages of {arguments.destination}")
         _receive(consumer, arguments, output, stop)
     if arguments.verbose:
-        print(f"kjms receive: {output.written} received", file=sys.stderr)
+        say("receive", f"{output.written} received")
     return SIGNALLED + stop.number if stop.number else 0
 
 
@@ -189,7 +197,10 @@ class Output:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.written = 0
+        self._command = arguments.command
         self._file = sys.stdout.buffer
+        # Programs get the text as it is, in UTF-8; a terminal gets what it can show, and nothing that controls it.
+        self._is_terminal = sys.stdout.isatty()
         self._form = _json_line if arguments.json else _readable if arguments.headers else _line
         self._raw = arguments.raw
         self._poll = _errors_of(self._file)
@@ -197,18 +208,19 @@ class Output:
     def write(self, message: Message) -> None:
         """Write *message*; `settle` makes sure that it left this process.
 
-        Raises:
-            JMSException: Its body cannot be read.
+        A damaged message is written as well as it can be read, and its damage is said on stderr.
         """
-        try:
-            if self._raw and isinstance(message, BytesMessage):
-                data = message.get_body(bytes) or b""
+        if self._raw and isinstance(message, BytesMessage):
+            self._file.write(message.get_body(bytes) or b"")
+        else:
+            text = self._form(message)
+            if self._is_terminal:
+                self._file.write(shown_body(text).encode(sys.stdout.encoding, errors="backslashreplace"))
             else:
-                data = self._form(message)
-        except JMSException as error:
-            raise JMSException(f"message {message.jms_message_id}: {error}") from error
-        self._file.write(data)
+                self._file.write(text.encode(errors="backslashreplace"))
         self.written += 1
+        if message.damage:
+            say(self._command, f"{message.jms_message_id} is damaged: {'; '.join(message.damage)}")
 
     def settle(self, last: Message | None) -> None:
         """Acknowledge everything up to *last*, the last message that was written, after it has left this process."""
@@ -247,41 +259,30 @@ def _errors_of(file: IO[bytes]) -> select.poll | None:
     return poll
 
 
-def _line(message: Message) -> bytes:
-    return _encoded(plain_body(message)) + b"\n"
+def _line(message: Message) -> str:
+    return plain_body(message) + "\n"
 
 
-def _json_line(message: Message) -> bytes:
-    return json_line(to_json(message))
+def _json_line(message: Message) -> str:
+    return json_text(to_json(message)) + "\n"
 
 
-def json_line(form: object) -> bytes:
-    """Return *form* as a line of JSON."""
-    try:
-        return json.dumps(form, ensure_ascii=False).encode() + b"\n"
-    except UnicodeEncodeError:  # a char may be half of a surrogate pair
-        return json.dumps(form).encode() + b"\n"
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode(errors="backslashreplace")
-
-
-def _readable(message: Message) -> bytes:
+def _readable(message: Message) -> str:
     """Return header fields, properties, an empty line and the body."""
     form = to_json(message)
-    fields = {name: _shown(name, value) for name, value in form["headers"].items()}
+    fields = [(name, _shown(name, value)) for name, value in form["headers"].items()]
     for name in form["properties"]:
         kind = message.property_type(name)
         value = message.get_object_property(name)
-        fields[name] = f"{value}" if kind == "string" else f"{message.get_string_property(name)} ({kind})"
-    width = max(map(len, fields))
-    lines = [f"{name:<{width}}  {value}" for name, value in fields.items()]
-    return _encoded("\n".join([*lines, "", plain_body(message), "", ""]))
+        text = f"{value}" if kind == "string" else f"{message.get_string_property(name)} ({kind})"
+        fields.append((escaped(name), escaped(text)))
+    fields += [("!", escaped(damage)) for damage in message.damage]
+    width = max(len(name) for name, _ in fields)
+    lines = [f"{name:<{width}}  {value}" for name, value in fields]
+    return "\n".join([*lines, "", plain_body(message), "", ""])
 
 
 def _shown(name: str, value: Any) -> str:
     if name in {"JMSTimestamp", "JMSExpiration"}:
-        moment = datetime.fromtimestamp(value / 1000, timezone.utc)
-        return f"{value} ({moment:%Y-%m-%d %H:%M:%S}.{value % 1000:03} UTC)"
-    return "true" if value is True else "false" if value is False else str(value)
+        return f"{value} ({moment(value, is_precise=True)})"
+    return "true" if value is True else "false" if value is False else escaped(str(value))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import FAILED, WrongUse
-from kjms.cli._connecting import add_connection_options, connect, destination
-from kjms.cli._terminal import agrees, columns
+from kjms.cli._connecting import add_connection_options, check_exists, connect, destination
+from kjms.cli._terminal import agrees, columns, json_text, moment, say
 from kjms.destinations import Destination, Queue, Topic
 from kjms.engine._delayed import Delayed
 from kjms.engine._delayed import Entry as Waiting
@@ -91,6 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     _check(arguments)
     with connect(arguments, may_create=False) as connection:
+        for named in (arguments.destination, *(arguments.more if arguments.action == "run" else ())):
+            if named is not None:
+                check_exists(connection, named)
         return ACTIONS[arguments.action](connection, arguments)
 
 
@@ -128,7 +130,7 @@ def _list(connection: Connection, arguments: argparse.Namespace) -> int:
             entries += [_shown(entry, _message(connection, named, entry), named) for entry in delayed.read()]
     entries.sort(key=lambda entry: entry.due)
     if arguments.json:
-        print(json.dumps([asdict(entry) for entry in entries], indent=2, ensure_ascii=False))
+        print(json_text([asdict(entry) for entry in entries], indent=2))
     else:
         print(table(entries))
     return 0
@@ -170,17 +172,16 @@ def table(entries: Sequence[Entry]) -> str:
         return "No messages wait for their time."
     rows = [("DUE (UTC)", "IN", "DESTINATION", "MESSAGE ID", "TYPE")]
     rows += [
-        (_when(entry.due), how_long(entry.waits), entry.destination, entry.message_id or "-", entry.type or "-")
+        (
+            moment(entry.due).removesuffix(" UTC"),
+            how_long(entry.waits),
+            entry.destination,
+            entry.message_id or "-",
+            entry.type or "-",
+        )
         for entry in entries
     ]
     return "\n".join(columns(rows))
-
-
-def _when(due: int) -> str:
-    try:
-        return f"{datetime.fromtimestamp(due / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, ValueError, OSError):  # after the year 9999
-        return f"{due} ms"
 
 
 def how_long(milliseconds: int) -> str:
@@ -216,7 +217,7 @@ def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
             and not arguments.yes
             and not agrees(f"Cancel {_messages(len(chosen))} of {named}?")
         ):
-            print("kjms schedule: nothing was cancelled", file=sys.stderr)
+            say("schedule", "nothing was cancelled")
             return FAILED
         done = delayed.cancel(chosen)
     _say(named, done, "cancelled")
@@ -232,7 +233,7 @@ def _messages(count: int) -> str:
 
 
 def _say(named: Destination, count: int, what: str) -> None:
-    print(f"kjms schedule: {_messages(count)} of {named} {'was' if count == 1 else 'were'} {what}", file=sys.stderr)
+    say("schedule", f"{_messages(count)} of {named} {'was' if count == 1 else 'were'} {what}")
 
 
 # ------------------------------------------------------------------------------------------------------------- run
@@ -257,7 +258,7 @@ def _run(connection: Connection, arguments: argparse.Namespace) -> int:
 
 
 def _announce(named: Destination) -> None:
-    print(f"kjms schedule: serving {destination_name(named)}", file=sys.stderr, flush=True)
+    say("schedule", f"serving {destination_name(named)}")
 
 
 ACTIONS: Final[dict[str, Callable[[Connection, argparse.Namespace], int]]] = {

@@ -12,6 +12,7 @@ from typing import Any, Final
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect, destination
 from kjms.cli._json_form import Draft, from_json
+from kjms.cli._terminal import say
 from kjms.errors import JMSException
 from kjms.message import BytesMessage, Message, TextMessage
 from kjms.message._values import parsed
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         if tally.failure is not None:
             raise JMSException(f"{tally.failure}; {_messages(tally.sent)} sent") from tally.failure
     if arguments.verbose:
-        print(f"kjms send: {_messages(tally.sent)} sent to {arguments.destination}", file=sys.stderr)
+        say("send", f"{_messages(tally.sent)} sent to {arguments.destination}")
     return 0
 
 

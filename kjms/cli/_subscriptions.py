@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,9 +12,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._destinations import Cluster, waiting
-from kjms.cli._terminal import columns
+from kjms.cli._terminal import columns, json_text, say
 from kjms.engine._errors import jms_error
 from kjms.engine._subscriptions import DURABLE, Found, Identity
+from kjms.errors import InvalidDestinationException
+from kjms.mapping.names import REGISTRY
 
 if TYPE_CHECKING:
     from kjms import Connection
@@ -80,16 +80,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "delete":
         if arguments.name is None or arguments.json:
             raise WrongUse("delete: give the name of the subscription, and no --json")
-        with connect(arguments) as connection:
+        with connect(arguments, may_create=False) as connection:
+            if not connection._engine.topics.look_up(REGISTRY):
+                raise InvalidDestinationException(f"there is no durable subscription {arguments.name!r}")
             connection._engine.subscriptions.remove(Identity(DURABLE, arguments.client_id, arguments.name))
-        print(f"kjms subscriptions: {arguments.name} is deleted", file=sys.stderr)
+        say("subscriptions", f"{arguments.name} is deleted")
         return 0
     if arguments.name is not None or arguments.client_id is not None:
         raise WrongUse("list: takes neither a name nor --client-id")
-    with connect(arguments) as connection:
+    with connect(arguments, may_create=False) as connection:
         entries = find_entries(connection)
     if arguments.json:
-        print(json.dumps([asdict(entry) for entry in entries], indent=2, ensure_ascii=False))
+        print(json_text([asdict(entry) for entry in entries], indent=2))
     else:
         print(table(entries))
     return 0
@@ -101,9 +103,11 @@ def find_entries(connection: Connection) -> list[Entry]:
     Raises:
         JMSException: Kafka did not say what was asked.
     """
-    found = connection._engine.subscriptions.find()
     cluster = Cluster(connection)
     topics = cluster.topics()
+    if REGISTRY not in topics:
+        return []  # looking creates no topic
+    found = connection._engine.subscriptions.find()
     spans = cluster.spans({f.terms.topic: topics[f.terms.topic] for f in found if f.terms.topic in topics})
     entries = []
     for subscription in found:

@@ -75,7 +75,7 @@ def test_ten_thousand_lines_go_through_unchanged_and_in_order(
     lines = [f"{number} grün \t \r'\"\\ {uuid.uuid4()}" if number % 100 else "" for number in range(10_000)]
     (tmp_path / "in").write_bytes("".join(line + "\n" for line in lines).encode())
     name = queue.queue_name
-    run = shell(f"kjms receive {name} --count 10000 > out & kjms send {name} < in && wait $!")
+    run = shell(f"kjms receive {name} --create --count 10000 > out & kjms send {name} < in && wait $!")
     assert (run.returncode, run.stderr) == (0, b"")
     assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
 
@@ -130,7 +130,7 @@ def test_a_topic_gives_what_comes_from_now_on(start: Start, topic: Topic, connec
     """Two receivers of a topic both get what is sent after they began, and nothing from before."""
     send(connection, topic, *texts("too early"))
     receivers = [
-        start("receive", str(topic), "--count", "2", "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        start("receive", str(topic), "--create", "--count", "2", "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(2)
     ]
     for receiver in receivers:
@@ -225,7 +225,7 @@ def test_a_signal_in_the_middle_loses_nothing_and_repeats_nothing(
 
 def test_ctrl_c_while_nothing_comes_is_quiet(start: Start, queue: Queue) -> None:
     """Ctrl-C in a waiting receive is exit code 130 without a word."""
-    receiver = start("receive", queue.queue_name, "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    receiver = start("receive", queue.queue_name, "--create", "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert receiver.stderr is not None
     receiver.stderr.readline()  # it waits now
     receiver.send_signal(signal.SIGINT)
@@ -247,7 +247,7 @@ def test_ctrl_c_while_sending_sends_what_was_read(start: Start, queue: Queue, co
 
 def test_wait_ends_when_nothing_comes(kjms: Kjms, queue: Queue) -> None:
     """``--wait`` ends a receive that nothing came to, and is no failure."""
-    assert kjms("receive", queue.queue_name, "--wait", "0.3").stdout == b""
+    assert kjms("receive", queue.queue_name, "--create", "--wait", "0.3").stdout == b""
 
 
 # What fails says so.
@@ -380,15 +380,47 @@ def test_destinations_tells_what_waits(kjms: Kjms, queue: Queue, connection: Con
     """A queue is known as one when it was consumed, and shows what is not settled; before, its kind is not known."""
     send(connection, queue, TextMessage("1"), TextMessage("2"), TextMessage("3"))
     before = listed(kjms("destinations", "--json"), queue.queue_name)
-    assert (before["kind"], before["waiting_up_to"], before["kept_up_to"]) == (None, None, 3)
+    assert (before["kind"], before["waiting"], before["waiting_up_to"], before["kept_up_to"]) == (None, None, None, 3)
     receive(connection, queue)
     after = listed(kjms("destinations", "--json"), queue.queue_name)
-    assert (after["kind"], after["waiting_up_to"], after["kept_up_to"], after["partitions"]) == ("queue", 2, 3, 1)
+    assert (after["kind"], after["waiting"], after["kept_up_to"], after["partitions"]) == ("queue", 2, 3, 1)
+    estimated = listed(kjms("destinations", "--json", "--estimate"), queue.queue_name)
+    assert (estimated["waiting"], estimated["waiting_up_to"]) == (None, 2)
     assert after["warnings"] == []
     assert after["retention_ms"] is None
     lines = kjms("destinations").stdout.decode().splitlines()
     (line,) = [line for line in lines if line.startswith(queue.queue_name)]
     assert line.split()[1:] == ["queue", "1", "2", "3"]
+
+
+def test_what_waits_is_exact(kjms: Kjms, queue: Queue, connection: Connection) -> None:
+    """WAITING is 0 for an empty queue, also after transactions and delays, and counts messages, not offsets."""
+    with connection.create_session(Session.SESSION_TRANSACTED) as session, session.create_consumer(queue) as consumer:
+        producer = session.create_producer(queue)
+        for number in range(3):
+            producer.send(TextMessage(str(number)))
+            session.commit()
+        producer.send(TextMessage("rolled back"))
+        session.rollback()
+        for _ in range(3):
+            assert consumer.receive(RECEIVE_MS) is not None
+            session.commit()
+        send(connection, queue, TextMessage("delayed"), delivery_delay=1_000)
+        assert consumer.receive(RECEIVE_MS) is not None
+        session.commit()
+        send(connection, queue, TextMessage("much delayed"), delivery_delay=600_000)
+        entry = listed(kjms("destinations", "--json"), queue.queue_name)
+        assert entry["waiting"] == 0
+        assert entry["waiting_up_to"] > 0, "without transaction markers this proves nothing"
+        producer.send(TextMessage("x"))
+        producer.send(TextMessage("y"))
+        session.commit()
+        send(connection, queue, TextMessage("expires"), time_to_live=1)
+        assert listed(kjms("destinations", "--json"), queue.queue_name)["waiting"] == 2
+        lines = kjms("destinations").stdout.decode().splitlines()
+        assert "WAITING  " in lines[0]
+        (line,) = [line for line in lines if line.startswith(f"{queue.queue_name} ")]
+        assert line.split()[1:4] == ["queue", "1", "2"]
 
 
 def test_destinations_warns_of_a_queue_that_kafka_empties(

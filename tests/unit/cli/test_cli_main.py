@@ -78,6 +78,23 @@ def test_wrong_use(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
     assert not captured.out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "usage"),
+    [
+        (["receive", "orders", "--cuont", "1"], "usage: kjms receive "),
+        (["send", "orders", "x", "--prioritty", "1"], "usage: kjms send "),
+        (["destinations", "orders"], "usage: kjms destinations "),
+        (["--cuont"], "usage: kjms [-h]"),
+    ],
+)
+def test_a_wrong_option_shows_the_usage_of_its_command(
+    arguments: list[str], usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The usage that is shown is the command's own."""
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(usage)
+
+
 def test_a_password_is_never_taken_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     """There is no option for a password: other users of the machine could read it."""
     assert main(["send", "orders", "x", "--user", "ada", "--password", "secret"]) == 2
