@@ -13,12 +13,10 @@ from kjms.errors import (
     ResourceAllocationException,
 )
 
-__all__ = ["InUseError", "is_refusal", "jms_error", "kafka_error"]
+__all__ = ["IN_USE", "is_refusal", "jms_error", "kafka_error"]
 
-
-class InUseError(JMSException):
-    """A subscription or temporary destination cannot be had or changed so: it has a consumer, or is of another kind."""
-
+IN_USE: Final = "IN_USE"
+"""The error code where a subscription or temporary destination has a consumer, or is of another kind."""
 
 _SECURITY: Final = frozenset(
     {

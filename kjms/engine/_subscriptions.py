@@ -22,7 +22,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 
 from kjms.destinations import Topic
 from kjms.engine._claims import DEFINITION, USE, Claim, Claims, resource
-from kjms.engine._errors import InUseError, jms_error, kafka_error
+from kjms.engine._errors import IN_USE, jms_error, kafka_error
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
@@ -252,7 +252,7 @@ class Subscriptions:
             self._open.pop(identity, None)  # it was lost before anybody could be told
         self.leave([feed])
         self._registry.take_away([mine.use.key], wait=False)
-        raise InUseError(f"{identity}: another program changed it meanwhile; try again")
+        raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
 
     def _begin(self, identity: Identity, terms: Terms, wanted: Selector | None, new_reader: NewReader) -> Subscription:
         registry = self._registry
@@ -271,7 +271,7 @@ class Subscriptions:
             try:
                 # All of it is checked again, since this process may have slept, and others have had their turn.
                 if not _is_first(claims, definition) or not (terms.is_shared or _is_first(claims, use)):
-                    raise InUseError(f"{identity}: another program changed it meanwhile; try again")
+                    raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
                 mine = Subscription(identity, terms, definition, use, new_reader(group, before), wanted)
             except BaseException:
                 registry.take_away([use.key], wait=False)
@@ -571,19 +571,22 @@ def _check_mine(mine: Subscription, terms: Terms) -> None:
     if mine.feeds and not (terms.is_shared and mine.terms == terms):
         raise _has_consumers(mine.identity, mine.terms, terms)
     if mine.terms != terms:
-        raise InUseError(
-            f"{mine.identity} cannot be changed while messages from it are not acknowledged (JMS 2.0 §6.11.5)"
+        raise JMSException(
+            f"{mine.identity} cannot be changed while messages from it are not acknowledged (JMS 2.0 §6.11.5)",
+            IN_USE,
         )
 
 
-def _is_of_other_kind(identity: Identity, there: Terms) -> InUseError:
+def _is_of_other_kind(identity: Identity, there: Terms) -> JMSException:
     kind = "shared" if there.is_shared else "unshared"
-    return InUseError(f"{identity} is {kind}, and stays so until it is unsubscribed (JMS 2.0 §6.11.5, §6.11.6)")
+    return JMSException(
+        f"{identity} is {kind}, and stays so until it is unsubscribed (JMS 2.0 §6.11.5, §6.11.6)", IN_USE
+    )
 
 
-def _has_consumers(identity: Identity, there: Terms, wanted: Terms) -> InUseError:
+def _has_consumers(identity: Identity, there: Terms, wanted: Terms) -> JMSException:
     if there == wanted:
-        return InUseError(f"{identity} has a consumer, and may have only one (JMS 2.0 §6.11.5)")
+        return JMSException(f"{identity} has a consumer, and may have only one (JMS 2.0 §6.11.5)", IN_USE)
     other = [
         name
         for name, is_other in (
@@ -593,7 +596,9 @@ def _has_consumers(identity: Identity, there: Terms, wanted: Terms) -> InUseErro
         )
         if is_other
     ]
-    return InUseError(f"{identity} has a consumer, so its {' and '.join(other)} cannot change (JMS 2.0 §6.11)")
+    return JMSException(
+        f"{identity} has a consumer, so its {' and '.join(other)} cannot change (JMS 2.0 §6.11)", IN_USE
+    )
 
 
 def _start(name: str, run: Callable[[], None]) -> None:

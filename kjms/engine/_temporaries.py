@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._claims import USE
 from kjms.engine._deletions import Deletions
-from kjms.engine._errors import InUseError
+from kjms.engine._errors import IN_USE
 from kjms.engine._inbox import CONFIG, Entry, Inbox
 from kjms.engine._inbox_look import InboxLook
 from kjms.engine._janitor import Janitor, inbox_resource
@@ -254,9 +254,10 @@ class Temporaries:
             if shared is None:
                 shared = self._shared[identity] = _Shared(entry, self._subscribe(inbox, entry), terms)
             elif shared.entry is not entry or shared.terms != terms:
-                raise InUseError(
+                raise JMSException(
                     f"shared subscription {identity[1]!r} has a consumer, so its topic, selector and no_local cannot"
-                    " change (JMS 2.0 §6.11.4)"
+                    " change (JMS 2.0 §6.11.4)",
+                    IN_USE,
                 )
             return self._add_feed(inbox, entry, shared.mailbox, wanted, wakeup)
 
@@ -362,7 +363,7 @@ class Temporaries:
             if entry is None:
                 return
             if entry.feeds:
-                raise InUseError(f"delete: {entry.destination} has an open consumer (JMS 2.0 §4.4.3)")
+                raise JMSException(f"delete: {entry.destination} has an open consumer (JMS 2.0 §4.4.3)", IN_USE)
             del inbox.entries[number]
         _end([entry])
         inbox.delete([number])

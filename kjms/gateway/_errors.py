@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kjms.engine._errors import InUseError
+from kjms.engine._errors import IN_USE
 from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -35,7 +35,6 @@ _CONDITIONS: Final[tuple[tuple[type[JMSException], str], ...]] = (
     (MessageFormatException, "amqp:decode-error"),
     (TransactionRolledBackException, "amqp:transaction:rollback"),
     (IllegalStateException, "amqp:resource-locked"),
-    (InUseError, "amqp:resource-locked"),
 )
 
 
@@ -44,5 +43,6 @@ def condition_of(failure: Exception) -> tuple[str, str]:
     for kind, name in _CONDITIONS:
         if isinstance(failure, kind):
             return name, str(failure)
-    said = str(failure) if isinstance(failure, JMSException) else f"{type(failure).__name__}: {failure}"
-    return "amqp:internal-error", said
+    if isinstance(failure, JMSException):
+        return ("amqp:resource-locked" if failure.error_code == IN_USE else "amqp:internal-error"), str(failure)
+    return "amqp:internal-error", f"{type(failure).__name__}: {failure}"
