@@ -151,6 +151,10 @@ class Claims:
         """Return where *engine* said last that it lives; -1: it never did."""
         return self._heard.get(engine, -1)
 
+    def processes(self, engine: str) -> list[object]:
+        """Return what the claims of *engine* say of its process; None: nothing."""
+        return [claim.value.get("p") for claim in list(self._claims.values()) if claim.engine == engine] or [None]
+
     def left_by(self, engine: str) -> list[str]:
         """Return the keys to take away when *engine* is gone: all but definitions, which outlive who made them."""
         claims = list(self._claims.values())

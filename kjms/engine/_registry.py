@@ -2,8 +2,9 @@
 
 Whoever changes something takes the lock of its name, looks at what the log says up to there, writes, and lets go. A
 lock or use of an engine that is gone is taken away by who wants its place: engines are asked through the log itself,
-and one that answers none of several questions in a row, a second apart, is gone. No clock is compared with another
-machine's, and nothing is written while nothing happens. An engine that was only asleep finds its claims taken away
+and one that answers none of several questions in a row, a second apart, is gone. One question is enough where its
+process ran on the same machine and has ended. No clock is compared with another machine's, and nothing is written while
+nothing happens. An engine that was only asleep finds its claims taken away
 when it reads on, and says so.
 """
 
@@ -21,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claim, Claims, read_value, written_value
 from kjms.engine._errors import jms_error
+from kjms.engine._process import is_gone, this_process
 from kjms.engine._publisher import Publisher
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
@@ -171,7 +173,7 @@ class Registry:
             if kind != DEFINITION:
                 self._own.add(key)
         try:
-            self._write(key, {"e": self._name, **value})
+            self._write(key, {"e": self._name, "p": this_process(), **value})
             self._wait_until_read(key)
             return self._claims[key]
         except KeyError:
@@ -233,7 +235,9 @@ class Registry:
             JMSException: Kafka does not answer.
         """
         asked = set(engines)
-        if self.living(asked, QUESTIONS, enough=1):
+        # What this machine says of its processes spares waiting for engines that only slept.
+        are_gone = all(is_gone(process) for engine in asked for process in self._claims.processes(engine))
+        if self.living(asked, 1 if are_gone else QUESTIONS, enough=1):
             return True
         left = [key for engine in asked for key in self._claims.left_by(engine)]
         if left:

@@ -346,6 +346,8 @@ class AmqpConnection(EngineProtocol):
                 handle(self, event_of(found))
 
     def _on_open(self, event: Event) -> None:
+        assert self._patience is not None
+        self._patience.cancel()  # what follows is not the client's to hurry
         self.container = self._engine.remote_container or ""
         try:
             is_sole = SOLE in (self._engine.remote_desired_capabilities or ())

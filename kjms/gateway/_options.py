@@ -46,7 +46,8 @@ class GatewayOptions:
     idle_timeout: int = 60_000
     """Milliseconds without a frame after which a client counts as gone; 0: never."""
     handshake_timeout: int = 10_000
-    """Milliseconds that a client has until its connection is open."""
+    """Milliseconds that a client has to say who it is and to open its connection. What the gateway needs to answer is
+    not counted, such as waiting for the client id of a program that was killed."""
     drain_timeout: int = 10_000
     """Milliseconds that ending may take until clients are cut off."""
 

@@ -10,11 +10,12 @@ from typing import Any
 class Peer:
     """A client with an engine and a socket, and no manners of its own."""
 
-    def __init__(self, port: int, name: str) -> None:
-        from proton import Connection, Transport
+    def __init__(self, port: int, name: str, *desired: str) -> None:
+        from proton import Connection, Transport, symbol
 
         self.transport, self.connection = Transport(), Connection()
         self.connection.container = name
+        self.connection.desired_capabilities = [symbol(each) for each in desired]
         self.transport.bind(self.connection)
         self.connection.open()
         self.session = self.connection.session()

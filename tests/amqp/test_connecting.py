@@ -140,6 +140,31 @@ def test_a_client_that_does_not_open_its_connection_is_cut_off(start_gateway: Ca
             assert not _all(client).endswith(AMQP)
 
 
+@pytest.mark.requirement("AMQP-2.1-6")
+def test_a_client_that_waits_for_its_client_id_is_not_cut_off(
+    start_gateway: Callable[..., Any], kjms_broker: Any, kjms_destination_name: str
+) -> None:
+    """The gateway waits until a program that does not answer counts as gone, and the client waits with it."""
+    program = (
+        "import sys; from kjms import ConnectionFactory\n"
+        "connection = ConnectionFactory(sys.argv[1], client_id=sys.argv[2]).create_connection()\n"
+        "print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", program, kjms_broker.bootstrap_servers, kjms_destination_name]
+    gateway = start_gateway(handshake_timeout=500)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline()
+            holder.send_signal(signal.SIGSTOP)
+            with Peer(gateway.port, kjms_destination_name, "sole-connection-for-container") as peer:
+                peer.socket.settimeout(60)
+                peer.wait(lambda: peer.connection.state & peer.connection.REMOTE_ACTIVE)
+                assert peer.connection.remote_condition is None
+        finally:
+            holder.kill()
+
+
 def test_a_silent_client_counts_as_gone(start_gateway: Callable[..., Any]) -> None:
     """A client that sends no frame for longer than the idle time-out is cut off; one that sends empty ones is not."""
     gateway = start_gateway(idle_timeout=400)

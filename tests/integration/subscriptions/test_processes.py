@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +87,24 @@ def test_what_a_killed_process_held_is_free_after_some_seconds(desk: Any, progra
     if texts[0] == "1":  # the last message before the end, whose acknowledgement was not durable yet
         texts = texts[1:] + desk.receive(consumer)
     assert texts == ["2", "3"]
+
+
+@pytest.mark.requirement("JMS-4.3.2-7")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says that a process has ended")
+def test_what_a_killed_process_of_this_machine_held_is_free_after_one_question(
+    desk: Any, programs: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restarted program need not wait for all the questions that a process elsewhere could leave unanswered."""
+    monkeypatch.setattr("kjms.engine._registry.QUESTIONS", 60)
+    program = programs()
+    program.do("client", desk.client)
+    program.do("start")
+    assert program.do("consume", "create_durable_consumer", desk.topic.topic_name, "daily") == 0
+    program.process.kill()
+    program.process.wait()
+    began = time.monotonic()
+    desk.session(desk.client).create_durable_consumer(desk.topic, "daily")
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.requirement("JMS-4.3.2-7", "JMS-6.11.5-1")
