@@ -304,4 +304,3 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
             if kafka_error(error).code() not in NOT_READY or time.monotonic() > deadline:
                 raise
         time.sleep(RETRY_SECONDS)
-        consumer.list_topics(place.topic, ASK_SECONDS)  # librdkafka does not ask for another leader by itself
