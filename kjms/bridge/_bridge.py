@@ -112,10 +112,22 @@ class Bridge:
         """Whether it runs and the broker is there; for any thread."""
         return self._peer is not None and self._peer.is_connected
 
+    @property
+    def is_preparing(self) -> bool:
+        """Whether `run` has not come to the broker yet: it may be waiting for Kafka."""
+        return self._peer is None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the broker has been there since `run` was called, so that messages may have been moved."""
+        return self._peer is not None and self._peer.connections > 0
+
     def stop(self) -> None:
         """End `run` soon, also while the broker or Kafka is not there; for any thread."""
         self._is_stopped.set()
         self._interrupt()
+        if self._peer is not None and not self._peer.connections:
+            self._peer.give_up()
         self._wake()
 
     def run(self) -> Progress:
@@ -138,6 +150,8 @@ class Bridge:
             self._peer = peer = Peer(self._peer_options, self._way(), self._window, session.wake)
             try:
                 peer.start()
+                if not peer.connections:  # it was stopped before
+                    return self.progress
                 _log.info("bridge %r: the broker is there, messages move", self.name)
                 self._last_news = time.monotonic()
                 while not self._is_over(peer):

@@ -108,7 +108,7 @@ class Peer:
     # For the bridge's thread.
 
     def start(self) -> None:
-        """Return when the broker gives or takes messages.
+        """Return when the broker gives or takes messages, or after `give_up`.
 
         Raises:
             JMSSecurityException: It does not let us in, or is not who it should be.
@@ -119,6 +119,10 @@ class Peer:
         self._is_first_over.wait()
         if self.failure is not None:
             raise self.failure
+
+    def give_up(self) -> None:
+        """End the attempts to connect; for any thread."""
+        self._post(self._close, False)
 
     def take(self, most: int, most_bytes: int) -> list[Ticket]:
         """Return messages that came."""
@@ -206,18 +210,19 @@ class Peer:
     async def _use_a_line(self, patience: float) -> Exception:
         """Make a line, and return what ended it."""
         try:
-            _, line = await asyncio.wait_for(
+            connecting = self._loop.create_task(
                 self._loop.create_connection(
                     lambda: Line(self, self._options, self._way),
                     self._options.host,
                     self._options.port,
                     ssl=self._tls,
                     server_hostname=self._options.host if self._tls is not None else None,
-                ),
-                patience,
+                )
             )
+            await self._wait_for(connecting, patience)
+            _, line = connecting.result()
             self._line = line
-            await asyncio.wait([line.attached], timeout=patience)
+            await self._wait_for(line.attached, patience)
             if not line.attached.done():
                 line.abort(LostError("it did not answer in time"))
             return await line.ended
@@ -232,6 +237,15 @@ class Peer:
             self.is_connected = False
             self._tickets.clear()  # the broker gives them to somebody again
             self._unsettled.clear()
+
+    async def _wait_for(self, wanted: asyncio.Future[Any], patience: float) -> None:
+        """Wait until *wanted* is done, for *patience* seconds at most; no longer than until the bridge closes."""
+        closing = self._loop.create_task(self._closing.wait())
+        await asyncio.wait([wanted, closing], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        closing.cancel()
+        if not wanted.done() and isinstance(wanted, asyncio.Task):
+            wanted.cancel()
+            raise TimeoutError
 
     def _tls_context(self) -> ssl.SSLContext | None:
         options = self._options

@@ -10,9 +10,10 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.cli import WrongUse
+from kjms.cli import SIGNALLED, Terminated, WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, destination, factory, seconds
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(bridge: Bridge, arguments: argparse.Namespace) -> int:
     _log_to_stderr()
-    before = {number: signal.signal(number, lambda *_: bridge.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    stop = Stop(bridge)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     is_over = threading.Event()
     teller = threading.Thread(target=_tell, args=(bridge, arguments.progress, is_over), daemon=True)
     teller.start()
@@ -148,11 +150,27 @@ def _run(bridge: Bridge, arguments: argparse.Namespace) -> int:
         teller.join()
         for number, handler in before.items():
             signal.signal(number, handler)
+    if stop.number and not bridge.has_begun:
+        return SIGNALLED + stop.number
     if arguments.json:
         print(json.dumps({"bridge": bridge.name, **done._asdict()}))
     else:
         print(_said(bridge))
     return 1 if done.left else 0
+
+
+class Stop:
+    """Takes Ctrl-C and SIGTERM as a request to end in order; before the bridge has begun, as what ends it at once."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self.number = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        self._bridge.stop()
+        if self._bridge.is_preparing:
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def _tell(bridge: Bridge, every: float, is_over: threading.Event) -> None:
