@@ -70,6 +70,16 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--metrics", metavar="PORT", type=int, help="answer Prometheus there, at the same host")
     parser.add_argument(
+        "--max-connections", metavar="NUMBER", type=int, default=2000, help="of clients that have logged in (2000)"
+    )
+    parser.add_argument(
+        "--max-logins",
+        metavar="NUMBER",
+        type=int,
+        default=500,
+        help="of clients that have connected and not logged in yet (500)",
+    )
+    parser.add_argument(
         "--max-message-size", metavar="BYTES", type=int, default=16 << 20, help="of one message (16777216)"
     )
     parser.add_argument(
@@ -119,6 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
             max_message_size=arguments.max_message_size,
             max_transaction_size=arguments.max_transaction_size,
             max_links=arguments.max_links,
+            max_connections=arguments.max_connections,
+            max_logins=arguments.max_logins,
         )
     except ValueError as error:
         raise WrongUse(str(error)) from error

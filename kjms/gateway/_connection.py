@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import ssl
 import threading
 import time
 from collections import deque
@@ -53,11 +54,14 @@ SOLE: Final = "sole-connection-for-container"
 OFFERED: Final = (SOLE, "DELAYED_DELIVERY", "ANONYMOUS-RELAY", "SHARED-SUBS")
 FAILED: Final = "amqp:connection-establishment-failed"
 INVALID_FIELD: Final = "amqp:invalid-field"
+DECODE_ERROR: Final = "amqp:decode-error"
+LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
 FORCED: Final = "amqp:connection:forced"
 UNFINISHED: Final = 8  # so many messages of the largest size may be there in parts
+FIRST_FRAME_BYTES: Final = 4096  # the largest frame that is read before the connection is open; AMQP asks for 512
 DRAIN_LOOK_SECONDS: Final = 0.01
 DELIVERY: Final = Event.DELIVERY.number
-MISREAD: Final = (UnicodeDecodeError, OverflowError, DataException)  # of proton, about what a client sent
+MISREAD: Final = (UnicodeDecodeError, OverflowError, RecursionError, DataException)  # of proton, about what was sent
 
 
 class AmqpConnection(EngineProtocol):
@@ -78,7 +82,7 @@ class AmqpConnection(EngineProtocol):
         self.congested: set[Sending] = set()
         self._gateway = gateway
         self._loop = asyncio.get_running_loop()
-        self._peer = "?"
+        self._peer = self.address = "?"
         self._received = b""  # before it is known which protocol it is
         self._sasl: SaslServer | None = None
         self._is_authenticating = False
@@ -89,6 +93,7 @@ class AmqpConnection(EngineProtocol):
         self._kjms: Connection | None = None
         self._workers: dict[Any, Worker] = {}
         self._links: dict[int, ClientLink] = {}  # by the addresses of the engine's
+        self._attached: dict[int, Any] = {}  # the sessions of all that the client has attached and not detached
         self._transactions = itertools.count(1)
         self._tells: list[tuple[tuple[Any, ...], list[Handed]]] = []
         self._patience: asyncio.TimerHandle | None = None
@@ -120,8 +125,33 @@ class AmqpConnection(EngineProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._tcp = transport
         peer = transport.get_extra_info("peername")
-        self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        if peer:
+            self.address, self._peer = str(peer[0]), f"{peer[0]}:{peer[1]}"
+        if not self._gateway.enter(self):
+            self.metrics.refused_total += 1
+            self.log("refused, of %s: too many clients have not logged in yet", self._peer)
+            self._is_ended = True
+            self.closed.set_result(None)
+            transport.abort()
+            return
         self._patience = self._loop.call_later(self.options.handshake_timeout / 1000, self._took_too_long)
+        if self._gateway.tls is not None:
+            transport.pause_reading()
+            self._gateway.run(self._secure(transport, self._gateway.tls))
+
+    async def _secure(self, tcp: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        """Go on by TLS: here, and not in asyncio's server, so that a client counts before its handshake."""
+        patience = self.options.handshake_timeout / 1000
+        try:
+            secured = await self._loop.start_tls(tcp, self, tls, server_side=True, ssl_handshake_timeout=patience)
+        except (OSError, asyncio.TimeoutError) as error:
+            self._abort(f"refused: TLS failed: {error}")
+            return
+        if self._is_ended or secured is None:
+            tcp.abort()
+            self._abort("the client is gone")
+        else:
+            self._tcp = secured
 
     def _took_too_long(self) -> None:
         if not self._is_open:
@@ -176,6 +206,7 @@ class AmqpConnection(EngineProtocol):
         credentials = self._sasl.credentials
         if credentials is not None and not self._is_authenticating:
             self._is_authenticating = True
+            self._tcp.pause_reading()  # what comes now waits in its socket
             self._gateway.run(self._check(credentials))
 
     def _certificate_name(self) -> str | None:
@@ -189,12 +220,15 @@ class AmqpConnection(EngineProtocol):
             credentials = credentials._replace(user=self._certificate_name())
         self._user = credentials.user
         try:
-            is_accepted = await self._gateway.accepts(credentials)
+            is_accepted = await self._gateway.accepts(credentials, self)
             if is_accepted and self.options.pass_credentials and credentials.mechanism == "PLAIN":
                 await self._connect(credentials)
         except JMSSecurityException:
             is_accepted = False
         except JMSException as failure:
+            self.metrics.refused_total += 1
+            if self._tcp is not None and self._sasl is not None:
+                self._tcp.write(self._sasl.unavailable())
             self._abort(f"refused: {failure}")
             return
         if self._tcp is None or self._is_ended:
@@ -202,6 +236,7 @@ class AmqpConnection(EngineProtocol):
         assert self._sasl is not None
         self._tcp.write(self._sasl.outcome(is_accepted=is_accepted))
         if is_accepted:
+            self._tcp.resume_reading()
             self._speak(self._sasl.rest)
         else:
             self.metrics.refused_total += 1
@@ -210,7 +245,7 @@ class AmqpConnection(EngineProtocol):
     def _speak(self, data: bytes) -> None:
         """Let the engine have all that comes from now on."""
         self._transport = transport = Transport(Transport.SERVER)
-        transport.max_frame_size = self.options.max_frame_size
+        transport.max_frame_size = min(self.options.max_frame_size, FIRST_FRAME_BYTES)
         transport.channel_max = self.options.max_sessions - 1
         transport.idle_timeout = self.options.idle_timeout / 1000
         self._engine.container = self._gateway.name
@@ -233,6 +268,11 @@ class AmqpConnection(EngineProtocol):
 
     def _wrote(self, size: int) -> None:
         self.metrics.bytes_sent_total += size
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether its client is gone, or is to go."""
+        return self._is_ended
 
     @property
     def _is_over(self) -> bool:
@@ -325,12 +365,28 @@ class AmqpConnection(EngineProtocol):
         self._tell_workers()
 
     def _misread(self, error: Exception) -> None:
-        """Cut the client off, a value of whose is not of its type: the engine passes them on unread."""
+        """End a connection whose client sent a value that is not of its type: the engine passes them on unread."""
         _log.debug("connection %d: what the client sent", self.number, exc_info=error)
         if isinstance(error, UnicodeDecodeError):
-            self._abort(f"the client broke the protocol: a text is not encoded as it should be ({error.reason})")
+            said = f"a text is not encoded as it should be ({error.reason})"
+        elif isinstance(error, RecursionError):
+            said = "values are nested too deep"
         else:
-            self._abort(f"the client broke the protocol: a value is not of its type ({error})")
+            said = f"a value is not of its type ({error})"
+        self._close_with(DECODE_ERROR, f"the client broke the protocol: {said}")
+
+    def _close_with(self, name: str, why: str) -> None:
+        """End the connection with an error; what calls this flushes afterwards."""
+        if self._is_ended:
+            return
+        engine, tcp = self._engine, self._tcp
+        if engine.state & Endpoint.LOCAL_UNINIT:
+            engine.open()
+        engine.condition = Condition(name, why)
+        engine.close()
+        self._end(why)
+        if tcp is not None:
+            self._loop.call_soon(tcp.close)
 
     def _handle(self, kind: int, found: Any) -> None:
         if kind == DELIVERY:
@@ -363,6 +419,7 @@ class AmqpConnection(EngineProtocol):
         engine.offered_capabilities = [symbol(name) for name in OFFERED]
         engine.properties = {symbol("product"): "kjms", symbol("version"): __version__}
         try:
+            self._gateway.logged_in(self)
             await self._gateway.wait_for(self, self.container)
             if self._kjms is None:
                 await self._connect(None)
@@ -376,8 +433,7 @@ class AmqpConnection(EngineProtocol):
             self._refuse(failure)
         else:
             if not self._is_ended:
-                self._is_open = True
-                engine.open()
+                self._open()
                 self.metrics.opened_total += 1
                 who = "without a name" if self._user is None else f"user {self._user!r}"
                 self.log("opened by %s, container %r, %s", self._peer, self.container, who)
@@ -386,7 +442,10 @@ class AmqpConnection(EngineProtocol):
                     for each in early:
                         if isinstance(each, Session):
                             each.open()
-                        else:
+                            if each.state & Endpoint.REMOTE_CLOSED:
+                                each.close()
+                                each.free()
+                        elif each.session.state & Endpoint.LOCAL_ACTIVE:
                             self._attach(each)
                 except MISREAD as error:
                     self._misread(error)
@@ -398,11 +457,21 @@ class AmqpConnection(EngineProtocol):
         """Connect to Kafka: as ourselves, or with the client's credentials."""
         user, password = self._gateway.credentials if credentials is None else credentials[1:]
         connect = self._gateway.factory.create_connection
-        kjms = await self._loop.run_in_executor(None, lambda: connect(user, password))
+        if credentials is None:
+            kjms = await self._loop.run_in_executor(None, lambda: connect(user, password))
+        else:  # this is the check of a password
+            kjms = await self._gateway.check(self, lambda: connect(user, password))
         if self._is_ended:
             await self._loop.run_in_executor(None, kjms.close)
         else:
             self._kjms = kjms
+
+    def _open(self) -> None:
+        """Answer the client's open."""
+        assert self._transport is not None
+        self._transport.max_frame_size = self.options.max_frame_size
+        self._is_open = True
+        self._engine.open()
 
     def _refuse(self, failure: JMSException) -> None:
         """Open the connection as one that is closed at once (mapping §2.1)."""
@@ -416,9 +485,9 @@ class AmqpConnection(EngineProtocol):
             engine.condition = Condition(INVALID_FIELD, str(failure), info)
         else:
             engine.condition = Condition(*condition_of(failure))
-        self._is_open = True
-        engine.open()
+        self._open()
         engine.close()
+        self._loop.call_later(self.options.handshake_timeout / 1000, self._abort, "it was refused, and did not go")
         self.metrics.refused_total += 1
         self.log("refused, of %s, container %r: %s", self._peer, self.container, failure)
 
@@ -436,14 +505,16 @@ class AmqpConnection(EngineProtocol):
 
     def _on_session_close(self, event: Event) -> None:
         session = event.session
+        self._attached = {address: its for address, its in self._attached.items() if its != session}
         for served in [each for each in self._links.values() if each.link.session == session]:
             served.lost()
-            self.forget(served)
+            self._drop(served)
         worker = self._workers.get(session)
-        if worker is None:
-            session.close()
-        else:
+        if worker is not None:
             worker.end()
+        elif self._is_open:
+            session.close()
+            session.free()
 
     def _worker_of(self, session: Any) -> Worker:
         worker = self._workers.get(session)
@@ -458,6 +529,8 @@ class AmqpConnection(EngineProtocol):
                     self.link_names.leave(served)
                 if session.state & Endpoint.LOCAL_ACTIVE:
                     session.close()
+                if session.state & Endpoint.REMOTE_CLOSED and not self._is_ended:
+                    session.free()
                 if self._is_ended and not self._workers:
                     self._gateway.run(self._close())
 
@@ -467,7 +540,10 @@ class AmqpConnection(EngineProtocol):
         return worker
 
     def _on_link_open(self, event: Event) -> None:
-        if self._is_open:
+        self._attached[address_of(event.link)] = event.link.session
+        if len(self._attached) > 2 * self.options.max_links:  # it goes on although they are refused
+            self._close_with(LIMIT_EXCEEDED, f"the client has attached {len(self._attached)} links")
+        elif self._is_open:
             self._attach(event.link)
         else:
             self._early.append(event.link)
@@ -475,11 +551,16 @@ class AmqpConnection(EngineProtocol):
     def _attach(self, link: Any) -> None:
         if self._is_ended or self._kjms is None:
             return
+        if address_of(link) not in self._attached:  # it has been detached before this connection was open
+            link.open()
+            link.close()
+            link.free()
+            return
         if link.name is None:
             refuse(link, INVALID_FIELD, "a link has a name")
             return
-        if len(self._links) >= self.options.max_links:
-            refuse(link, "amqp:resource-limit-exceeded", f"a connection may have {self.options.max_links} links")
+        if len(self._attached) > self.options.max_links:
+            refuse(link, LIMIT_EXCEEDED, f"a connection may have {self.options.max_links} links")
             return
         served = self._links[address_of(link)] = link_of(self, self._worker_of(link.session), link)
         try:
@@ -494,11 +575,14 @@ class AmqpConnection(EngineProtocol):
         self._detach(event.link, is_closed=False)
 
     def _detach(self, link: Any, *, is_closed: bool) -> None:
+        self._attached.pop(address_of(link), None)
         served = self._links.get(address_of(link))
         if served is not None:
             served.detach(is_closed=is_closed)
-        elif link.state & Endpoint.LOCAL_ACTIVE:
-            link.close()
+        elif self._is_open:
+            if link.state & Endpoint.LOCAL_ACTIVE:
+                link.close()
+            link.free()
 
     def _on_link_flow(self, event: Event) -> None:
         served = self._links.get(address_of(event.link))
@@ -524,7 +608,12 @@ class AmqpConnection(EngineProtocol):
         self._gateway.client_ids.need(session._connection, self.container)
 
     def forget(self, served: ClientLink) -> None:
-        """Serve a link no more."""
+        """Serve a link no more, which has been answered; if the client has detached it, the engine forgets it, too."""
+        self._drop(served)
+        if address_of(served.link) not in self._attached and not self._is_ended:
+            served.link.free()
+
+    def _drop(self, served: ClientLink) -> None:
         self._links.pop(address_of(served.link), None)
         if isinstance(served, Sending):
             self.congested.discard(served)
@@ -587,9 +676,14 @@ class AmqpConnection(EngineProtocol):
                 await self._loop.run_in_executor(None, self._leave, kjms)
             except JMSException as failure:
                 _log.warning("connection %d: %s", self.number, failure)
-        if self._engine.state & Endpoint.LOCAL_ACTIVE:
-            self._engine.close()
+        engine = self._engine
+        if engine.state & Endpoint.LOCAL_UNINIT and not engine.state & Endpoint.REMOTE_UNINIT:
+            engine.open()  # the client closed it before this answer
+        if engine.state & Endpoint.LOCAL_ACTIVE:
+            engine.close()
             self.flush()
+        if self._tcp is not None:
+            self._tcp.close()  # a client that stays counts nowhere any more
         if not self.closed.done():
             self.closed.set_result(None)
 

@@ -29,8 +29,12 @@ class GatewayOptions:
     """A file with the certificates that vouch for clients' own: who has one comes in under its common name."""
     metrics_port: int | None = None
     """Where Prometheus may ask, at the same host; 0 takes any free one."""
+    max_connections: int = 2000
+    """Of clients that have logged in."""
+    max_logins: int = 500
+    """Clients that have connected and not logged in yet."""
     max_links: int = 1000
-    """Of a connection."""
+    """Of a connection, those included that were refused and that the client has not detached."""
     max_sessions: int = 255
     """Of a connection."""
     max_message_size: int = 16 << 20
@@ -46,8 +50,8 @@ class GatewayOptions:
     idle_timeout: int = 60_000
     """Milliseconds without a frame after which a client counts as gone; 0: never."""
     handshake_timeout: int = 10_000
-    """Milliseconds that a client has to say who it is and to open its connection. What the gateway needs to answer is
-    not counted, such as waiting for the client id of a program that was killed."""
+    """Milliseconds that a client has for TLS, to say who it is, and to open its connection. What the gateway needs to
+    answer is not counted, such as waiting for the client id of a program that was killed."""
     drain_timeout: int = 10_000
     """Milliseconds that ending may take until clients are cut off."""
 

@@ -19,7 +19,8 @@ SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 _MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = range(0x40, 0x45)
 _LARGEST_FRAME: Final = 512  # §5.3.3.1 allows no more before the outcome
-_OK, _AUTH = 0, 1
+_LARGEST_REST: Final = 4096  # bytes that a client may send ahead of the outcome
+_OK, _AUTH, _SYSTEM_TEMPORARY = 0, 1, 4  # §5.3.3.6
 
 
 class SaslError(Exception):
@@ -80,6 +81,8 @@ class SaslServer:
             body = bytes(self._received[4 * self._received[4] : size])
             del self._received[:size]
             answer += self._hear(body)
+        if len(self._received) > _LARGEST_REST:
+            raise SaslError(f"the client sent more than {_LARGEST_REST} bytes before it had logged in")
         return answer
 
     def _hear(self, body: bytes) -> bytes:
@@ -118,6 +121,11 @@ class SaslServer:
     def outcome(*, is_accepted: bool) -> bytes:
         """Return the frame that tells the client whether it may go on."""
         return _frame(_OUTCOME, [UByte(_OK if is_accepted else _AUTH)])
+
+    @staticmethod
+    def unavailable() -> bytes:
+        """Return the frame that tells the client that it cannot be said now whether it may go on."""
+        return _frame(_OUTCOME, [UByte(_SYSTEM_TEMPORARY)])
 
 
 def _frame(code: int, fields: list[Any]) -> bytes:

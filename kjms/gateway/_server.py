@@ -6,10 +6,12 @@ import asyncio
 import logging
 import ssl
 import uuid
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kjms.errors import ResourceAllocationException
 from kjms.gateway._connection import AmqpConnection
+from kjms.gateway._logins import Logins
 from kjms.gateway._metrics import Metrics, serve_metrics
 from kjms.gateway._names import ClientIds, LinkNames
 from kjms.gateway._options import GatewayOptions
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from kjms import ConnectionFactory
 
 __all__ = ["Gateway"]
+
+T = TypeVar("T")
+
+HASHING_THREADS: Final = 2
+KAFKA_THREADS: Final = 8  # they wait for Kafka most of the time
 
 _log = logging.getLogger("kjms.gateway")
 
@@ -51,9 +58,12 @@ class Gateway:
         self.metrics = Metrics()
         self.link_names = LinkNames()
         self.client_ids = ClientIds()
+        self.logins = Logins(options.max_logins, KAFKA_THREADS if options.pass_credentials else HASHING_THREADS)
+        self.tls: ssl.SSLContext | None = None
         self._server: asyncio.Server | None = None
         self._metrics_server: asyncio.Server | None = None
         self._connections: set[AmqpConnection] = set()
+        self._logged_in: set[AmqpConnection] = set()
         self._ending: dict[str, AmqpConnection] = {}  # by container: whose name is about to be free
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -93,18 +103,36 @@ class Gateway:
             OSError: The port is in use, or may not be used; or a certificate cannot be read.
         """
         loop, options = asyncio.get_running_loop(), self.options
-        self._server = await loop.create_server(self._connected, options.host, options.port, ssl=_tls(options))
+        self.tls = _tls(options)
+        self._server = await loop.create_server(lambda: AmqpConnection(self), options.host, options.port)
         if options.metrics_port is not None:
             self._metrics_server = await serve_metrics(self.metrics, options.host, options.metrics_port)
 
-    def _connected(self) -> AmqpConnection:
-        connection = AmqpConnection(self)
+    def enter(self, connection: AmqpConnection) -> bool:
+        """Count a client that has connected; return whether there is room for it."""
+        if not self.logins.enter(connection):
+            return False
         self._connections.add(connection)
         self.metrics.connections = len(self._connections)
         connection.closed.add_done_callback(lambda _: self._forget(connection))
-        return connection
+        return True
+
+    def logged_in(self, connection: AmqpConnection) -> None:
+        """Note that a client has logged in and opens its connection.
+
+        Raises:
+            ResourceAllocationException: As many as may be connected have done so before.
+        """
+        if len(self._logged_in) >= self.options.max_connections:
+            raise ResourceAllocationException(
+                f"{self.options.max_connections} connections are open, and no more are allowed (--max-connections)"
+            )
+        self.logins.leave(connection)
+        self._logged_in.add(connection)
 
     def _forget(self, connection: AmqpConnection) -> None:
+        self.logins.leave(connection)
+        self._logged_in.discard(connection)
         self._connections.discard(connection)
         self.metrics.connections = len(self._connections)
         if self._ending.get(connection.container) is connection:
@@ -121,17 +149,28 @@ class Gateway:
         if not task.cancelled() and task.exception() is not None:
             _log.error("serving a client failed", exc_info=task.exception())
 
-    async def accepts(self, credentials: Credentials) -> bool:
-        """Tell whether a client may come in; where Kafka decides about names, it may as far as this is concerned."""
+    async def accepts(self, credentials: Credentials, connection: AmqpConnection) -> bool:
+        """Return whether a client may come in; where Kafka checks passwords, any user may here.
+
+        Raises:
+            ResourceAllocationException: Too many checks of passwords wait, or the client is gone.
+        """
         if credentials.mechanism == "ANONYMOUS":
             return self.options.anonymous
         if credentials.mechanism == "EXTERNAL":
             return credentials.user is not None
         if self._users is None:
             return self.options.pass_credentials and credentials.user is not None
-        check = self._users.accept
-        user, password = credentials.user or "", credentials.password or ""
-        return await asyncio.get_running_loop().run_in_executor(None, check, user, password)
+        users, user, password = self._users, credentials.user or "", credentials.password or ""
+        return await self.check(connection, lambda: users.accept(user, password))
+
+    async def check(self, connection: AmqpConnection, check: Callable[[], T]) -> T:
+        """Return what *check* of a client's password returns, when it is the turn of its address.
+
+        Raises:
+            ResourceAllocationException: Too many checks of passwords wait, or the client is gone.
+        """
+        return await self.logins.check(connection.address, check, lambda: not connection.is_ended)
 
     def ending(self, connection: AmqpConnection, container: str) -> None:
         """Note that *connection* ends; it has its container's name until it has ended."""
@@ -159,6 +198,7 @@ class Gateway:
                 drain.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.options.drain_timeout / 1000)
+        self.logins.close()
 
 
 def _tls(options: GatewayOptions) -> ssl.SSLContext | None:

@@ -51,7 +51,7 @@ def _read(data: Any) -> Any:
     try:
         data.rewind()
         return data.get_object() if data.next() is not None else None
-    except (TypeError, ValueError, OverflowError, DataException) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError, DataException) as error:
         raise MessageFormatException(f"what the link wants cannot be read: {error}") from error
 
 
