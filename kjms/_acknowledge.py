@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms._dead_letters import handled_exception
+from kjms.engine._clients import inherited
 from kjms.engine._committer import Work
 from kjms.errors import IllegalStateException, JMSException
 
@@ -36,6 +37,7 @@ class Acknowledgement:
     def __init__(self, redelivery: Redelivery) -> None:
         self._redelivery = redelivery
         self._is_closed = False
+        self._inherited_from = 0  # in a forked child: the process whose messages these are
 
     @property
     def is_full(self) -> bool:
@@ -101,7 +103,14 @@ class Acknowledgement:
         for reader, mine in by_reader.items():
             reader.give_back(mine, to=to, due=self._redelivery.due if is_delayed or to is not None else None)
 
+    def disown(self, process: int) -> None:
+        """Refuse every acknowledgement: this is a forked child of *process*, which has the messages."""
+        self._is_closed = True
+        self._inherited_from = process
+
     def _check_open(self) -> None:
+        if self._inherited_from:
+            raise inherited("acknowledge", self._inherited_from)
         if self._is_closed:
             raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
 
@@ -155,6 +164,10 @@ class Auto(Acknowledgement):
         assert delivery.feed is not None
         message._receipt = self
         self._looped[delivery.feed] = delivery
+
+    def disown(self, process: int) -> None:
+        super().disown(process)
+        self._looped.clear()
 
     def loop_failed(self, error: BaseException, feed: Feed | None = None) -> None:
         for each in list(self._looped) if feed is None else [feed]:

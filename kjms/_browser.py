@@ -83,6 +83,7 @@ class QueueBrowser(AutoCloseable):
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
+            self._session._connection._check_own(doing)
             raise IllegalStateException(f"{doing}: this browser of {self._queue} is closed (JMS 2.0 §5.9)")
 
     def close(self) -> None:

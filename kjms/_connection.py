@@ -7,6 +7,7 @@ import difflib
 import inspect
 import itertools
 import logging
+import os
 import threading
 import time
 import uuid
@@ -22,6 +23,7 @@ from kjms._session import Session
 from kjms._version import __version__
 from kjms.destinations import Queue
 from kjms.engine import Engine
+from kjms.engine._clients import inherited
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
@@ -242,6 +244,8 @@ class Connection(AutoCloseable):
         self._is_closing = False
         self._is_closed = False
         self._is_used = False
+        self._process = os.getpid()
+        self._is_inherited = False  # whether this process is a fork of the one that connected
         self._engine = Engine.acquire(options, user, password, self._tell)
         if options.client_id is not None:
             try:
@@ -352,6 +356,7 @@ class Connection(AutoCloseable):
     ) -> S:
         if isinstance(session_mode, bool):
             session_mode = Session.SESSION_TRANSACTED if session_mode else acknowledge_mode
+        self._check_open("create_session")
         with self._lock:
             self._check_open("create_session")  # nobody closes it meanwhile
             session = session_class(self, session_mode)
@@ -422,6 +427,8 @@ class Connection(AutoCloseable):
             IllegalStateException: A message listener or a completion listener of this connection called it.
             JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
         """
+        if self._is_inherited:
+            return
         with self._lock:
             sessions = list(self._sessions)
             self._check_not_in_callback("close")
@@ -461,7 +468,18 @@ class Connection(AutoCloseable):
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
+            self._check_own(doing)
             raise IllegalStateException(f"{doing}: connection {self.number} is closed (JMS 2.0 §4.3.5)")
+
+    def _check_own(self, doing: str) -> None:
+        if self._is_inherited:
+            raise inherited(doing, self._process)
+
+    def _disown(self) -> None:
+        """Refuse every further use, in a forked child; no lock is taken, since a thread of the parent may have it."""
+        self._is_inherited = self._is_closing = self._is_closed = True
+        for session in self._sessions:
+            session._disown()
 
 
 class ConnectionMetaData:
@@ -494,6 +512,15 @@ def _end_deliveries() -> None:
             session._running.release()
 
 
+def _disown_all() -> None:
+    """Close, in a forked child, what its parent connected, without touching the cluster or the parent's connections."""
+    for connection in list(_open_connections):
+        connection._disown()
+    _open_connections.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_disown_all)
 atexit.register(_end_deliveries)  # runs before the engines end, which were imported, and registered, first
 
 

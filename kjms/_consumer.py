@@ -131,9 +131,11 @@ class MessageConsumer(AutoCloseable):
             if message is None:
                 return
             yield message
+        self._session._connection._check_own("receive")
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
+            self._session._connection._check_own(doing)
             raise IllegalStateException(f"{doing}: this consumer of {self._destination} is closed (JMS 2.0 §4.5.3)")
 
     def close(self) -> None:

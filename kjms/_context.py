@@ -64,6 +64,7 @@ class JMSContext(AutoCloseable):
         Raises:
             ValueError: There is no such mode.
         """
+        self._check_open("create_context")
         with self._connection._lock:  # the connection does not end meanwhile
             self._using("create_context")
             return JMSContext(self._connection, session_mode, self._contexts, self._session_class)
@@ -340,8 +341,10 @@ class JMSContext(AutoCloseable):
 
         Spec: JMS 2.0 §11.2.6.
         """
-        self._session._check_not_in_callback("close")
         connection = self._connection
+        if connection._is_inherited:
+            return
+        self._session._check_not_in_callback("close")
         with connection._lock:
             if self._is_closing:
                 return

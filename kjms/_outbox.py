@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kjms.errors import JMSException
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
@@ -83,6 +85,7 @@ class Outbox:
     def __init__(self, thread_name: str | None) -> None:
         self._thread_name = thread_name
         self._begun = 0
+        self._patience = 0.0  # seconds after the last send until its publisher has reported it
         self._arrived_count = 0
         self._order: deque[Pending] = deque()
         self._waiting = 0
@@ -103,6 +106,7 @@ class Outbox:
             self._thread = threading.Thread(target=self._tell, name=self._thread_name, daemon=True)
             self._thread.start()
         self._begun += 1
+        self._patience = publisher.patience
         self._order.append(pending)
         return pending
 
@@ -137,19 +141,35 @@ class Outbox:
                 self._waiting -= 1
 
     def wait_for_arrivals(self) -> None:
-        """Return when every send has been delivered, or given up; each is within the send timeout."""
-        if self._begun != self._arrived_count:
-            self._wait(lambda: self._begun == self._arrived_count)
+        """Return when every send has been delivered, or given up; each is within the send timeout.
+
+        Raises:
+            JMSException: The publisher did not report it in time.
+        """
+        if self._begun != self._arrived_count and not self._wait(self._have_arrived, self._patience):
+            raise JMSException(f"send: {self._unreported()}")
 
     def wait(self) -> None:
         """Return when every send has been delivered or given up, and its listener has been told."""
-        self._wait(lambda: self._begun == self._arrived_count and not self._order)
+        if self._wait(self._have_arrived, self._patience):
+            self._wait(lambda: not self._order)
+        else:
+            _log.warning("%s", self._unreported())
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
+    def _have_arrived(self) -> bool:
+        return self._begun == self._arrived_count
+
+    def _unreported(self) -> str:
+        count = self._begun - self._arrived_count
+        return f"{count} messages sent before were neither confirmed nor given up within {self._patience:g} s"
+
+    def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         with self._changed:
             self._waiting += 1
-            self._changed.wait_for(condition)
-            self._waiting -= 1
+            try:
+                return self._changed.wait_for(condition, seconds)
+            finally:
+                self._waiting -= 1
 
     def close(self) -> None:
         """Wait for everything, and end the thread."""

@@ -209,6 +209,7 @@ class MessageProducer(AutoCloseable):
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
+            self._session._connection._check_own(doing)
             raise IllegalStateException(f"{doing}: this producer is closed (JMS 2.0 §4.6)")
 
     def close(self) -> None:

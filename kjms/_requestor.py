@@ -85,7 +85,8 @@ class _Requestor(AutoCloseable, Generic[R]):
         if not self._is_closed:
             self._is_closed = True
             self._session.close()
-            self._replies.delete()
+            if not self._session._connection._is_inherited:
+                self._replies.delete()
 
 
 class QueueRequestor(_Requestor[TemporaryQueue]):

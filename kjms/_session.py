@@ -248,6 +248,7 @@ class Session(AutoCloseable):
         self._check_destination(destination)
         route = self._routes.get(destination)
         if route is None:
+            self._check_open("send")
             senders = self._connection._senders if isinstance(destination, Topic) else (None, None)
             if isinstance(destination, TEMPORARY):  # not kept: that would keep the destination
                 to = self._engine.temporaries.address(destination)
@@ -259,6 +260,7 @@ class Session(AutoCloseable):
 
     def _delayed(self, route: Route) -> Route:
         """Return the route to where messages for the destination of *route* wait until they are due."""
+        self._check_open("send")
         if isinstance(route, TemporaryRoute):
             return route  # they wait where all its messages do, in the process that has it
         if route.delayed is None:
@@ -800,11 +802,13 @@ class Session(AutoCloseable):
         try:
             listener(message)
         except BaseException as error:  # SystemExit, too, would end the delivery of everybody's messages
+            self._connection._check_own("deliver")  # a listener that forked returns in the child, too
             _log.exception(
                 "a message listener raised: delivery %d of message %s", delivery.count, message.jms_message_id
             )
             self._acknowledgement.listener_failed(delivery, error)
         else:
+            self._connection._check_own("deliver")
             self._acknowledgement.listened(delivery)
 
     def _acknowledge(self) -> None:
@@ -937,6 +941,8 @@ class Session(AutoCloseable):
         Spec: JMS 2.0 §4.4.1.
         """
         self._check_not_in_callback("close")
+        if self._is_closed:  # also in a forked child, where the lock may be held by a thread that is not there
+            return
         with self._lock:
             if self._is_closed:
                 return
@@ -958,6 +964,17 @@ class Session(AutoCloseable):
         self._acknowledgement.loop_failed(error)
         self.close()
 
+    def _disown(self) -> None:
+        """Refuse every further use, in a forked child."""
+        self._is_closed = True
+        for producer in self._producers:
+            producer._is_closed = True
+        for consumer in self._consumers:
+            consumer._is_closed = True
+        for browser in self._browsers:
+            browser._is_closed = True
+        self._acknowledgement.disown(self._connection._process)
+
     def _finish(self) -> None:
         self._outbox.close()
         for producer in self._producers:
@@ -969,6 +986,8 @@ class Session(AutoCloseable):
             self._connection._session_closed(self)
 
     def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            self._connection._check_own(doing)
         # A listener that runs while its session is closed keeps everything until it returns (JMS 2.0 §4.3.5).
         if self._is_closed and not self._is_delivering():
             raise IllegalStateException(f"{doing}: session {self.number} is closed (JMS 2.0 §4.4.1)")

@@ -9,6 +9,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -252,6 +253,11 @@ class FactoryOptions:
         _positive(self.max_unacknowledged, "max_unacknowledged")
         for name in ("kafka", "destinations"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __reduce__(self) -> tuple[partial[FactoryOptions], tuple[()]]:
+        """Let processes that multiprocessing spawns have a factory: its mappings, which are read-only, go as copies."""
+        copies = {name: dict(getattr(self, name)) for name in ("kafka", "destinations")}
+        return partial(FactoryOptions, **{**vars(self), **copies}), ()
 
     def destination(self, name: str) -> DestinationOptions:
         """Return the settings of the destination called *name*: its own, else the factory's."""

@@ -151,7 +151,7 @@ class JMSContext:
         """Close the context, because *error* leaves its ``async with`` statement, if any does."""
         self._is_closed = True
         context, threads = self._context, self._threads
-        if context is None or threads is None:
+        if context is None or threads is None or context._connection._is_inherited:
             return
 
         def close() -> None:

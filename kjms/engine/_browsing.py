@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from kjms.engine._clients import Consumer
 from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END
 from kjms.engine._standing import standings

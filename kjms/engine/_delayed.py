@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from kjms.engine._clients import Consumer
 from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END
 from kjms.errors import JMSException

@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from kjms.engine._clients import Consumer
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._log import UNTIL_END, records
 from kjms.engine._topics import NOT_READY

@@ -6,6 +6,7 @@ import atexit
 import base64
 import itertools
 import logging
+import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -419,4 +420,16 @@ def close_all() -> None:
         engine._close()
 
 
+def _disown_all() -> None:
+    """Begin, in a forked child, without the engines of its parent, whose locks its other threads may have held."""
+    global _engines_lock  # noqa: PLW0603 - the old one may be held by a thread that is not there
+    for engine in _engines.values():
+        engine.temporaries.is_inherited = True
+    _engines.clear()
+    _making.clear()
+    _engines_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_disown_all)
 atexit.register(close_all)

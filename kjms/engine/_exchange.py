@@ -8,8 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
+from kjms.engine._clients import Consumer
 from kjms.engine._errors import jms_error
 from kjms.engine._settings import NEW_TOPIC
 from kjms.errors import JMSException

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from kjms.engine._clients import Consumer
 from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END, records
 from kjms.mapping import decode

@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
+from kjms.engine._clients import Producer
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
@@ -26,6 +27,7 @@ AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
 BURST: Final = 32  # sends within STEP_SECONDS: who sends so many stands aside while their reports are heard
 STEP_SECONDS: Final = 0.005
+REPORT_SECONDS: Final = 2.0  # librdkafka looks once a second for records whose time is over, and reports them then
 SMALL: Final = (
     1_000_000  # bytes of a body whose record any topic takes, unless it was given a lower limit than Kafka's own
 )
@@ -211,28 +213,41 @@ class Publisher:
         """
         answer = _Answer()
         self.send(topic, partition, record, answer)
-        error = answer.wait()
+        try:
+            error = answer.wait(self.patience)
+        except TimeoutError as failure:
+            raise self._unconfirmed(topic, failure) from failure
         if error is not None:
             raise self.failure(error, topic)
 
     def failure(self, error: KafkaError, topic: str) -> JMSException:
         """Return what a report's *error*, of a record for *topic*, is in JMS."""
         if error.code() == KafkaError._MSG_TIMED_OUT:
-            return JMSException(
-                f"send to {topic!r}: not confirmed by {self._servers} within {self._send_timeout} ms",
-                error.name(),
-                KafkaException(error),
-            )
+            return self._unconfirmed(topic, KafkaException(error))
         if error.code() in {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT} and self._end:
             return _refused(self._end, topic)
         return _refused(error, topic)
+
+    def _unconfirmed(self, topic: str, cause: Exception) -> JMSException:
+        return JMSException(
+            f"send to {topic!r}: not confirmed by {self._servers} within {self._send_timeout} ms",
+            "_MSG_TIMED_OUT",
+            cause,
+        )
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which each record that was sent has been reported."""
+        return self._send_timeout / 1000 + REPORT_SECONDS
 
     def close(self) -> None:
         """Wait for what is under way, at most for the send timeout, and end the thread."""
         with contextlib.suppress(KafkaException):
             self._producer.flush(self._send_timeout / 1000 + 1)
         self._closing = True
-        self._thread.join()
+        self._thread.join(self.patience)
+        if self._thread.is_alive():  # a completion listener of aio, say, does not return: it keeps the producer
+            return
         del self._producer  # its sockets are closed now, and not when the garbage is collected
 
 
@@ -254,6 +269,7 @@ class _Answer:
         self._error = error
         self._lock.release()
 
-    def wait(self) -> KafkaError | None:
-        self._lock.acquire()
+    def wait(self, seconds: float) -> KafkaError | None:
+        if not self._lock.acquire(timeout=seconds):
+            raise TimeoutError(f"no delivery report within {seconds:g} s")
         return self._error

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from kjms.destinations import Destination
 from kjms.engine._buffer import BUSY_SECONDS, Buffer, Feed
+from kjms.engine._clients import Consumer
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver

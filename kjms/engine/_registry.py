@@ -18,9 +18,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claim, Claims, read_value, written_value
+from kjms.engine._clients import Consumer
 from kjms.engine._errors import jms_error
 from kjms.engine._process import is_gone, this_process
 from kjms.engine._publisher import Publisher

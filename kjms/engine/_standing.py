@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
+from kjms.engine._clients import Consumer
 from kjms.engine._errors import jms_error
 from kjms.engine._holdings import Holdings, beginning
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._claims import USE
+from kjms.engine._clients import inherited
 from kjms.engine._deletions import Deletions
 from kjms.engine._errors import IN_USE
 from kjms.engine._inbox import CONFIG, Entry, Inbox
@@ -112,6 +113,7 @@ class Temporaries:
         self._numbers = itertools.count(1)
         self._shared: dict[tuple[str | None, str], _Shared] = {}
         self._is_closed = False
+        self.is_inherited = False  # whether this process is a fork of the one that has them
 
     def __repr__(self) -> str:
         return f"<Temporaries: {self._inbox}>"
@@ -357,7 +359,10 @@ class Temporaries:
 
         Raises:
             JMSException: It has a consumer, or Kafka did not take it.
+            IllegalStateException: This process is a fork of the one that made it.
         """
+        if self.is_inherited:
+            raise inherited("delete")
         with self._lock:
             entry = inbox.entries.get(number)
             if entry is None:

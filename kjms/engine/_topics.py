@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import (
-    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -19,7 +18,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
-    AdminClient,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -28,6 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kjms.engine._clients import AdminClient, Consumer
 from kjms.engine._errors import is_refusal, is_shortage, jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import is_internal

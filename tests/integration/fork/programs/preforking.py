@@ -1,0 +1,53 @@
+"""A parent that is connected forks workers, which consume until they get SIGTERM, as servers that prefork do."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+
+from kjms import ConnectionFactory, Queue
+
+WORKERS, MESSAGES = 3, 12
+servers, name = sys.argv[1:]
+queue, done = Queue(name), Queue(f"{name}-done")
+factory = ConnectionFactory(servers)
+
+
+def work() -> None:
+    """Consume until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with factory.create_context() as own:
+        sender = own.create_context()
+        consumer = own.create_consumer(queue)
+        while True:
+            message = consumer.receive(100)
+            if message is not None:
+                sender.create_producer().send(done, message.get_body(str))
+
+
+context = factory.create_context()
+producer = context.create_producer()
+reports = context.create_consumer(done)
+workers = []
+gc.freeze()
+for number in range(MESSAGES):
+    if number % (MESSAGES // WORKERS) == 0:  # between its own sends
+        pid = os.fork()
+        if pid == 0:
+            work()
+        workers.append(pid)
+    producer.send(queue, f"message {number}")
+texts = set()
+for _ in range(MESSAGES):
+    report = reports.receive(30_000)
+    assert report is not None
+    texts.add(report.get_body(str))
+print("consumed", len(texts))
+for pid in workers:
+    os.kill(pid, signal.SIGTERM)
+print("workers ended with", {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in workers})
+producer.send(queue, "last")
+context.close()
+print("parent sends on")
