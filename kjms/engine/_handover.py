@@ -98,7 +98,7 @@ class HandOver:
         self._has_spoken = False
         self._said_at = 0.0
         self._is_idle = False
-        self._proved_at = 0.0  # when the last notice was written that Kafka has
+        self._sure_until = 0.0  # until when our boxes are surely ours, by the notices that Kafka has or may have
         self._moved_at = 0.0  # when the last message came to a box
         self._hungry_since = 0.0  # since when a consumer found nothing, again and again
         self._missed_at = 0.0  # when one found nothing last
@@ -275,20 +275,31 @@ class HandOver:
         }
 
     def _send(self, notice: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
-        now = time.monotonic()
+        milliseconds = round(time.monotonic() * 1000)
+        now, goes_on = milliseconds / 1000, self._goes_on
         self._has_spoken = True
         self._said_at = now
+        self._sure_until = min(self._sure_until, now + goes_on)  # it may be that others hear it, and we do not hear so
 
         def proved(error: KafkaError | None, _record: object) -> None:
             if error is None:
-                self._proved_at = max(self._proved_at, now)
+                self._proved(now, goes_on)
 
-        notice["at"] = round(now * 1000)  # for ourselves: another machine's clock says nothing
+        notice["at"] = milliseconds  # for ourselves: another machine's clock says nothing
         value = written_notice(self._exchange.engine, notice)
         try:
             self._exchange.publisher.send(self.demand, 0, KafkaRecord(None, value, [], 0), report or proved)
         except JMSException as failure:
             _log.debug("%s", failure)
+
+    def _proved(self, said_at: float, goes_on: float) -> None:
+        """Note that others hear what was said at a time; what was said later they may hear, too.
+
+        The publisher's thread calls it without the lock, which a thread may hold that waits for the publisher.
+        """
+        self._sure_until = said_at + goes_on
+        if said_at < self._said_at:
+            self._sure_until = min(self._sure_until, said_at + GOES_ON_SECONDS)
 
     # The exchange's thread.
 
@@ -334,7 +345,7 @@ class HandOver:
 
     def _keep_to_what_is_ours(self, now: float) -> None:
         """Give up boxes that others may have by now."""
-        if self.partners.own and now - self._proved_at > self._goes_on:
+        if self.partners.own and now > self._sure_until:
             _log.warning("%s: others may take this process for gone; its boxes are given up", self.topic)
             self.partners.give_up()
             self._box = NONE
@@ -416,7 +427,7 @@ class HandOver:
             if notice is not None:
                 partner, new = self.partners.apply(notice, notice.get("at", 0) / 1000 if is_ours else now)
                 if is_ours:
-                    self._proved_at = max(self._proved_at, partner.heard)
+                    self._proved(partner.heard, IDLE_GOES_ON_SECONDS if partner.is_idle else GOES_ON_SECONDS)
                 else:
                     for box in partner.boxes & self._known_empty.keys():
                         del self._known_empty[box]
@@ -530,9 +541,9 @@ class HandOver:
                 self.speak()
             return
         own = self._open.get(self._box)
-        if own is not None and self._ahead and now - self._said_at > BEAT_SECONDS:
-            if self._reader.buffer.waiting(own) * 2 > self._ahead:
-                self._ahead //= 2
+        is_due = self._ahead > 0 and now - self._said_at > BEAT_SECONDS
+        if is_due and own is not None and self._reader.buffer.waiting(own) * 2 > self._ahead:
+            self._ahead //= 2
         pause = IDLE_BEAT_SECONDS if self._is_idle else BEAT_SECONDS
         if wants != self._said or now - self._said_at > pause:
             self.speak()
