@@ -63,6 +63,11 @@ class Feed:
         """Whether others may want the messages that this one waits for: it should not wait while it is busy."""
         return self.reader.is_shared
 
+    @property
+    def has_rivals_elsewhere(self) -> bool:
+        """Whether consumers in other processes may want the messages that this one waits for."""
+        return bool(self.reader.buffer.partners)
+
     def start(self) -> None:
         """Let messages come."""
         self.reader.start_feed(self)

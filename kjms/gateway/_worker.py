@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms._relay import Forwarder, RelaySession, Transacted
 from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException, ResourceAllocationException
+from kjms.gateway._window import Window
 from kjms.mapping.amqp import decode, encode
 
 if TYPE_CHECKING:
@@ -74,10 +75,20 @@ class Feeding:
         self.handed = 0
         self.turn = 0  # rises when it is handed a message, and when it begins to wait for one
         self.unsettled = 0
+        self.window = Window()
         self.is_draining = False
         self.is_waiting = False
         self.young_until = 0.0
         self.pauses_until = 0.0
+
+    def is_full(self) -> bool:
+        """Whether the client has enough messages, for the sake of other processes that serve the same queue."""
+        return (
+            self.unsettled >= self.window.size
+            and not self.is_draining
+            and self.consumer is not None
+            and self.consumer._feed.has_rivals_elsewhere
+        )
 
 
 class Worker:
@@ -220,6 +231,8 @@ class Worker:
                 is_busy = self._serve()
                 if any(feeding.is_draining or feeding.pauses_until for feeding in self._feedings):
                     patience = LOOK_SECONDS
+                else:
+                    patience = self._until_growth()
         except Exception as failure:
             _log.exception("a client's session failed")
             for feeding in self._feedings:
@@ -283,6 +296,9 @@ class Worker:
         The links that can take a message get one each, in turn. The link that has waited longest comes first.
         """
         served = [feeding for feeding in sorted(self._feedings, key=_turn) if not self._pauses(feeding)]
+        for feeding in served:
+            if feeding.is_full():
+                self._hold_back(feeding)
         batches: dict[Feeding, list[tuple[Delivery | None, bytes]]] = {feeding: [] for feeding in served}
         empty: set[Feeding] = set()
         size = count = 0
@@ -327,7 +343,27 @@ class Worker:
         return bool(feeding.pauses_until)
 
     def _can_take(self, feeding: Feeding) -> bool:
-        return feeding.handed < feeding.limit and feeding.unsettled < feeding.max_unsettled and not self.is_paused
+        return (
+            feeding.handed < feeding.limit
+            and feeding.unsettled < feeding.max_unsettled
+            and not self.is_paused
+            and not feeding.is_full()
+        )
+
+    def _hold_back(self, feeding: Feeding) -> None:
+        """Let other consumers have what *feeding* waited for, unless its window grows."""
+        assert feeding.consumer is not None
+        now = time.monotonic()
+        feeding.window.filled(now)
+        feeding.window.grow(now)
+        if feeding.is_waiting and feeding.is_full():
+            self._session.rest(feeding.consumer)
+            feeding.is_waiting = False
+
+    def _until_growth(self) -> float | None:
+        """Return in how many seconds the window of a full link grows; None: no link is full."""
+        now = time.monotonic()
+        return min((max(f.window.grows_at - now, 0.0) for f in self._feedings if f.is_full()), default=None)
 
     def _next_turn(self) -> int:
         self._turns += 1
@@ -379,6 +415,7 @@ class Worker:
     ) -> None:
         session = self._session
         feeding.unsettled -= len(deliveries)
+        feeding.window.answered(len(deliveries), feeding.unsettled, time.monotonic())
         failure: Exception | None = None
         try:
             if fate == ACCEPT:
