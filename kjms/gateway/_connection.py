@@ -84,6 +84,7 @@ class AmqpConnection(EngineProtocol):
         self._loop = asyncio.get_running_loop()
         self._peer = self.address = "?"
         self._received = b""  # before it is known which protocol it is
+        self._is_securing = False
         self._sasl: SaslServer | None = None
         self._is_authenticating = False
         self._user: str | None = None
@@ -136,6 +137,7 @@ class AmqpConnection(EngineProtocol):
             return
         self._patience = self._loop.call_later(self.options.handshake_timeout / 1000, self._took_too_long)
         if self._gateway.tls is not None:
+            self._is_securing = True
             transport.pause_reading()
             self._gateway.run(self._secure(transport, self._gateway.tls))
 
@@ -151,7 +153,10 @@ class AmqpConnection(EngineProtocol):
             tcp.abort()
             self._abort("the client is gone")
         else:
-            self._tcp = secured
+            self._tcp, self._is_securing = secured, False
+            data, self._received = self._received, b""
+            if data:
+                self.data_received(data)
 
     def _took_too_long(self) -> None:
         if not self._is_open:
@@ -159,6 +164,9 @@ class AmqpConnection(EngineProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client."""
+        if self._is_securing:  # it came with the last of the handshake
+            self._received += data
+            return
         self.metrics.bytes_received_total += len(data)
         try:
             if self._transport is not None:

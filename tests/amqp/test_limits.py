@@ -175,6 +175,32 @@ def test_tls_handshakes_count_and_end(start_gateway: Callable[..., Any], certifi
         until_open(client)
 
 
+def test_a_client_may_speak_with_the_end_of_its_tls_handshake(
+    start_gateway: Callable[..., Any], certificates: Path
+) -> None:
+    """What comes in one piece with the last of the handshake is read, and answered by TLS."""
+    gateway = start_gateway(tls_certificate=certificates / "localhost.pem", tls_key=certificates / "localhost.key")
+    context = ssl.create_default_context(cafile=str(certificates / "root.pem"))
+    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(came, goes, server_hostname="localhost")
+    with dial(gateway.port) as client:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                client.sendall(goes.read())
+                came.write(client.recv(65_536))
+        tls.write(AMQP + opened())
+        client.sendall(goes.read())
+        received = b""
+        while b"kjms-gateway-" not in received:
+            try:
+                received += tls.read(65_536)
+            except ssl.SSLWantReadError:
+                came.write(client.recv(65_536))
+
+
 # -------------------------------------------------------------------------------------------- checks of passwords
 
 
