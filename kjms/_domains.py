@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from kjms._connection import Connection, ConnectionFactory
 from kjms._consumer import MessageConsumer, TopicSubscriber
@@ -151,6 +151,7 @@ class TopicPublisher(MessageProducer):
         """Where the publisher sends to; None when each send says it."""
         return cast("Topic | None", self.destination)
 
+    @overload
     def publish(
         self,
         message: Message,
@@ -158,8 +159,26 @@ class TopicPublisher(MessageProducer):
         delivery_mode: DeliveryMode | int | None = None,
         priority: int | None = None,
         time_to_live: int | timedelta | None = None,
+    ) -> None: ...
+    @overload
+    def publish(
+        self,
+        topic: Topic,
+        message: Message,
+        /,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+    ) -> None: ...
+    def publish(
+        self,
+        message: Any,
+        topic: Any = None,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
     ) -> None:
-        """Send *message* to the topic; see `kjms.MessageProducer.send`."""
+        """Send *message* to the topic, which may stand before it; see `kjms.MessageProducer.send`."""
         self.send(message, topic, delivery_mode, priority, time_to_live)
 
 

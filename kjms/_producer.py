@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Callable
 from copy import copy
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 from kjms._closing import AutoCloseable
-from kjms.destinations import Destination
+from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException, MessageFormatException, shown
 from kjms.mapping import KafkaRecord, confluent, encode
 from kjms.mapping.later import DELIVERY_TIME
@@ -132,6 +132,7 @@ class MessageProducer(AutoCloseable):
         self._check_open("disable_message_timestamp")
         self._disable_message_timestamp = bool(value)
 
+    @overload
     def send(
         self,
         message: Message,
@@ -141,8 +142,32 @@ class MessageProducer(AutoCloseable):
         time_to_live: int | timedelta | None = None,
         delivery_delay: int | timedelta | None = None,
         completion_listener: CompletionListener | None = None,
+    ) -> None: ...
+    @overload
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        /,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None: ...
+    def send(
+        self,
+        message: Any,
+        destination: Any = None,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        completion_listener: CompletionListener | None = None,
     ) -> None:
         """Send *message*; its JMS headers are set by this call (JMS 2.0 §3.4.11).
+
+        A destination may stand before the message, as in JMS: ``send(destination, message)``.
 
         A PERSISTENT message is sent when all in-sync replicas have it: this call returns then, or, with a
         *completion_listener*, that is called then. A NON_PERSISTENT message is not waited for.
@@ -158,14 +183,14 @@ class MessageProducer(AutoCloseable):
 
         Raises:
             MessageFormatException: *message* is None or no message.
-            InvalidDestinationException: There is no destination, or Kafka has no such topic.
+            InvalidDestinationException: There is no destination, it is none, or Kafka has no such topic.
             ResourceAllocationException: The message is too large, or the buffer stayed full.
             JMSException: Kafka did not confirm it within the send timeout.
             ValueError: A mode, priority or duration is out of its range.
         """
         self._check_open("send")
-        if message is None:
-            raise MessageFormatException("send: there is no message, it is None (JMS 2.0 §4.6)")
+        if destination is not None or not isinstance(message, Message):
+            message, destination = _message_and_destination(message, destination)
         target = self._destination if destination is None else destination
         if target is None:
             raise InvalidDestinationException(
@@ -290,6 +315,28 @@ class TemporaryRoute(Route):
     def _encode(self, message: Message) -> KafkaRecord:
         self._address.check()
         return address(encode(message), self._address.number)
+
+
+def _message_and_destination(first: object, second: object) -> tuple[Any, Destination | None]:
+    """Return the message and the destination of a send, which may stand in either order.
+
+    Raises:
+        MessageFormatException: There is no message.
+        InvalidDestinationException: What stands beside the message is no destination.
+    """
+    if isinstance(first, Queue | Topic) or isinstance(second, Message):  # the order of JMS
+        first, second = second, first
+    if first is None:
+        raise MessageFormatException("send: there is no message, it is None (JMS 2.0 §4.6)")
+    if isinstance(first, Queue | Topic):
+        raise MessageFormatException(
+            f"send: {second} and {first} are both destinations; name one destination and the message (JMS 2.0 §4.6)"
+        )
+    if second is not None and not isinstance(second, Queue | Topic):
+        raise InvalidDestinationException(
+            f"send: a destination is a Queue or a Topic, not {shown(second)} (JMS 2.0 §4.6)"
+        )
+    return first, second
 
 
 def _copy_headers(source: Message, target: Message) -> None:

@@ -64,7 +64,12 @@ def classic(factory: ConnectionFactory) -> str | None:
             assert_type(each, Message)
             assert_type(each.get_body(str), str | None)
             assert_type(each.jms_reply_to, Destination | None)
-        producer.send("no message")  # type: ignore[arg-type]
+        producer.send(Queue("orders"), message)
+        producer.send(Queue("orders"), message, priority=7)
+        producer.send(message, destination=Queue("orders"))
+        producer.send("no message")  # type: ignore[call-overload]
+        producer.send(Queue("orders"), Queue("orders"))  # type: ignore[call-overload]
+        producer.send(message, message)  # type: ignore[call-overload]
         consumer.receive("soon")  # type: ignore[arg-type]
         connection.client_id = 5  # type: ignore[assignment]
     return None
