@@ -288,7 +288,8 @@ class JMSProducer(ProducerSettings):
         Args:
             destination: Where to.
             value: A message; or the body of one: a str is sent in a TextMessage, bytes in a BytesMessage, a dict in a
-                MapMessage, None in a message without a body, anything else in an ObjectMessage.
+                MapMessage, None in a message without a body, anything else in an ObjectMessage; a dict that holds dicts
+                or lists, too.
 
         Raises:
             InvalidDestinationException: *destination* is none, or Kafka has no such topic.
@@ -333,6 +334,8 @@ def _made(body: object) -> Message:
     if isinstance(body, bytes | bytearray | memoryview):
         return BytesMessage(body)
     if isinstance(body, Mapping):
+        if any(isinstance(value, dict | list) for value in body.values()):  # a MapMessage holds no such values
+            return ObjectMessage(dict(body))
         return MapMessage(body)
     return ObjectMessage(body)
 

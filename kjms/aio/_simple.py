@@ -50,7 +50,8 @@ class JMSProducer(ProducerSettings):
         Args:
             destination: Where to.
             value: A message; or the body of one: a str is sent in a TextMessage, bytes in a BytesMessage, a dict in a
-                MapMessage, None in a message without a body, anything else in an ObjectMessage.
+                MapMessage, None in a message without a body, anything else in an ObjectMessage; a dict that holds dicts
+                or lists, too.
 
         Raises:
             InvalidDestinationException: *destination* is none, or Kafka has no such topic.
