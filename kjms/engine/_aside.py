@@ -82,8 +82,16 @@ class Aside:
         self._source = source
 
     def identity(self, topic: str) -> str:
-        """Return Kafka's id of *topic*, ``-`` where it does not say."""
-        return self._topics.identity(topic)
+        """Ask for Kafka's id of *topic*; return ``-`` where it does not say."""
+        return self._topics.find_identity(topic)
+
+    def last_identity(self, topic: str, *, is_urgent: bool = False) -> str:
+        """Return Kafka's id of *topic* as it was seen last, and see to it, without waiting, that it is looked at."""
+        return self._topics.watch(topic, is_urgent=is_urgent)
+
+    def forget(self, topic: str, identity: str) -> None:
+        """Forget the topic that had the id *identity*: it was deleted, and another one is called *topic* now."""
+        self._topics.forget(topic, identity)
 
     def keep(self, offsets: Iterable[TopicPartition]) -> None:
         """Keep a copy of what was committed."""

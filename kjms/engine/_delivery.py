@@ -39,6 +39,10 @@ class Partition:
         is_kept: Whether its settlement is kept in Kafka; else it ends with the reader.
         is_aside: Whether it holds what was moved, so that each record tells what happened to its message before.
         is_box: Whether others hand messages over in it.
+        identity: Kafka's id of the topic, ``-`` where it is not known.
+
+    Attributes:
+        is_gone: Whether the topic was deleted: what was read of it cannot be acknowledged, and does not come again.
     """
 
     __slots__ = (
@@ -46,9 +50,11 @@ class Partition:
         "_window",
         "decode",
         "extend_at",
+        "identity",
         "is_aside",
         "is_box",
         "is_crowded",
+        "is_gone",
         "is_held",
         "is_kept",
         "kept",
@@ -68,6 +74,7 @@ class Partition:
         is_kept: bool = True,
         is_aside: bool = False,
         is_box: bool = False,
+        identity: str = "-",
     ) -> None:
         self.topic = topic
         self.number = number
@@ -76,6 +83,8 @@ class Partition:
         self.is_aside = is_aside
         self.is_box = is_box
         self.is_held = True
+        self.is_gone = False
+        self.identity = identity
         self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
         self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
         self._window = NARROW

@@ -147,13 +147,20 @@ class Holdings:
                 raise KafkaException(known.error)
         forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
         copies = recall(forgotten) if forgotten else {}
+        # Asked each time, and kept: what is committed of a topic must never be taken for another one's of its name.
+        identities = {topic: self._identity(topic) for topic in {known.topic for known in answers}}
         for known in answers:
             place = known.topic, known.partition
             if known.offset < 0 and place not in copies:
                 continue
             copy = copies.get(place)
             try:
-                state = self._state(consumer, known) if copy is None else self._remembered(consumer, known, *copy)
+                identity = identities[known.topic]
+                state = (
+                    self._state(consumer, known, identity)
+                    if copy is None
+                    else self._remembered(consumer, known, identity, *copy)
+                )
             except NewerStateError as error:
                 self._tell(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
                 continue
@@ -162,7 +169,15 @@ class Holdings:
                 state = State(first, first, (), first)
             is_aside, is_box = known.topic != self.topic, known.topic == self.handover
             partitions.append(
-                Partition(known.topic, known.partition, state, self._decode, is_aside=is_aside, is_box=is_box)
+                Partition(
+                    known.topic,
+                    known.partition,
+                    state,
+                    self._decode,
+                    is_aside=is_aside,
+                    is_box=is_box,
+                    identity=identities[known.topic],
+                )
             )
         return partitions
 
@@ -183,14 +198,14 @@ class Holdings:
         self._end_transactions(places)
         return list(consumer.committed(places, ASK_SECONDS))
 
-    def _state(self, consumer: Consumer, known: TopicPartition) -> State | None:
+    def _state(self, consumer: Consumer, known: TopicPartition, identity: str) -> State | None:
         if known.offset < 0:
             return None
         place = f"partition {known.partition} of {known.topic}"
         if is_foreign(known.metadata):
             _log.warning("%s: the group's last offset was committed by another library; kjms goes on from there", place)
         topic_id, _ = owner(known.metadata)
-        if topic_id not in {"", "-", self._identity(known.topic)}:
+        if identity != "-" and topic_id not in {"", "-", identity}:
             _log.warning("%s: the topic was made anew since it was read last; it is read from its start", place)
             return None
         try:
@@ -204,10 +219,12 @@ class Holdings:
             return None
         return state.within(end)
 
-    def _remembered(self, consumer: Consumer, place: TopicPartition, offset: int, metadata: str) -> State | None:
+    def _remembered(
+        self, consumer: Consumer, place: TopicPartition, identity: str, offset: int, metadata: str
+    ) -> State | None:
         """Return the state from a copy: more may have been settled since, so what comes may have been delivered."""
         known = TopicPartition(place.topic, place.partition, offset, metadata)
-        state = self._state(consumer, known)
+        state = self._state(consumer, known, identity)
         if state is None:
             return None
         _log.warning(
@@ -263,7 +280,7 @@ class Holdings:
         return commits, too_large
 
     def _written(self, partition: Partition, state: State) -> str:
-        return write_state(state, self._identity(partition.topic), self._engine)
+        return write_state(state, partition.identity, self._engine)
 
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""

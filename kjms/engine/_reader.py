@@ -27,6 +27,7 @@ from kjms.engine._membership import Membership
 from kjms.engine._refusal import Refusal
 from kjms.engine._repeats import LOOK_BACK, Repeats
 from kjms.engine._settings import NEW_TOPIC
+from kjms.engine._topics import NOT_READY
 from kjms.engine._transactor import AbortedError, Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
@@ -172,6 +173,9 @@ class Reader:
         self._rest_until = 0.0  # it is not begun anew before
         self._closing = False
         self._is_leaving = False  # whether the thread is about to end its client
+        self._identity = "-"  # Kafka's id of the topic when it was read last
+        self._is_suspicious = False  # whether something came that a topic made again explains
+        self._is_outdated = False  # whether it was: the thread begins anew, with another client
         self._membership = Membership()
         self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
@@ -344,7 +348,9 @@ class Reader:
     def lost(self, receipts: Iterable[Receipt]) -> int:
         """Return how many of what was settled, and flushed since, Kafka did not take: its partition was lost."""
         return sum(
-            partition.is_kept and not partition.is_held and not partition.settlement.knows(version)
+            partition.is_kept
+            and not (partition.is_held or partition.is_gone)
+            and not partition.settlement.knows(version)
             for partition, version in receipts
         )
 
@@ -413,6 +419,7 @@ class Reader:
         Its count says how many deliveries were made.
         """
         with self.lock:
+            delivery.is_made = True  # should its partition be lost before, it has the count that it has now
             self.buffer.let_go(delivery)
         self.aside.journal.note(why, self.group, self.destination, delivery)
         self.aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
@@ -538,6 +545,11 @@ class Reader:
         with self.lock:
             for partition in restored:
                 self._holdings.add(partition)
+        for partition in restored:
+            if partition.topic == self.topic and partition.identity != "-":
+                if self._identity not in {"-", partition.identity}:  # Kafka's client was the first to notice
+                    self._made_again(self.topic, self._identity)
+                self._identity = partition.identity
 
     def _start(self, partition: Partition) -> TopicPartition:
         """Return from where to read *partition*: earlier where it matters what was there."""
@@ -911,6 +923,7 @@ class Reader:
     # has something to commit finds the client free.
 
     def _begin(self) -> None:
+        self._is_outdated = False
         try:
             self._consumer = Consumer(self._config)
         except KafkaException as error:
@@ -926,9 +939,9 @@ class Reader:
                 self._join(consumer)
             if self._handover is not None:
                 self._handover.begin()
-            committed = time.monotonic()
+            committed = checked = time.monotonic()
             look, copy, refresh = committed + LOOK_SECONDS, committed + COPY_SECONDS, committed + REFRESH_SECONDS
-            while not self._may_end():
+            while not (self._may_end() or self._is_outdated):
                 self._see_whether_it_slept()
                 self._open_forgotten(consumer)
                 if self._is_full():
@@ -941,6 +954,9 @@ class Reader:
                 if self.buffer.wants_recall:
                     self._read_parked(consumer)
                 now = time.monotonic()
+                if now - checked >= TICK_SECONDS:
+                    self._check_topics()
+                    checked = now
                 if self._wants_commit() or now - committed >= TICK_SECONDS:
                     self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
                     committed = now
@@ -964,6 +980,50 @@ class Reader:
                 self._news.wait_for(lambda: self._closing, RETRY_SECONDS)
         finally:
             self._leave(consumer)
+
+    def _check_topics(self) -> None:
+        """Begin anew where a topic was deleted and made again: what is settled of the former one says nothing of it.
+
+        Kafka's client reads on from where it was in the former topic, or from the start, and does not say which.
+        """
+        is_urgent, self._is_suspicious = self._is_suspicious, False
+        with self.lock:
+            partitions = [partition for partition in self._holdings if not partition.is_box]
+        seen = {t: self.aside.last_identity(t, is_urgent=is_urgent) for t in {p.topic for p in partitions}}
+        gone = []
+        for partition in partitions:
+            latest = seen[partition.topic]
+            if partition.identity == "-" and not partition.is_kept:
+                partition.identity = latest
+            elif "-" not in (partition.identity, latest) and partition.identity != latest:
+                gone.append(partition)
+        if not gone:
+            return
+        self._is_outdated = True
+        with self.lock:
+            for partition in gone:
+                partition.is_gone = True
+                self._holdings.remove(partition)
+                self.buffer.drop(partition)
+                self._crowding.discard(partition)
+        for topic, identity in {partition.topic: partition.identity for partition in gone}.items():
+            self._made_again(topic, identity)
+        if self._starts is not None:
+            with self.lock:
+                self._starts.clear()  # all that is in the new topic came later than the consumer
+            self._look_for_partitions(None)
+
+    def _made_again(self, topic: str, former: str) -> None:
+        """Report that *topic*, whose id was *former*, was deleted and made again."""
+        if topic == self.topic:
+            self._identity = "-"
+        self.aside.forget(topic, former)
+        failure = JMSException(
+            f"the Kafka topic {topic!r} of {self.destination} was deleted and made again: it is read from its start;"
+            " messages of the former topic that were not acknowledged are gone"
+        )
+        _log.warning("%s", failure)
+        self._on_error(failure)
 
     def _see_whether_it_slept(self) -> None:
         """After a long sleep of the process, hand nothing out until Kafka says that the partitions are still its."""
@@ -1018,7 +1078,7 @@ class Reader:
             places = [(p.topic, p.number, p.settlement.position) for p in self._holdings]
         consumer.assign([TopicPartition(*place) for place in places])
 
-    def _look_for_partitions(self, consumer: Consumer) -> None:
+    def _look_for_partitions(self, consumer: Consumer | None) -> None:
         """Read partitions that were added to the topic, from their start."""
         assert self._starts is not None
         try:
@@ -1029,6 +1089,8 @@ class Reader:
         added = [number for number in range(count) if number not in self._starts]
         if added:
             self._starts.update(dict.fromkeys(added, 0))
+            if consumer is None:
+                return
             with self._client:
                 self._join(consumer)
 
@@ -1130,6 +1192,7 @@ class Reader:
             settlement = partition.settlement
             is_repeat = repeats is not None and partition.topic == self.topic and repeats.sees(record)
             if not settlement.read(offset, delivery):
+                self._is_suspicious = self._is_suspicious or offset < settlement.position - 1
                 continue
             if is_repeat:
                 settlement.settle(offset)
@@ -1176,6 +1239,7 @@ class Reader:
         """Tell of *error*, or return it if it says that Kafka does not let us: the thread begins anew then."""
         if error.code() == KafkaError._PARTITION_EOF:
             return None
+        self._is_suspicious = self._is_suspicious or error.code() in NOT_READY
         failure = jms_error(error, f"read {self.name}", to="Read", topic=self.topic, group=self.group)
         if isinstance(failure, JMSSecurityException):
             return failure
@@ -1200,10 +1264,11 @@ class Reader:
         with self._client:
             paused = consumer.assignment()
             consumer.pause(paused)
-        while not self._has_space() and not self._may_end():
+        while not (self._has_space() or self._may_end() or self._is_outdated):
             with self._news:
                 self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
             self._see_whether_it_slept()
+            self._check_topics()
             self._release()
             self._share()
             self._flush_quietly()

@@ -111,6 +111,10 @@ class Space:
         """
         with self._lock:
             readers = dict(self._readers)
+        while self._topics.made_again:  # perhaps not by kjms
+            topic = self._topics.made_again.popleft()
+            self._made.discard(topic)
+            self._not_made.discard(topic)
         unknown = {reader.topic for reader, kept in readers.items() if kept is None} - self._made - self._not_made
         if unknown:
             self._made |= self._bookkeeping.made(unknown)

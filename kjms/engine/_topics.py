@@ -8,6 +8,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -24,6 +26,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     PartitionMetadata,
     ResourceType,
+    TopicDescription,
 )
 
 from kjms.engine._clients import AdminClient, Consumer
@@ -52,6 +55,10 @@ NOT_READY: Final = frozenset(
     }
 )
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
+WATCH_SECONDS: Final = 1.0  # between looks for topics that were deleted and made again
+WATCH_SECONDS_EACH: Final = 0.01  # the same, for each topic, where there are very many
+URGENT_SECONDS: Final = 0.1
+MOST_MADE_AGAIN: Final = 1_000
 VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
 
 
@@ -78,7 +85,13 @@ class Topics:
         """Those of them that are queues, until they are written down."""
         self.replication_factor: int | None = None
         self._thin: set[str] = set()  # topics with fewer replicas than that, which were reported
+        self.made_again: deque[str] = deque(maxlen=MOST_MADE_AGAIN)
+        """Topics that were deleted and made again, until what is known of them is forgotten."""
         self._identities: dict[str, str] = {}
+        self._former: set[str] = set()  # ids of topics that are deleted
+        self._watched: set[str] = set()  # topics to be asked for
+        self._watched_at = 0.0
+        self._watching = threading.Lock()
         self._lock = threading.Lock()
 
     def connect(self, timeout: float, last_error: Sequence[KafkaError]) -> None:
@@ -132,16 +145,68 @@ class Topics:
         return found
 
     def identity(self, topic: str) -> str:
-        """Return Kafka's id of *topic*, which another topic of that name will not have; ``-`` where it is not known."""
-        known = self._identities.get(topic)
-        if known is None:
+        """Return Kafka's id of *topic*, which another topic of that name will not have; ``-`` where it is not known.
+
+        It is the one that was seen last, perhaps that of a topic which is not there any more.
+        """
+        return self._identities.get(topic) or self.find_identity(topic)
+
+    def find_identity(self, topic: str) -> str:
+        """Ask for Kafka's id of *topic*; return ``-`` where it is not known."""
+        deadline = time.monotonic() + VISIBLE_SECONDS
+        while True:
             try:
                 answer = self.admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
-                known = str(answer[topic].result().topic_id)
+                found = str(answer[topic].result().topic_id)
             except (KafkaException, ValueError):  # not allowed to ask, or a broker that gives no ids
                 return "-"
-            self._identities[topic] = known
-        return known
+            if found not in self._former:
+                self._identities[topic] = found
+                return found
+            if time.monotonic() > deadline:
+                return "-"
+            time.sleep(0.1)  # this broker does not know of the new topic yet
+
+    def watch(self, topic: str, *, is_urgent: bool = False) -> str:
+        """Return Kafka's id of *topic* as it was seen last; ask for it anew, without waiting for the answer.
+
+        All topics that are watched are asked for together, and once a second at the most.
+
+        Args:
+            topic: The topic.
+            is_urgent: Whether something happened that makes a new topic of the name likely.
+        """
+        with self._watching:
+            self._watched.add(topic)
+            now = time.monotonic()
+            pause = URGENT_SECONDS if is_urgent else max(WATCH_SECONDS, len(self._watched) * WATCH_SECONDS_EACH)
+            wanted = []
+            if now - self._watched_at >= pause:
+                self._watched_at = now
+                wanted, self._watched = list(self._watched), set()
+        if wanted:
+            try:
+                answers = self.admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
+            except (AttributeError, KafkaException) as error:  # closed meanwhile, for one
+                _log.debug("%s", error)
+            else:
+                for name, answer in answers.items():
+                    answer.add_done_callback(partial(self._seen, name))
+        return self._identities.get(topic, "-")
+
+    def _seen(self, topic: str, answer: Future[TopicDescription]) -> None:
+        """Note the answer to `watch`; a topic that is deleted keeps its id until there is another one."""
+        if not answer.cancelled() and answer.exception() is None:
+            found = str(answer.result().topic_id)
+            if found not in self._former:
+                self._identities[topic] = found
+
+    def forget(self, topic: str, identity: str) -> None:
+        """Forget the topic that had the id *identity*, which was deleted: another one is called *topic* now."""
+        self._former.add(identity)  # whatever a broker says that has not heard of it
+        self._partitions.pop(topic, None)
+        self.created.discard(topic)
+        self.made_again.append(topic)
 
     def look_up(self, topic: str) -> int:
         """Ask Kafka how many partitions *topic* has now; 0 when it does not exist."""
@@ -171,7 +236,8 @@ class Topics:
             self._thin.add(topic)
             _log.warning(
                 "the Kafka topic %r has a partition with %d of the %d replicas that replication_factor asks for: it"
-                " cannot be used while its brokers are away; add replicas with kafka-reassign-partitions.sh (docs/cluster.md)",
+                " cannot be used while its brokers are away; add replicas with kafka-reassign-partitions.sh"
+                " (docs/cluster.md)",
                 topic,
                 least,
                 wanted,
