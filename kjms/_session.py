@@ -700,7 +700,7 @@ class Session(AutoCloseable):
             if reader.record(delivery):
                 return True
         except BaseException:
-            reader.give_back([delivery], is_counted=False)
+            reader.give_back([delivery], to=delivery.feed, is_counted=False)  # not behind those given back with it
             raise
         reader.give_back([delivery], is_counted=False)  # its partition was lost meanwhile
         return False
@@ -778,7 +778,7 @@ class Session(AutoCloseable):
             try:
                 self._acknowledgement.before_next(consumer._feed)  # in case that it failed after the last one
             except JMSException as failure:
-                consumer._feed.reader.give_back([delivery], is_counted=False)
+                consumer._feed.reader.give_back([delivery], to=consumer._feed, is_counted=False)
                 self._connection._tell(failure)
                 self._current = None
                 self._closed.wait(FAILURE_SECONDS)

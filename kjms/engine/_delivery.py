@@ -146,6 +146,7 @@ class Delivery:
         is_taken: Whether a lane that still lists it should pass over it.
         is_out: Whether a session has it.
         is_moving: Whether it is being moved aside.
+        is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
         is_made: Whether its present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
         is_excused: Whether its present delivery is one of those that do not count.
         group: Its message group (JMSXGroupID, or what another program gave as the key); None: it is in none.
@@ -163,6 +164,7 @@ class Delivery:
         "feed",
         "first_failure",
         "group",
+        "is_back",
         "is_excused",
         "is_made",
         "is_moving",
@@ -193,6 +195,7 @@ class Delivery:
         self.lanes = 0
         self.is_taken = False
         self.is_out = False
+        self.is_back = False
         self.is_excused = False
         self.is_made = False
         self.is_moving = False

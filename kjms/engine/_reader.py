@@ -400,6 +400,7 @@ class Reader:
                     (later if delivery.due else back).append(delivery)
             is_for_all = to is None or not to.is_started
             for delivery in (*back, *later) if is_for_all else later:
+                delivery.is_back = True
                 self.buffer.let_go(delivery)
             self.buffer.put_back(later)
             if to is None or is_for_all:
@@ -635,6 +636,7 @@ class Reader:
                 if move.partner is not None:
                     move.partner.written(None)
                     if move.delivery.partition.is_held:  # its partner is gone
+                        move.delivery.is_back = True
                         self.buffer.put_back([move.delivery])
             return left
 

@@ -55,6 +55,7 @@ class Event:
         redelivered: DELIVERED: the message's JMSRedelivered.
         count: DELIVERED: the message's JMSXDeliveryCount.
         moved: DELIVERED: whether the message had been moved, to another process or out of the way, since it was sent.
+        back: DELIVERED: whether another consumer was to have it, and did not take it.
         text: The error, or what else there is to say.
     """
 
@@ -65,6 +66,7 @@ class Event:
     redelivered: bool = False
     count: int = 1
     moved: bool = False
+    back: bool = False
     text: str = ""
 
     @property
@@ -83,7 +85,7 @@ class Event:
         return Event(**{**values, "kind": Kind(values["kind"]), "numbers": tuple(values.get("numbers", ()))})
 
 
-DEFAULTS = {"numbers": (), "asked": 0.0, "redelivered": False, "count": 1, "moved": False, "text": ""}
+DEFAULTS = {"numbers": (), "asked": 0.0, "redelivered": False, "count": 1, "moved": False, "back": False, "text": ""}
 
 
 @dataclass

@@ -184,12 +184,16 @@ class Checker:
                 yield Violation(OUT_OF_ORDER, after.number, text)
 
     def _received_in_order(self, session: Sequence[Transaction]) -> Iterator[Violation]:
-        """What comes unmarked comes in the order of its partition, unless it was in another process's hands before."""
+        """What comes unmarked comes in the order of its partition.
+
+        Two things come when they come: what was moved, to another process or out of the way, and what another
+        consumer or process was to have and did not take. Later messages may have gone before.
+        """
         last: dict[int, tuple[int, int]] = {}  # of each partition: offset and number
         for event in (event for each in session for event in each.received):
             number = event.numbers[0]
             partition, offset = self._moves.sources.get(number, (-1, -1))
-            if partition < 0 or event.is_marked or event.moved:
+            if partition < 0 or event.is_marked or event.moved or event.back:
                 continue
             if partition in last and offset <= last[partition][0]:
                 yield Violation(
@@ -200,21 +204,34 @@ class Checker:
     def _redelivered_in_order(self, session: Sequence[Transaction]) -> Iterator[Violation]:
         """What was rolled back and comes to its session again comes in the order in which it came before.
 
-        That is certain where the next transaction was committed: then no partition was lost meanwhile.
+        That is certain where the next transaction was committed: then no partition was lost meanwhile. What had come
+        late the first time may come in its old place instead: a consumer that was stopped meanwhile gets it so.
         """
         for before, after in pairwise(session):
             if before.fate not in {Kind.REFUSED, Kind.ROLLED_BACK} or after.fate is not Kind.COMMITTED:
                 continue
             turns = {number: turn for turn, number in enumerate(before.numbers)}
+            earlier = {event.numbers[0]: event for event in before.received}
             last: dict[int, int] = {}  # of each partition: the message that came last
             for number in after.numbers:
                 if number not in turns:
                     continue
                 partition, _ = self._moves.sources.get(number, (-1, -1))
-                if partition in last and turns[number] < turns[last[partition]]:
+                if (
+                    partition in last
+                    and turns[number] < turns[last[partition]]
+                    and not self._is_back_in_place(earlier[last[partition]], earlier[number])
+                ):
                     text = f"{before.name} had it before message {last[partition]}, {after.name} after it"
                     yield Violation(AGAIN_OUT_OF_ORDER, number, text)
                 last[partition] = number
+
+    def _is_back_in_place(self, late: Event, overtaken: Event) -> bool:
+        """Tell whether *late*, which came after *overtaken* of the same partition, has its place before it."""
+        if not (late.is_marked or late.moved or late.back):
+            return False
+        offset, other = (self._moves.sources[event.numbers[0]][1] for event in (late, overtaken))
+        return offset < other or late.moved or overtaken.moved  # where they were moved to, they may stand otherwise
 
 
 def check(moves: Moves) -> list[Violation]:

@@ -185,9 +185,15 @@ class Mover:
         redelivered = message.jms_redelivered
         transaction = self.session._transaction
         assert transaction is not None
-        moved = next(reversed(transaction._open)).partition.is_aside
+        delivery = next(reversed(transaction._open))
         self.writer.write(
-            Kind.DELIVERED, number, redelivered=redelivered, count=count, moved=moved, text=self.transaction
+            Kind.DELIVERED,
+            number,
+            redelivered=redelivered,
+            count=count,
+            moved=delivery.partition.is_aside,
+            back=delivery.is_back,
+            text=self.transaction,
         )
         copy = self.session.create_text_message(str(number))
         copy.set_string_property("transaction", self.transaction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -28,13 +29,21 @@ from exactly_once_checker import (
 from exactly_once_plan import plan
 
 
-def session(*transactions: tuple[str, Kind | None, list[int]], marked: tuple[int, ...] = ()) -> History:
-    """A session that received *marked* as redelivered, and the others for the first time."""
+def session(
+    *transactions: tuple[str, Kind | None, list[int]],
+    marked: tuple[int, ...] = (),
+    moved: tuple[int, ...] = (),
+    back: tuple[int, ...] = (),
+) -> History:
+    """A session that received *marked* as redelivered and the others for the first time, *moved* and *back* so."""
     events = []
+    received: Counter[int] = Counter()
     for name, fate, numbers in transactions:
         for number in numbers:
-            count = 2 if number in marked else 1
-            events.append(Event(0.0, Kind.DELIVERED, (number,), redelivered=count > 1, count=count, text=name))
+            count = 1 + (number in marked) + received[number]
+            received[number] += 1
+            how = {"redelivered": count > 1, "count": count, "moved": number in moved, "back": number in back}
+            events.append(Event(0.0, Kind.DELIVERED, (number,), text=name, **how))  # type: ignore[arg-type]
         if fate in {Kind.COMMITTED, Kind.REFUSED}:
             events.append(Event(0.0, Kind.COMMITTING, tuple(numbers), text=name))
         if fate is not None:
@@ -81,6 +90,29 @@ FINE = {
         source(1, 3),
         there(("a", [3]), ("b", [1])),
     ),
+    "what another consumer did not take comes late": Moves(
+        [session(("a", Kind.COMMITTED, [3, 1, 2, 4]), back=(1, 2))],
+        source(1, 2, 3, 4),
+        there(("a", [3, 1, 2, 4])),
+    ),
+    "what was moved comes late": Moves(
+        [session(("a", Kind.COMMITTED, [3, 1]), moved=(1,))], source(1, 3), there(("a", [3, 1]))
+    ),
+    "what came late comes in its place after a rollback": Moves(
+        [session(("a", Kind.ROLLED_BACK, [3, 1]), ("b", Kind.COMMITTED, [1, 3]), marked=(1,))],
+        source(1, 3),
+        there(("b", [1, 3])),
+    ),
+    "what came late comes late again after a rollback": Moves(
+        [session(("a", Kind.ROLLED_BACK, [3, 1]), ("b", Kind.COMMITTED, [3, 1]), back=(1,))],
+        source(1, 3),
+        there(("b", [3, 1])),
+    ),
+    "what was moved has a place of its own": Moves(
+        [session(("a", Kind.ROLLED_BACK, [1, 3]), ("b", Kind.COMMITTED, [3, 1]), moved=(3,))],
+        source(1, 3),
+        there(("b", [3, 1])),
+    ),
     "partitions have no order among each other": Moves(
         [session(("a", Kind.COMMITTED, [2, 1]))], {1: (0, 0), 2: (1, 9)}, there(("a", [2, 1]))
     ),
@@ -119,6 +151,17 @@ BAD = {
     READ_OUT_OF_ORDER: replace(GOOD, sources={1: (0, 9), 2: (0, 8), 3: (1, 0)}),
     AGAIN_OUT_OF_ORDER: Moves(
         [session(("a", Kind.ROLLED_BACK, [1, 2]), ("b", Kind.COMMITTED, [2, 1]), marked=(1, 2))],
+        source(1, 2),
+        there(("b", [2, 1])),
+    ),
+    f"{READ_OUT_OF_ORDER}: behind one that came late": Moves(
+        [session(("a", Kind.COMMITTED, [4, 1, 3]), back=(1,))], source(1, 3, 4), there(("a", [4, 1, 3]))
+    ),
+    f"{AGAIN_OUT_OF_ORDER}: for the first time": Moves(
+        [session(("a", Kind.ROLLED_BACK, [1, 2]), ("b", Kind.COMMITTED, [2, 1]))], source(1, 2), there(("b", [2, 1]))
+    ),
+    f"{AGAIN_OUT_OF_ORDER}: behind one that it stood before": Moves(
+        [session(("a", Kind.ROLLED_BACK, [1, 2]), ("b", Kind.COMMITTED, [2, 1]), back=(1, 2))],
         source(1, 2),
         there(("b", [2, 1])),
     ),
