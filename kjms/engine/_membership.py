@@ -61,17 +61,19 @@ class Membership:
         return record
 
     def close(self, consumer: Consumer) -> None:
-        """Give up what the group assigned to *consumer*, as the callbacks say, and close it.
+        """Give up what the group assigned to *consumer*, as the callbacks say, leave the group, and close it.
 
-        Partitions that it reads without the group (`Consumer.incremental_assign`) are never revoked: closing ends them.
         Closing alone would call them as well. But librdkafka may then end the group while they give partitions up,
-        and forget to answer them: the thread waits for ever, and with it all others of the process.
+        and forget to answer them: the thread waits for ever, and with it all others of the process. Or it ends the
+        group without a LeaveGroup request, and the other members' next rebalance, with their commits behind it, waits
+        for the session time-out. The member id goes with that request. Partitions that *consumer* reads without the
+        group (`Consumer.incremental_assign`) are not waited for: the group never revokes them.
         """
         try:
             consumer.unsubscribe()
             deadline = time.monotonic() + LEAVE_SECONDS
             self.poll(consumer, 0)  # what comes is read again by whoever is next
-            while self._assigned and time.monotonic() < deadline:
+            while (self._assigned or consumer.memberid()) and time.monotonic() < deadline:
                 self.poll(consumer, POLL_SECONDS)
         except Exception:
             _log.exception("partitions could not be given up in order")

@@ -15,6 +15,8 @@ NEW_TOPIC: Final[Mapping[str, Any]] = {"fetch.error.backoff.ms": 20}
 # The topic's max.message.bytes decides how large a message may be. Brokers read no larger request than 100 MiB, and end
 # the connection for all else that is on it; consumers read no larger answer than 100 MB. Batches have batch.size.
 LARGEST_MESSAGE: Final = 96_000_000
+# Partitions that are added to a topic are seen with the next look at its metadata: after five minutes by default.
+METADATA_MS: Final = 10_000
 REPEAT_SECONDS: Final = 30.0  # librdkafka reports each of its attempts to reconnect, dozens in a second
 
 
@@ -147,7 +149,8 @@ def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, A
     """Return a producer's settings: *defaults* (dots for underscores), then the user's."""
     chosen = {name.replace("_", "."): value for name, value in defaults.items()}
     user = {name: value for name, value in common.items() if name not in _CONSUMER_ONLY}
-    return {"message.max.bytes": LARGEST_MESSAGE, **chosen, **user}
+    settings = {"message.max.bytes": LARGEST_MESSAGE, "topic.metadata.refresh.interval.ms": METADATA_MS}
+    return {**settings, **chosen, **user}
 
 
 def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,6 +171,7 @@ def consumer_settings(common: Mapping[str, Any], group: str | None) -> dict[str,
         "queued.max.messages.kbytes": 16_384,
         # A commit without a coordinator fails after this (after 10 minutes by default), and one is looked for sooner.
         "coordinator.query.interval.ms": 2_000,
+        "topic.metadata.refresh.interval.ms": METADATA_MS,
         **user,
         "group.protocol": "classic",
         "partition.assignment.strategy": "cooperative-sticky",
