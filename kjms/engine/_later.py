@@ -237,6 +237,7 @@ class Later:
         self._share = share
         self._tell = tell
         self._told = ""
+        self._identity = "-"  # Kafka's id of the topic that is served
         self._stretches: dict[int, Stretch] = {}
         self._membership = Membership()
         self._closing = threading.Event()
@@ -278,12 +279,13 @@ class Later:
 
     def _serve(self) -> None:
         consumer = Consumer(self._config)
+        self._identity = "-"
         try:
             self._membership.subscribe(
                 consumer, self.later, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             commit = space = 0.0
-            while not self._closing.is_set():
+            while not (self._closing.is_set() or self._was_made_again()):
                 self._read(consumer)
                 for stretch in list(self._stretches.values()):
                     self._look_after(consumer, stretch)
@@ -299,6 +301,20 @@ class Later:
                 stretch.drop()
             self._membership.close(consumer)
             self._stretches.clear()
+
+    def _was_made_again(self) -> bool:
+        """Tell whether the topic was deleted and made again, and report it: what is known of it holds no longer."""
+        latest = self._topics.watch(self.later)
+        if "-" in (self._identity, latest) or latest == self._identity:
+            return False
+        self._topics.forget(self.later, self._identity)
+        failure = JMSException(
+            f"the Kafka topic {self.later!r} was deleted and made again: delayed messages that waited in the former"
+            " topic are gone"
+        )
+        _log.warning("%s", failure)
+        self._tell(failure)
+        return True
 
     def _read(self, consumer: Consumer) -> None:
         """Take what has come, all of it if that is done soon: among it may be what is due before all that is known."""
@@ -490,8 +506,7 @@ class Later:
         told = [stretch for stretch, base in bases.items() if is_proof or base != stretch.committed]
         if not told:
             return
-        metadata = self._topics.identity(self.later)
-        offsets = [TopicPartition(self.later, each.number, max(bases[each], 0), metadata) for each in told]
+        offsets = [TopicPartition(self.later, each.number, max(bases[each], 0), self._identity) for each in told]
         try:
             if not is_awaited:  # whether it arrives does not matter; messages are due meanwhile
                 consumer.commit(offsets=offsets, asynchronous=True)
@@ -523,6 +538,8 @@ class Later:
         if self._closing.is_set():
             return
         starts = []
+        if self._identity == "-":
+            self._identity = self._topics.find_identity(self.later)
         for known in consumer.committed(partitions, ASK_SECONDS) if partitions else ():
             if known.error is not None:
                 raise KafkaException(known.error)
@@ -538,7 +555,7 @@ class Later:
     def _start(self, consumer: Consumer, known: TopicPartition) -> int:
         place = TopicPartition(self.later, known.partition)
         first, _ = consumer.get_watermark_offsets(place, ASK_SECONDS)
-        is_known = known.offset >= 0 and known.metadata == self._topics.identity(self.later)
+        is_known = known.offset >= 0 and known.metadata == self._identity
         return max(int(first), known.offset) if is_known else int(first)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

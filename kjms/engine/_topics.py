@@ -144,15 +144,8 @@ class Topics:
             self._partitions[topic] = found
         return found
 
-    def identity(self, topic: str) -> str:
-        """Return Kafka's id of *topic*, which another topic of that name will not have; ``-`` where it is not known.
-
-        It is the one that was seen last, perhaps that of a topic which is not there any more.
-        """
-        return self._identities.get(topic) or self.find_identity(topic)
-
     def find_identity(self, topic: str) -> str:
-        """Ask for Kafka's id of *topic*; return ``-`` where it is not known."""
+        """Ask for Kafka's id of *topic*, which no other topic of that name has; return ``-`` where it is not known."""
         deadline = time.monotonic() + VISIBLE_SECONDS
         while True:
             try:

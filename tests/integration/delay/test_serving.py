@@ -249,6 +249,26 @@ def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventua
     eventually(lambda: [record.value() for record in desk.stored(queue.queue_name)] == [b"patient"])
 
 
+def test_what_waits_in_a_topic_that_was_made_again_is_delivered(
+    desk: Any, queue: Queue, eventually: Eventually, make_again: Callable[..., None]
+) -> None:
+    """What was settled of a former topic for delayed messages says nothing of the new one: none is left out."""
+    failures: list[Exception] = []
+    desk.connection.exception_listener = failures.append
+    desk.send(queue, *(f"old {n}" for n in range(6)), delivery_delay=1)
+    eventually(lambda: len(desk.stored(queue.queue_name)) == 6)
+    stretch = desk.served(queue)._stretches[0]
+    eventually(lambda: stretch.committed == stretch.position)
+    make_again(later(queue.queue_name))
+    eventually(lambda: failures)
+    assert "made again" in str(failures[0])
+    desk.send(queue, *(f"new {n}" for n in range(3)), delivery_delay=1)
+    eventually(lambda: len(desk.stored(queue.queue_name)) == 9)
+    assert [record.value() for record in desk.stored(queue.queue_name)[6:]] == [b"new 0", b"new 1", b"new 2"]
+    desk.send(queue, *(f"more {n}" for n in range(9)), delivery_delay=1)
+    eventually(lambda: len(desk.stored(queue.queue_name)) == 18)
+
+
 def test_cancelling_leaves_it_to_the_owner(desk: Any, queue: Queue, eventually: Eventually) -> None:
     """A program that cancels does not serve where somebody does; what became due meanwhile is not cancelled."""
     desk.send(queue, "never", "tomorrow", delivery_delay=DAY)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage, Topic
 
 SECONDS = 30_000
 
 Eventually = Callable[[Callable[[], object]], None]
+MakeAgain = Callable[..., None]
 
 
 def send(broker: Any, destination: Queue | Topic, *texts: str) -> None:
@@ -27,24 +24,6 @@ def send(broker: Any, destination: Queue | Topic, *texts: str) -> None:
         producer = session.create_producer(destination)
         for text in texts:
             producer.send(session.create_text_message(text))
-
-
-def make_again(broker: Any, topic: str, partitions: int = 1) -> None:
-    """Delete *topic*, and make another of the same name at once."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-
-    def identity() -> str:
-        try:
-            return str(admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id)
-        except KafkaException:  # there is none at the moment
-            return ""
-
-    former = identity()
-    admin.delete_topics([topic], operation_timeout=20)[topic].result()
-    while identity() in {"", former}:
-        with contextlib.suppress(KafkaException):  # the deletion may be under way
-            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
-        time.sleep(0.01)
 
 
 def text(message: Message | None) -> str:
@@ -88,7 +67,12 @@ def opened(request: pytest.FixtureRequest, kjms_broker: Any, queue: Queue) -> An
 
 @pytest.mark.parametrize("count", [3, 8])
 def test_a_consumer_reads_the_new_topic_from_its_start(
-    kjms_broker: Any, opened: Any, eventually: Eventually, caplog: pytest.LogCaptureFixture, count: int
+    kjms_broker: Any,
+    opened: Any,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+    count: int,
+    make_again: MakeAgain,
 ) -> None:
     """With fewer messages than before, and with more, the open consumer gets all of the new topic's, unmarked."""
     consumer, destination, heard = opened
@@ -97,7 +81,7 @@ def test_a_consumer_reads_the_new_topic_from_its_start(
         message = consumer.receive(SECONDS)
         assert text(message).startswith("old")
         message.acknowledge()
-    make_again(kjms_broker, name_of(destination))
+    make_again(name_of(destination))
     eventually(lambda: heard)
     send(kjms_broker, destination, *(f"new {n}" for n in range(count)))
     got = []
@@ -116,12 +100,14 @@ def test_a_consumer_reads_the_new_topic_from_its_start(
     assert [r.levelno for r in caplog.records if "made again" in r.getMessage()] == [logging.WARNING]
 
 
-def test_messages_that_are_there_before_it_is_noticed_are_not_lost(kjms_broker: Any, opened: Any) -> None:
+def test_messages_that_are_there_before_it_is_noticed_are_not_lost(
+    kjms_broker: Any, opened: Any, make_again: MakeAgain
+) -> None:
     """What is sent right after the topic was made again reaches the open consumer, each message at least once."""
     consumer, destination, heard = opened
     send(kjms_broker, destination, *(f"old {n}" for n in range(5)))
     received(consumer, 5)
-    make_again(kjms_broker, name_of(destination))
+    make_again(name_of(destination))
     send(kjms_broker, destination, *(f"new {n}" for n in range(8)))
     left = {f"new {n}" for n in range(8)}
     while left:
@@ -132,7 +118,9 @@ def test_messages_that_are_there_before_it_is_noticed_are_not_lost(kjms_broker: 
     assert len(heard) == 1
 
 
-def test_a_new_consumer_goes_on_in_the_new_topic(kjms_broker: Any, queue: Queue, eventually: Eventually) -> None:
+def test_a_new_consumer_goes_on_in_the_new_topic(
+    kjms_broker: Any, queue: Queue, eventually: Eventually, make_again: MakeAgain
+) -> None:
     """What the open consumer acknowledged of the new topic does not come again to another process."""
     heard: list[Exception] = []
     with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
@@ -141,7 +129,7 @@ def test_a_new_consumer_goes_on_in_the_new_topic(kjms_broker: Any, queue: Queue,
         consumer = connection.create_session().create_consumer(queue)
         send(kjms_broker, queue, *"abcdefgh")
         received(consumer, 8)
-        make_again(kjms_broker, queue.queue_name)
+        make_again(queue.queue_name)
         eventually(lambda: heard)
         send(kjms_broker, queue, *"123456")
         assert received(consumer, 4) == [*"1234"]
@@ -154,7 +142,7 @@ def test_a_new_consumer_goes_on_in_the_new_topic(kjms_broker: Any, queue: Queue,
 
 
 def test_a_former_message_is_acknowledged_in_vain(
-    kjms_broker: Any, connection: Connection, queue: Queue, eventually: Eventually
+    kjms_broker: Any, connection: Connection, queue: Queue, eventually: Eventually, make_again: MakeAgain
 ) -> None:
     """A message that a session has of the former topic can be acknowledged, which settles nothing of the new one."""
     heard: list[Exception] = []
@@ -164,7 +152,7 @@ def test_a_former_message_is_acknowledged_in_vain(
     send(kjms_broker, queue, "a", "b")
     old = consumer.receive(SECONDS)
     assert old is not None
-    make_again(kjms_broker, queue.queue_name)
+    make_again(queue.queue_name)
     eventually(lambda: heard)
     send(kjms_broker, queue, "1", "2")
     old.acknowledge()
@@ -174,7 +162,7 @@ def test_a_former_message_is_acknowledged_in_vain(
 
 
 def test_a_consumer_that_comes_later_forgets_the_former_topic(
-    kjms_broker: Any, queue: Queue, eventually: Eventually
+    kjms_broker: Any, queue: Queue, eventually: Eventually, make_again: MakeAgain
 ) -> None:
     """A consumer of the same process that opens after the topic was made again reads it from its start."""
     with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
@@ -184,14 +172,14 @@ def test_a_consumer_that_comes_later_forgets_the_former_topic(
             received(consumer, 5)
         reader = connection._engine._readers[queue.queue_name]
         eventually(lambda: not reader.is_reading)  # the group is left some seconds after its last consumer
-        make_again(kjms_broker, queue.queue_name, partitions=2)
+        make_again(queue.queue_name, partitions=2)
         send(kjms_broker, queue, *"12345678")
         consumer = connection.create_session().create_consumer(queue)
         assert sorted(received(consumer, 8)) == [*"12345678"]
 
 
 def test_the_same_process_sends_to_the_new_topic(
-    kjms_broker: Any, connection: Connection, queue: Queue, eventually: Eventually
+    kjms_broker: Any, connection: Connection, queue: Queue, eventually: Eventually, make_again: MakeAgain
 ) -> None:
     """Producers that sent to the former topic send to the new one, in transactions as well."""
     heard: list[Exception] = []
@@ -202,7 +190,7 @@ def test_the_same_process_sends_to_the_new_topic(
     producers = session.create_producer(queue), transacted.create_producer(queue)
     for number in range(4):
         if number == 2:
-            make_again(kjms_broker, queue.queue_name)
+            make_again(queue.queue_name)
             eventually(lambda: heard)
         producers[0].send(session.create_text_message(f"sent {number}"))
         producers[1].send(session.create_text_message(f"committed {number}"))
