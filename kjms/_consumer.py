@@ -88,6 +88,9 @@ class MessageConsumer(AutoCloseable):
     def receive(self, timeout: int | timedelta | None = None) -> Message | None:
         """Return the next message, waiting for it.
 
+        With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, the message is acknowledged when this call has returned it. Where a
+        crash of the program must bring it again, use a listener or a loop over the consumer.
+
         Args:
             timeout: How long to wait, in milliseconds; None or 0: for ever.
 
@@ -99,7 +102,7 @@ class MessageConsumer(AutoCloseable):
             JMSException: The consumer has a listener, or the last message's acknowledgement failed.
             ValueError: *timeout* is negative.
 
-        Spec: JMS 2.0 §4.5.1.
+        Spec: JMS 2.0 §4.4.11, §4.5.1.
         """
         return self._receive(seconds_of(timeout))
 

@@ -155,7 +155,7 @@ class _Home:
         if self.is_closed:
             raise IllegalStateException(f"{doing}: the naming context is closed")
 
-    def close(self) -> None:
+    def close(self, error: BaseException | None = None) -> None:
         with self.lock:
             if self.is_closed:
                 return
@@ -166,7 +166,7 @@ class _Home:
         failures = []
         for connection in made:
             try:
-                connection.close()
+                connection.__exit__(None, error, None)
             except JMSException as failure:  # the others want to be closed all the same
                 failures.append(failure)
         if self.connection is not None:
@@ -278,3 +278,7 @@ class Context(AutoCloseable):
         """
         if self._within is None:
             self._home.close()
+
+    def _close_after(self, error: BaseException) -> None:
+        if self._within is None:
+            self._home.close(error)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kjms import ConnectionFactory, IllegalStateException, JMSException, Queue, Topic
+from kjms import Connection, ConnectionFactory, IllegalStateException, JMSException, Queue, Topic
 from kjms.naming import Context, ContextFactory, ContextKey, NameNotFoundException
 
 SECONDS = 20_000
@@ -218,3 +218,26 @@ def test_the_page_on_names_is_true(kjms_broker: Any, tmp_path: Path) -> None:
         check=False,
     )
     assert (run.returncode, run.stderr, run.stdout) == (0, "", output)
+
+
+def test_an_exception_that_leaves_the_context_brings_a_loops_message_again(
+    kjms_broker: Any, config: Path, connection: Connection
+) -> None:
+    """A message that a loop works on comes again when an exception leaves the context's `with` statement."""
+    parameters = {ContextKey.CONFIG: str(config), ContextKey.BOOTSTRAP_SERVERS: kjms_broker.bootstrap_servers}
+
+    def work() -> None:
+        with ContextFactory().create_context(parameters) as names:
+            session = names.lookup_connection_factory("jms/careful").create_connection().create_session()
+            session._connection.start()
+            orders = names.lookup_destination("jms/orders")
+            session.create_producer().send(orders, session.create_text_message("tea"))
+            for _ in session.create_consumer(orders):
+                raise RuntimeError("no tea")
+
+    with pytest.raises(RuntimeError, match="no tea"):
+        work()
+    queue = Queue(config.read_text().split("queue://")[1].split('"')[0])
+    message = connection.create_session().create_consumer(queue).receive(SECONDS)
+    assert message is not None
+    assert (message.get_body(str), message.get_int_property("JMSXDeliveryCount")) == ("tea", 2)

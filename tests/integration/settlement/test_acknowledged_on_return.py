@@ -288,3 +288,24 @@ def test_recover_in_a_loop_brings_its_message_again(process: Callable[..., Conne
         if len(got) == 3:
             break
     assert got == [("one", 1), ("one", 2), ("two", 1)]
+
+
+@pytest.mark.requirement("JMS-4.4.12-2")
+@pytest.mark.parametrize("end", ["raise SystemExit(1)", "os.kill(os.getpid(), 9)"])
+def test_a_program_that_ends_in_a_loop_brings_the_message_again(
+    kjms_broker: LocalBroker, process: Callable[..., Connection], queue: Queue, end: str
+) -> None:
+    """A loop's message comes again, marked and counted, when its program ends without closing or is killed."""
+    other = process()
+    send(other, queue, "one", "two", "three")
+    program = (
+        "import os\nfrom kjms import *\n"
+        f"connection = ConnectionFactory({kjms_broker.bootstrap_servers!r}).create_connection()\nconnection.start()\n"
+        f"for message in connection.create_session().create_consumer(Queue({queue.queue_name!r})):\n"
+        f"    if message.text == 'two':\n        {end}\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode != 0
+    consumer = other.create_session().create_consumer(queue)
+    assert seen(consumer.receive(SECONDS)) == ("two", 2)
+    assert text(consumer.receive(SECONDS)) == "three"
+    assert consumer.receive(NONE) is None
