@@ -234,6 +234,7 @@ class Connection(AutoCloseable):
         self._options = options
         self._id = uuid.uuid4().hex
         self._client_id = options.client_id
+        self._owner: str | None = None  # the gateway's user; see Subscriptions.claim_client
         self._session_numbers = itertools.count(1)
         self._client_claim: str | None = None  # what other processes know of the client identifier
         self._exception_listener: ExceptionListener | None = None
@@ -290,7 +291,7 @@ class Connection(AutoCloseable):
             self._client_claim = None
             self._tell(InvalidClientIDException(f"client id {client_id!r}: {failure}"))
 
-        self._client_claim = self._engine.subscriptions.claim_client(client_id, lost)
+        self._client_claim = self._engine.subscriptions.claim_client(client_id, lost, self._owner)
 
     @property
     def _senders(self) -> tuple[bytes | None, bytes | None]:

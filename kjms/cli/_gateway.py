@@ -25,8 +25,8 @@ Who may come in has to be said: --anonymous, --users FILE, --tls-clients FILE, o
 EXAMPLES: Final = """\
 examples:
   kjms gateway --anonymous
-  kjms gateway --add-user billing >> users.txt
-  kjms gateway --users users.txt --listen 0.0.0.0:5672
+  kjms gateway --add-user billing --users users.txt
+  kjms gateway --users users.txt --listen 0.0.0.0:5671 --tls-certificate gateway.pem
 """
 DEFAULT_LISTEN: Final = "localhost:5672"
 
@@ -56,7 +56,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--add-user",
         metavar="NAME",
-        help="print a line for a file of users, with a password that is asked for; no more",
+        help="write that user into the --users FILE, with a password that is asked for, and do no more; without a FILE"
+        " print the line",
+    )
+    parser.add_argument(
+        "--allow-cleartext-passwords",
+        action="store_true",
+        help="let passwords come over a network without TLS",
     )
     parser.add_argument(
         "--tls-certificate", metavar="FILE", type=Path, help="the gateway's certificate, with its chain: TLS alone then"
@@ -105,14 +111,21 @@ def run(arguments: argparse.Namespace) -> int:
         JMSException: Kafka does not answer.
     """
     try:
-        from kjms.gateway import Gateway, GatewayOptions, hashed
+        from kjms.gateway import Gateway, GatewayOptions, add_user, hashed
     except ModuleNotFoundError as error:
         if error.name != "proton":
             raise
         raise WrongUse("the gateway needs python-qpid-proton: pip install 'kjms[amqp]'") from error
     if arguments.add_user:
         password = os.environ.get(PASSWORD_VARIABLE) or getpass.getpass(f"Password of {arguments.add_user}: ")
-        print(hashed(arguments.add_user, password))
+        try:
+            if arguments.users is None:
+                print(hashed(arguments.add_user, password))
+            else:
+                was_there = add_user(arguments.users, arguments.add_user, password)
+                print(f"{arguments.add_user}: {'password changed' if was_there else 'added'}", file=sys.stderr)
+        except ValueError as error:
+            raise WrongUse(str(error)) from error
         return 0
     host, port = arguments.listen
     try:
@@ -122,6 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
             anonymous=arguments.anonymous,
             users=arguments.users,
             pass_credentials=arguments.pass_credentials,
+            allow_cleartext_passwords=arguments.allow_cleartext_passwords,
             tls_certificate=arguments.tls_certificate,
             tls_key=arguments.tls_key,
             tls_clients=arguments.tls_clients,

@@ -152,6 +152,14 @@ class Subscription:
         return self.reader.has_messages_in_hands
 
 
+class ClientClaim(NamedTuple):
+    """A client identifier that a connection of this process has."""
+
+    client_id: str
+    owner: str | None
+    on_lost: Callable[[JMSException], None]
+
+
 class Subscriptions:
     """The engine's part in the subscriptions of all processes.
 
@@ -177,22 +185,24 @@ class Subscriptions:
         self._turns: dict[Identity, list[Any]] = {}  # a lock, and how many want it
         self._open: dict[Identity, Subscription] = {}
         self._by_reader: dict[Reader, Subscription] = {}  # also those that are not ours any more
-        self._clients: dict[str, Callable[[JMSException], None]] = {}
+        self._clients: dict[str, ClientClaim] = {}  # by their keys in the registry
 
     def __repr__(self) -> str:
         return f"<Subscriptions: {len(self._open)} open, {len(self._clients)} client ids>"
 
     # Client identifiers (JMS 2.0 §4.3.2).
 
-    def claim_client(self, client_id: str, on_lost: Callable[[JMSException], None]) -> str:
+    def claim_client(self, client_id: str, on_lost: Callable[[JMSException], None], owner: str | None = None) -> str:
         """Make *client_id* that of one connection, among all processes, and return what to `release_client`.
 
         Args:
             client_id: The client identifier.
             on_lost: Told, in a thread of its own, when another program has taken it.
+            owner: The user that durable subscriptions made with it belong to, who may have no client id of another
+                user's; "" is a client without a name. None: a program that Kafka itself lets in, which may have any.
 
         Raises:
-            InvalidClientIDException: A connection has it.
+            InvalidClientIDException: A connection has it, or it belongs to another user.
             JMSException: Kafka does not answer.
         """
         of = resource(CLIENT, client_id)
@@ -201,8 +211,12 @@ class Subscriptions:
             users = {claim.engine for claim in claims.all(USE, of)}
             if users and self._registry.one_lives(users):
                 raise refusal
+            if owner is not None and _owners(claims, client_id) - {owner}:
+                raise InvalidClientIDException(
+                    f"client id {client_id!r} belongs to another user, who has durable subscriptions under it"
+                )
             use = self._registry.put(USE, {"r": of})
-            self._clients[use.key] = on_lost
+            self._clients[use.key] = ClientClaim(client_id, owner, on_lost)
             if not _is_first(claims, use):
                 self.release_client(use.key)
                 raise refusal
@@ -212,6 +226,15 @@ class Subscriptions:
         """Let others have a client identifier; trouble is logged."""
         if self._clients.pop(key, None) is not None:
             self._take_away([key])
+
+    def _owner_of(self, identity: Identity, claims: Claims) -> str | None:
+        """Return the user that a durable subscription is to belong to: that of its client identifier, or as before."""
+        if identity.space != DURABLE or identity.client_id is None:
+            return None
+        clients = list(self._clients.values())
+        owner = next((client.owner for client in clients if client.client_id == identity.client_id), None)
+        before = claims.first(DEFINITION, identity.resource)
+        return owner if owner or before is None else before.value.get("owner")
 
     # Consumers come.
 
@@ -257,12 +280,15 @@ class Subscriptions:
     def _begin(self, identity: Identity, terms: Terms, wanted: Selector | None, new_reader: NewReader) -> Subscription:
         registry = self._registry
         with registry.locked(identity.resource) as claims:
+            owner = self._owner_of(identity, claims)
             definition = self._usable(claims, identity, terms)
             is_new = definition is None
             if definition is None:
                 value = terms.written()
                 value["delayed"] = _in_order(self._ends_of_delayed(terms.topic))  # first: what is moved now is in both
                 value["starts"] = _in_order(self._topics.ends(terms.topic))
+                if owner:
+                    value["owner"] = owner
                 definition = registry.put(DEFINITION, {"r": identity.resource, **value})
             group = _group(identity, definition)
             self._commit_starts(group, terms.topic, definition.value["starts"], is_new=is_new)
@@ -417,9 +443,9 @@ class Subscriptions:
         failure = JMSException(
             "another program took this one for gone, since it had not answered for some seconds, and has its place now"
         )
-        on_client = self._clients.pop(key, None)
-        if on_client is not None:
-            _start("kjms-client-id-lost", lambda: on_client(failure))
+        client = self._clients.pop(key, None)
+        if client is not None:
+            _start("kjms-client-id-lost", lambda: client.on_lost(failure))
             return
         with self._lock:
             mine = next((s for s in self._open.values() if key in {s.use.key, s.definition.key}), None)
@@ -549,6 +575,16 @@ class Subscriptions:
                 turn[1] -= 1
                 if not turn[1]:
                     del self._turns[identity]
+
+
+def _owners(claims: Claims, client_id: str) -> set[str]:
+    """Return the users to whom durable subscriptions of *client_id* belong."""
+    definitions = [(Identity(*json.loads(each.resource)), each.value.get("owner")) for each in claims.definitions()]
+    return {
+        owner
+        for identity, owner in definitions
+        if identity.space == DURABLE and identity.client_id == client_id and isinstance(owner, str)
+    }
 
 
 def _group(identity: Identity, definition: Claim) -> str:

@@ -5,6 +5,6 @@ Needs the extra ``amqp``. docs/gateway.md tells how it is run and what it does.
 
 from kjms.gateway._options import GatewayOptions
 from kjms.gateway._server import Gateway
-from kjms.gateway._users import hashed
+from kjms.gateway._users import add_user, hashed
 
-__all__ = ["Gateway", "GatewayOptions", "hashed"]
+__all__ = ["Gateway", "GatewayOptions", "add_user", "hashed"]

@@ -472,6 +472,7 @@ class AmqpConnection(EngineProtocol):
         if self._is_ended:
             await self._loop.run_in_executor(None, kjms.close)
         else:
+            kjms._owner = self._user or ""
             self._kjms = kjms
 
     def _open(self) -> None:
@@ -611,7 +612,8 @@ class AmqpConnection(EngineProtocol):
         """Give a session's connection its container's id as client id; for the session's thread.
 
         Raises:
-            InvalidClientIDException: Another connection has it, and wants to be the only one.
+            InvalidClientIDException: Another connection has it, and wants to be the only one; or it belongs to
+                another user.
         """
         self._gateway.client_ids.need(session._connection, self.container)
 

@@ -10,6 +10,7 @@ from typing import Final
 from kjms.engine._errors import IN_USE
 from kjms.errors import (
     IllegalStateException,
+    InvalidClientIDException,
     InvalidDestinationException,
     InvalidSelectorException,
     JMSException,
@@ -29,6 +30,7 @@ class LinkStolen(JMSException):
 _CONDITIONS: Final[tuple[tuple[type[JMSException], str], ...]] = (
     (LinkStolen, "amqp:link:stolen"),
     (InvalidDestinationException, "amqp:not-found"),
+    (InvalidClientIDException, "amqp:not-allowed"),
     (InvalidSelectorException, "amqp:invalid-field"),
     (JMSSecurityException, "amqp:unauthorized-access"),
     (ResourceAllocationException, "amqp:resource-limit-exceeded"),

@@ -69,7 +69,7 @@ class ClientIds:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sharing: dict[tuple[Any, str], _Sharing] = {}
+        self._sharing: dict[tuple[Any, str, str | None], _Sharing] = {}
 
     def need(self, connection: Connection, client_id: str) -> None:
         """Give *connection* a client id, if it has none.
@@ -99,7 +99,7 @@ class ClientIds:
 
     @contextlib.contextmanager
     def _of(self, connection: Connection, client_id: str) -> Iterator[_Sharing]:
-        name = (connection._engine, client_id)
+        name = (connection._engine, client_id, connection._owner)
         with self._lock:
             sharing = self._sharing.setdefault(name, _Sharing())
             sharing.visitors += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ class GatewayOptions:
     """A file with names and hashed passwords (`kjms.gateway.hashed`)."""
     pass_credentials: bool = False
     """Whether names and passwords go on to Kafka, so that its ACLs decide."""
+    allow_cleartext_passwords: bool = False
+    """Whether passwords may come over a network without TLS."""
     tls_certificate: Path | None = None
     """A file with the gateway's certificate, and those between it and its root; with it, clients have to use TLS."""
     tls_key: Path | None = None
@@ -65,3 +68,21 @@ class GatewayOptions:
             raise ValueError("TLS needs the gateway's own certificate")
         if self.users and self.pass_credentials:
             raise ValueError("names and passwords are checked here, by a file of users, or by Kafka, not by both")
+        is_clear = self.tls_certificate is None and not self.allow_cleartext_passwords
+        if is_clear and (self.users or self.pass_credentials) and not is_loopback(self.host):
+            raise ValueError(
+                f"passwords would come to {self.host!r} in clear text, and it is no loopback address: give a"
+                " certificate (--tls-certificate), listen at localhost, or allow that (--allow-cleartext-passwords)"
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of the same machine reach *host*.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("0.0.0.0"), is_loopback("example.com")
+    (True, True, False, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

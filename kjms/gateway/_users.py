@@ -2,32 +2,106 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
+import logging
+import os
 import secrets
+import tempfile
+import threading
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Users", "hashed"]
+from kjms.errors import JMSException
+
+__all__ = ["Users", "add_user", "hashed"]
+
+_log = logging.getLogger("kjms.gateway")
 
 _COST: Final = {"n": 1 << 14, "r": 8, "p": 1}
 _SALT_BYTES: Final = 16
+_HASH_BYTES: Final = 64
 
 
 def hashed(user: str, password: str) -> str:
     """Return the line of a users file for *user*.
 
     Raises:
-        ValueError: The name is empty, or holds a colon or a control character.
+        ValueError: The name is empty, begins with ``#``, or holds a colon or a control character.
     """
-    if not user.isprintable() or not user or ":" in user:
-        raise ValueError(f"a user's name is text without a colon, unlike {user!r}")
+    if not user.isprintable() or not user.strip() or user != user.strip() or ":" in user or user.startswith("#"):
+        raise ValueError(f"a user's name is text without a colon, which does not begin with #, unlike {user!r}")
     salt = secrets.token_bytes(_SALT_BYTES)
     return f"{user}:{salt.hex()}:{_hash(password, salt).hex()}"
 
 
 def _hash(password: str, salt: bytes) -> bytes:
     return hashlib.scrypt(password.encode(), salt=salt, n=_COST["n"], r=_COST["r"], p=_COST["p"])
+
+
+def add_user(path: Path, user: str, password: str) -> bool:
+    """Write *user* into the file at *path*, which is made if it is missing; return whether it was there before.
+
+    The file is exchanged as a whole, and only its owner can read it.
+
+    Raises:
+        OSError: The file cannot be read or written.
+        ValueError: A line of it is not of its form, or the name cannot be that of a user.
+    """
+    path = path.resolve()  # what a link points to, not the link
+    line = hashed(user, password)
+    there = _text(path) if path.exists() else ""
+    known = parsed(path, there)
+    lines = [each for each in there.splitlines() if not _is_of(each, user)]
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write("".join(f"{each}\n" for each in (*lines, line)))
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            with contextlib.suppress(PermissionError):  # the gateway's own user goes on to read it
+                os.chown(name, path.stat().st_uid, path.stat().st_gid)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    return user in known
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+
+
+def _is_of(line: str, user: str) -> bool:
+    return not line.startswith("#") and line.strip().partition(":")[0] == user
+
+
+def parsed(path: Path, text: str) -> dict[str, tuple[bytes, bytes]]:
+    """Return salt and hash of each user in the *text* of the file at *path*.
+
+    Raises:
+        ValueError: A line of it is not of its form.
+    """
+    users = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            user, *rest = line.strip().split(":")
+            try:
+                salt, digest = map(bytes.fromhex, rest)
+            except ValueError:
+                salt = digest = b""
+            if len(salt) != _SALT_BYTES or len(digest) != _HASH_BYTES:
+                raise ValueError(
+                    f"{path}, line {number}: not of the form NAME:SALT:HASH, which kjms gateway --add-user writes"
+                )
+            users[user] = salt, digest
+    return users
 
 
 class Users:
@@ -43,29 +117,48 @@ class Users:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._changed = -1
+        self._lock = threading.Lock()
+        self._version: tuple[int, ...] = ()
         self._users: dict[str, tuple[bytes, bytes]] = {}
+        self._fault = ""
         self._read()
 
     def __repr__(self) -> str:
         return f"<Users of {self._path}: {len(self._users)}>"
 
     def _read(self) -> None:
-        changed = self._path.stat().st_mtime_ns
-        if changed == self._changed:
-            return
-        users = {}
-        for number, line in enumerate(self._path.read_text("utf-8").splitlines(), 1):
-            if line.strip() and not line.startswith("#"):
-                try:
-                    user, salt, digest = line.strip().split(":")
-                    users[user] = bytes.fromhex(salt), bytes.fromhex(digest)
-                except ValueError:
-                    raise ValueError(f"{self._path}, line {number}: not of the form NAME:SALT:HASH") from None
-        self._users, self._changed = users, changed
+        found = self._path.stat()
+        version = found.st_mtime_ns, found.st_ino, found.st_size
+        if version != self._version or self._fault:
+            self._users, self._version = parsed(self._path, _text(self._path)), version
+            if not self._users:
+                _log.warning("the file of users %s names no user", self._path)
+
+    def _read_again(self) -> None:
+        """Read the file if it has changed.
+
+        Raises:
+            JMSException: It is damaged, or cannot be read: then no login is accepted, by what it said before either.
+        """
+        try:
+            self._read()
+        except (OSError, ValueError) as error:
+            fault = f"the file of users cannot be used: {error}"
+            if fault != self._fault:
+                _log.error("every login is refused, since %s", fault)
+                self._fault = fault
+            raise JMSException(fault) from error
+        if self._fault:
+            _log.info("logins are accepted again: the file of users %s can be read", self._path)
+            self._fault = ""
 
     def accept(self, user: str, password: str) -> bool:
-        """Tell whether that is the user's password; it takes its time, so not for an event loop's thread."""
-        self._read()
-        salt, digest = self._users.get(user, (b"nobody", b""))
+        """Return whether that is the user's password; it takes its time, so not for an event loop's thread.
+
+        Raises:
+            JMSException: The file is damaged, or cannot be read.
+        """
+        with self._lock:
+            self._read_again()
+            salt, digest = self._users.get(user, (b"nobody", b""))
         return hmac.compare_digest(_hash(password, salt), digest)
