@@ -24,7 +24,7 @@ DEEPEST: Final = 8  # each level doubles the expression
 
 
 def get_property(name: str, kind: str = "string") -> Column:
-    """Return the property *name* as a column of type *kind*, for frames with the columns of `kjms.spark.decode`.
+    """Return the property *name* as a column of that name and of type *kind*, for frames of `kjms.spark.decode`.
 
     Args:
         name: The property.
@@ -64,11 +64,11 @@ def get_property(name: str, kind: str = "string") -> Column:
         # A float that is read as a double has the value that it has as a float.
         own = f"CASE WHEN {held} = 'float' THEN 'float' ELSE {quoted(kind)} END"
         value = f"CAST({read_real(own, text)} AS {_SQL_TYPES[kind]})"
-    return f.expr(f"CASE WHEN {held} IN ({known}) THEN {value} END")
+    return f.expr(f"CASE WHEN {held} IN ({known}) THEN {value} END").alias(name)
 
 
 def object_body(depth: int = 4) -> Column:
-    """Return the body of ObjectMessages as JSON, for frames with the columns of `kjms.spark.decode`.
+    """Return the body of ObjectMessages as JSON, the column ``object_body``, for frames of `kjms.spark.decode`.
 
     That of objects that are plain values: ``messageType`` is ``object``. Others can be read with their codec only, and
     are in the column ``bytes``. Bytes become base64, whole numbers beyond 64 bits hexadecimal digits, and what JSON has
@@ -91,7 +91,7 @@ def object_body(depth: int = 4) -> Column:
     is_plain = f.expr("messageType = 'object' AND length(bytes) > 0")
     schema = json.dumps(_nested(json.loads(body_schema("object")), depth))
     held = from_avro(f.when(is_plain, f.col("bytes")), schema, {"mode": "PERMISSIVE"})
-    return f.transform(f.array(held), lambda value: _json(value["value"], depth))[0]
+    return f.transform(f.array(held), lambda value: _json(value["value"], depth))[0].alias("object_body")
 
 
 def _nested(schema: dict[str, Any], depth: int) -> dict[str, Any]:

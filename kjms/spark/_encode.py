@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms._names import is_identifier
 from kjms.errors import MessageFormatException
 from kjms.message._base import CLIENT_PROPERTIES
-from kjms.spark._decode import COORDINATES
 from kjms.spark._require import require_avro, require_pyspark
 from kjms.spark._sql import case, quoted
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY", "encode", "encoded"]
 
-_LEFT_OUT: Final = frozenset({*COORDINATES, "damage", "redelivered", "deliveryCount", "destination"})
-"""Columns of `decode` that say where a message was, and what became of it there."""
+_PLACE: Final = {"topic": "string", "partition": "int", "offset": "bigint"}
+"""Columns of `decode`, with their types, that say together where a row was read from."""
 
 _PROPERTY_TYPES: Final = {
     "boolean": "boolean",
@@ -103,11 +102,18 @@ class _Encoding:
         self._types = {field.name: field.dataType for field in frame.schema.fields}
         self._wrong: list[str] = []
         self._properties = [name for name in self._types if name not in _COLUMNS and name not in _LEFT_OUT]
+        was_read = all(name in self._types for name in _PLACE)
         repeated = sorted({name for name in frame.columns if frame.columns.count(name) > 1})
         self._wrong += [f"{name}: there is more than one column of that name" for name in repeated]
         for name, (fits, wanted) in _COLUMNS.items():
             if name in self._types and not fits(self._types[name]):
                 self._wrong.append(f"{name}: {wanted} is needed, not {self._types[name].simpleString()}")
+        for name, fits in _LEFT_OUT.items():
+            if name in self._types and not (fits(self._types[name]) and (was_read or name not in _PLACE)):
+                self._wrong.append(
+                    f"{name}: it would not be sent, because `kjms.spark.decode` calls so {_MEANINGS.get(name, _FATE)};"
+                    " rename it to send it as a property, or drop it"
+                )
         for name in self._properties:
             self._check_property(name)
         if self._wrong:
@@ -138,16 +144,18 @@ class _Encoding:
         from pyspark.sql import functions as f
 
         return [
-            f.expr(f"CAST(`{KEY}` AS BINARY)").alias("key"),
+            f.col(f"`{KEY}`").alias("key"),
             f.expr(self._value()).alias("value"),
             f.expr(self._headers()).alias("headers"),
         ]
 
     def key(self) -> str:
-        """Return the message group, which is the key."""
+        """Return the message group, which is the key, else the column of that name."""
         own = f"`{_GROUP}`" if _GROUP in self._properties else "NULL"
         held = f"try_element_at(properties, '{_GROUP}')" if self._has("properties") else "NULL"
-        return f"CAST(coalesce({own}, {held}) AS STRING)"
+        return (
+            f"coalesce(CAST(CAST(coalesce({own}, {held}) AS STRING) AS BINARY), CAST({self._column('key')} AS BINARY))"
+        )
 
     def _headers(self) -> str:
         timestamp = f"coalesce({self._column('timestamp')}, unix_millis(current_timestamp()))"
@@ -398,7 +406,24 @@ def _is_plain(kind: Any) -> bool:
     return kind.simpleString() in {*_PLAIN_BRANCHES, "void"}
 
 
+_LEFT_OUT: Final[dict[str, Callable[[Any], bool]]] = {
+    **{name: _is(kind) for name, kind in _PLACE.items()},
+    "kafkaTimestamp": _is("timestamp"),
+    "damage": _is("array<string>"),
+    "redelivered": _is("boolean"),
+    "deliveryCount": _is("int"),
+    "destination": lambda kind: kind.typeName() == "struct" and {"destinationType", "name"} <= set(kind.names),
+}
+"""Columns of `decode` that say where a message was, and what became of it there: they are not sent."""
+
+_MEANINGS: Final = {
+    **dict.fromkeys(_PLACE, "a part of where a message was read from (topic, partition and offset together)"),
+    "destination": "a struct of where a message was sent",
+}
+_FATE: Final = "what became of a message where it was read"
+
 _COLUMNS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "key": (_is("string", "binary"), "string or binary"),
     "messageID": (_is("string"), "string"),
     "messageType": (_is("string"), "string"),
     "timestamp": (_is("bigint"), "bigint (milliseconds)"),

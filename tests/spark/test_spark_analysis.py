@@ -123,3 +123,11 @@ def test_object_bodies_are_json(records, f):
     for wrong in (-1, 9, True):
         with pytest.raises(ValueError, match="depth is 0 to 8"):
             object_body(wrong)
+
+
+def test_single_values_are_columns_of_their_name(records):
+    """`get_property` is a column of the property's name, `object_body` one of its own name."""
+    frame = spark_decode(records([]), "queue")
+    assert frame.select(get_property("amount", "long"), get_property("JMSXGroupID"), object_body()).columns == [
+        "amount", "JMSXGroupID", "object_body",
+    ]  # fmt: skip

@@ -18,7 +18,7 @@ from kjms import (
     Topic,
 )
 from kjms.errors import InvalidDestinationException, MessageFormatException
-from kjms.spark import Pattern, Subscription, read_batch, read_stream, write_batch, write_stream
+from kjms.spark import Pattern, Subscription, encode, read_batch, read_stream, write_batch, write_stream
 
 WAIT = 20_000
 PROPERTIES = {
@@ -140,6 +140,41 @@ def test_a_frame_becomes_messages(spark, kjms_factory, kjms_connection, kjms_que
     assert abs(first.jms_timestamp - time.time() * 1000) < 600_000
     keys = {bytes(row["key"]) for row in read_batch(spark, kjms_factory, kjms_queue).collect()}
     assert keys == {b"g"}
+
+
+def test_a_column_key_is_the_records_key(spark, kjms_factory, kjms_connection, kjms_queue):
+    """A column `key` is the record's key, as in Spark's own sink; JMSXGroupID wins where a row has one."""
+    consumer = kjms_connection.create_session().create_consumer(kjms_queue)
+    frame = spark.sql(
+        "SELECT 'a' AS text, 'k1' AS key, CAST(NULL AS STRING) AS JMSXGroupID UNION ALL SELECT 'b', 'k2', 'group'"
+        " UNION ALL SELECT 'c', NULL, NULL"
+    )
+    write_batch(frame, kjms_factory, kjms_queue)
+    write_batch(spark.sql("SELECT 'd' AS text, X'FF00' AS key"), kjms_factory, kjms_queue)
+    assert sorted(consumer.receive(WAIT).text for _ in range(4)) == ["a", "b", "c", "d"]
+    rows = read_batch(spark, kjms_factory, kjms_queue).select("text", "key", "properties").collect()
+    keys = {row["text"]: row["key"] and bytes(row["key"]) for row in rows}
+    assert keys == {"a": b"k1", "b": b"group", "c": None, "d": b"\xff\x00"}
+    assert not any("key" in row["properties"] for row in rows)
+    with pytest.raises(MessageFormatException, match="key: string or binary is needed, not int"):
+        encode(spark.sql("SELECT 'a' AS text, 1 AS key"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("topic", "'audit'"),
+        ("partition", "1"),
+        ("offset", "5L"),
+        ("destination", "'queue://audit'"),
+        ("damage", "'dented'"),
+        ("deliveryCount", "'many'"),
+    ],
+)
+def test_a_column_that_would_be_dropped_is_refused(spark, name, value):
+    """A program's own column with the name of one that `decode` makes is not dropped in silence."""
+    with pytest.raises(MessageFormatException, match=f"{name}: it would not be sent, .* rename it"):
+        encode(spark.sql(f"SELECT 'a' AS text, {value} AS {name}"))
 
 
 def test_bodies_of_plain_columns(spark, kjms_factory, kjms_connection, kjms_queue):
