@@ -268,7 +268,8 @@ def _reason(error: Exception) -> str:
 
 def _tell(arguments: argparse.Namespace, report: Report) -> int:
     """Print *report*, and write its page."""
-    from kjms.spark._page import count, duration, moment, size, totals
+    from kjms.spark._page import totals
+    from kjms.spark._scale import count, duration, moment, rate, size
 
     if arguments.html is not None:
         arguments.html.write_text(report.to_html(), "utf-8")
@@ -282,13 +283,13 @@ def _tell(arguments: argparse.Namespace, report: Report) -> int:
             print(*columns([tuple(head), *rows], right=right), "", sep="\n")
 
     show(
-        ("DESTINATION", "MESSAGES", "PER SECOND", "AT MOST", "BYTES", "LARGEST"),
+        ("DESTINATION", "MESSAGES", "RATE", "AT MOST", "BYTES", "LARGEST"),
         [
             (
                 each.destination,
                 count(each.messages),
-                count(each.per_second),
-                count(each.peak_per_second),
+                rate(each.per_second),
+                rate(each.peak_per_second),
                 size(each.bytes),
                 size(each.largest_size),
             )

@@ -15,6 +15,7 @@ from kjms.spark import _page
 from kjms.spark._analysis import redeliveries
 from kjms.spark._cluster import topic_of
 from kjms.spark._reading import read_batch, sized_batch
+from kjms.spark._scale import interval_for
 from kjms.spark._sql import quoted
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Befallen", "Replies", "Report", "Traffic", "Waiting", "report"]
 
 DAY: Final = 86_400_000
-INTERVALS: Final = 48
 T = TypeVar("T")
 _COLUMNS: Final = (
     "topic", "`partition`", "`offset`", "concat(at.destinationType, '://', at.name) AS destination", "size",
@@ -134,9 +134,10 @@ def report(
         factory: Says which cluster.
         destinations: Queues and topics. For replies, those which the requests go to and those of the replies.
         since: The beginning: a point in time (milliseconds since 1970 UTC, or a datetime), or how long before *until*;
-            None: a day.
+            None: a day. Without *interval*, a length or None goes back to the beginning of an interval.
         until: The end; None: now.
-        interval: The time that is summed up in one figure, in milliseconds or as a timedelta; None: a 48th of all.
+        interval: The time that is summed up in one figure, in milliseconds or as a timedelta; None: 1, 5 or 15 minutes,
+            an hour or a day.
         user: The name for SASL; None: who the factory's *kafka* says, or nobody.
         password: The password for it.
 
@@ -149,7 +150,9 @@ def report(
     begin = end - DAY
     if since is not None:
         begin = end - _millis(since) if isinstance(since, timedelta) else _millis(since)
-    step = max(1, -(-(end - begin) // INTERVALS)) if interval is None else _millis(interval)
+    step = interval_for(end - begin) if interval is None else _millis(interval)
+    if interval is None and (since is None or isinstance(since, timedelta)):
+        begin -= begin % step
     if begin >= end or step < 1:
         raise ValueError(
             f"since {shown(since)}, until {shown(until)}, interval {shown(interval)}: nothing lies between"
