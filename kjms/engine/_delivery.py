@@ -214,8 +214,8 @@ class Delivery:
     def history(self) -> History:
         """What happened to the message so far: the delivery that is under way is part of it."""
         if self.is_out:
-            return History(self.count, self.excused)
-        return History(self.count - 1, self.excused, self.due)
+            return History(self.count, self.excused, failed=self.first_failure)
+        return History(self.count - 1, self.excused, self.due, self.first_failure)
 
     @property
     def counted(self) -> int:
@@ -257,7 +257,7 @@ class Delivery:
         """
         history = self.history
         if is_last and self.count > 1 and not self.is_made:
-            history = History(self.count - 1, self.excused, self.due)
+            history = History(self.count - 1, self.excused, self.due, self.first_failure)
         noted = self.partition.settlement.noted(self.offset)
         if history != (self.told if noted is None else noted):
             self.partition.settlement.note(self.offset, history)
@@ -267,6 +267,7 @@ class Delivery:
         self.count = history.deliveries + 1
         self.excused = history.excused
         self.due = history.due
+        self.first_failure = history.failed
 
     def rank(self, destination: Destination) -> None:
         """Look for the message's priority; to decode each message for it would cost too much."""

@@ -1,8 +1,8 @@
 """What a message that was moved to another Kafka topic carries, so that nothing of it is lost: pure, no I/O.
 
-One header more, ``kjms-moved``: ``1;<deliveries>;<excused>;<due>;<partition>;<offset>;<topic>``, in decimal: what
-happened to the message so far (`kjms.txn.metadata.History`), and where the record stood first. It is taken off again
-when the message is read, or moved on.
+One header more, ``kjms-moved``: ``1;<deliveries>;<excused>;<due>;<partition>;<offset>;<topic>;<failed>``, in decimal:
+what happened to the message so far (`kjms.txn.metadata.History`), and where the record stood first. The last part,
+since when deliveries failed, is left out where none did. It is taken off again when the message is read, or moved on.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class MovedRecord:
 def moved_record(record: SourceRecord, history: History) -> KafkaRecord:
     """Return the copy of *record* that is to stand elsewhere, and what happened to the message so far."""
     place = f"{record.partition()};{record.offset()};{record.topic()}"
-    header = f"1;{history.deliveries};{history.excused};{history.due};{place}".encode()
+    failed = f";{history.failed}" if history.failed else ""
+    header = f"1;{history.deliveries};{history.excused};{history.due};{place}{failed}".encode()
     headers = [*_without(record), (MOVED, header)]
     return KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0))
 
@@ -78,7 +79,8 @@ def unmoved(record: SourceRecord) -> tuple[SourceRecord, History]:
             try:
                 version, deliveries, excused, due, partition, offset, topic = (value or b"").decode().split(";", 6)
                 if version == "1":
-                    history = History(int(deliveries), int(excused), int(due))
+                    topic, _, failed = topic.partition(";")  # no topic has one in its name
+                    history = History(int(deliveries), int(excused), int(due), int(failed or 0))
                     return MovedRecord(record, _without(record), topic, int(partition), int(offset)), history
             except ValueError:
                 pass

@@ -160,7 +160,7 @@ def _as_sent(copies: DataFrame, own: Sequence[_Part]) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    # As kjms.mapping.moved writes it: 1;DELIVERIES;EXCUSED;DUE;PARTITION;OFFSET;TOPIC
+    # As kjms.mapping.moved writes it: 1;DELIVERIES;EXCUSED;DUE;PARTITION;OFFSET;TOPIC, and perhaps ;FAILED
     first = f"get(filter(headers, h -> h.key = '{MOVED}'), 0)"
     told = copies.selectExpr("*", f"try_validate_utf8(CAST({first}.value AS STRING)) AS {_TOLD}")
     is_told = f"{_TOLD} RLIKE {quoted(_HEADER)}"
@@ -168,7 +168,7 @@ def _as_sent(copies: DataFrame, own: Sequence[_Part]) -> DataFrame:
     def part(number: int, otherwise: str, kind: str) -> str:
         return f"CASE WHEN {is_told} THEN CAST(split_part({_TOLD}, ';', {number}) AS {kind}) ELSE {otherwise} END"
 
-    topic = f"CASE WHEN {is_told} THEN substring({_TOLD}, length(substring_index({_TOLD}, ';', 6)) + 2) ELSE topic END"
+    topic = f"CASE WHEN {is_told} THEN split_part({_TOLD}, ';', 7) ELSE topic END"
     origin = {"topic": topic, "partition": part(5, "partition", "INT"), "offset": part(6, "offset", "BIGINT")}
     history = f"greatest({DELIVERIES}, {part(2, '0', 'INT')})"
     kept = [name for name in copies.columns if name not in {*_PLACE, DELIVERIES}]

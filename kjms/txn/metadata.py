@@ -11,6 +11,8 @@ made later. The engine is who wrote it. The payload is a sequence of variable-le
     distance from the end of the last run to the end of what is known
     number of histories, then for each: distance from the offset of the last one, four times its
         deliveries, plus two if some are excused, plus one if it waits; how many are excused; until when it waits
+    if a delivery of one of them failed: the earliest time of that, then for each: zero, or one plus how much later
+        than that its own first delivery failed, in milliseconds
 
 Offsets below the end of what is known and in no run are settled. At and beyond that end nothing is settled; at and
 beyond the mark nothing was handed out.
@@ -53,11 +55,13 @@ class History(NamedTuple):
         excused: How many of them do not count towards the maximum: supposed ones, since whoever held the message before
             ended in disorder, and those after which its session went on to another message before it fell.
         due: When it may be delivered again, in milliseconds since the epoch; 0 is at once.
+        failed: When a delivery of it failed first, in milliseconds since the epoch; 0: not known, or none did.
     """
 
     deliveries: int
     excused: int = 0
     due: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,13 +121,17 @@ def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
     rest = [max(state.known - ends[-1], 0), len(state.histories)]
     last = state.base
     for offset in sorted(state.histories):
-        deliveries, excused, due = state.histories[offset]
+        deliveries, excused, due, _ = state.histories[offset]
         rest += offset - last, deliveries << 2 | (excused > 0) << 1 | (due > 0)
         if excused > 0:
             rest.append(excused)
         if due > 0:
             rest.append(due)
         last = offset
+    earliest = min((history.failed for history in state.histories.values() if history.failed > 0), default=0)
+    if earliest:
+        rest.append(earliest)
+        rest += (max(state.histories[offset].failed - earliest + 1, 0) for offset in sorted(state.histories))
     return [max(state.mark - state.base, 0), len(state.runs)], runs, rest
 
 
@@ -195,6 +203,11 @@ def _state(numbers: Iterator[int], base: int) -> State:
         what = next(numbers)
         excused = next(numbers) if what & 2 else 0
         histories[offset] = History(what >> 2, excused, next(numbers) if what & 1 else 0)
+    earliest = next(numbers, 0)
+    if earliest:
+        for offset, history in histories.items():  # rising, as they were written
+            later = next(numbers)
+            histories[offset] = history._replace(failed=later and earliest + later - 1)
     return State(base, mark, tuple(runs), known, histories)
 
 

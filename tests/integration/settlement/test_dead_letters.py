@@ -291,3 +291,25 @@ def test_an_exception_without_a_text_does_not_hold_up_its_message(
     assert second.text == "worse"
     assert told(first, "ExceptionMessage") == "<no text: RuntimeError>"
     assert len(told(second, "ExceptionMessage") or "") == 4096
+
+
+def test_the_first_failure_outlives_its_process(
+    kjms_broker: Any, queue: Queue, dead: Queue, eventually: Eventually
+) -> None:
+    """A dead letter tells when a delivery failed first, though that was in another process, some time ago."""
+    twice = {"redelivery": RedeliveryPolicy(max_deliveries=2)}
+    with factory(kjms_broker, **twice, kafka={"client.id": "first"}).create_connection() as connection:
+        connection.start()
+        send(connection, queue, "bad")
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        assert session.create_consumer(queue).receive(SECONDS) is not None
+        session.recover()
+    between = time.time_ns() // 1_000_000
+    with factory(kjms_broker, **twice, kafka={"client.id": "second"}).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        assert session.create_consumer(queue).receive(SECONDS) is not None
+        session.recover()
+        eventually(lambda: letters(connection, dead))
+        (letter,) = letters(connection, dead)
+    assert int(told(letter, "FirstFailure") or 0) <= between < int(told(letter, "LastFailure") or 0)

@@ -33,7 +33,7 @@ def states(draw: st.DrawFn) -> State:
     histories = draw(
         st.dictionaries(
             st.integers(base, base + 5_000),
-            st.builds(History, st.integers(1, 1_000), st.integers(0, 9), st.integers(0, 2**43)),
+            st.builds(History, st.integers(1, 1_000), st.integers(0, 9), st.integers(0, 2**43), st.integers(0, 2**43)),
             max_size=20,
         )
     )

@@ -1,0 +1,67 @@
+"""What a copy of a moved message tells of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kjms.mapping import KafkaRecord
+from kjms.mapping.moved import MOVED, moved_record, unmoved
+from kjms.txn.metadata import History
+
+
+class Record:
+    """A record where it stands in Kafka."""
+
+    def __init__(self, record: KafkaRecord, topic: str, partition: int, offset: int) -> None:
+        self._record, self._place = record, (topic, partition, offset)
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return list(self._record.headers)
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._record.timestamp
+
+    def topic(self) -> str:
+        return self._place[0]
+
+    def partition(self) -> int:
+        return self._place[1]
+
+    def offset(self) -> int:
+        return self._place[2]
+
+
+SENT = Record(KafkaRecord(b"group", b"hello", [("JMSPriority", b"7")], 1_000), "orders", 3, 41)
+
+
+@pytest.mark.parametrize(
+    ("history", "header"),
+    [
+        (History(0), b"1;0;0;0;3;41;orders"),
+        (History(3, 1, 1_700_000_000_000), b"1;3;1;1700000000000;3;41;orders"),
+        (History(2, failed=1_600_000_000_000), b"1;2;0;0;3;41;orders;1600000000000"),
+    ],
+)
+def test_a_copy_tells_what_happened_and_where_it_was(history: History, header: bytes) -> None:
+    """The header has this layout, and is read back as it was written, also after a second move."""
+    copy = moved_record(SENT, history)
+    assert dict(copy.headers)[MOVED] == header
+    once, told = unmoved(Record(copy, "orders.kjms.aside", 3, 0))
+    assert told == history
+    assert (once.topic(), once.partition(), once.offset()) == ("orders", 3, 41)
+    assert once.headers() == SENT.headers()
+    assert dict(moved_record(once, history).headers)[MOVED] == header
+
+
+@pytest.mark.parametrize("value", [b"", b"1;2", b"2;0;0;0;3;41;orders", b"1;x;0;0;3;41;orders", b"1;0;0;0;3;41;o;late"])
+def test_a_header_that_cannot_be_read_says_nothing(value: bytes) -> None:
+    """A damaged header, or one of a later version, does not stop a consumer: the record is taken as it is."""
+    record = Record(KafkaRecord(None, b"hello", [(MOVED, value)], 1_000), "orders.kjms.aside", 0, 5)
+    taken, told = unmoved(record)
+    assert (told, taken.topic(), taken.offset(), taken.headers()) == (History(0), "orders.kjms.aside", 5, [])
