@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import difflib
 import inspect
 import itertools
@@ -238,6 +239,7 @@ class Connection(AutoCloseable):
         self._session_numbers = itertools.count(1)
         self._client_claim: str | None = None  # what other processes know of the client identifier
         self._exception_listener: ExceptionListener | None = None
+        self._recovery_listener: ExceptionListener | None = None  # the listener's method for the end of an outage
         self._sessions: list[Session] = []
         self._lock = threading.RLock()
         self._telling = threading.Lock()
@@ -247,12 +249,12 @@ class Connection(AutoCloseable):
         self._is_used = False
         self._process = os.getpid()
         self._is_inherited = False  # whether this process is a fork of the one that connected
-        self._engine = Engine.acquire(options, user, password, self._tell)
+        self._engine = Engine.acquire(options, user, password, self)
         if options.client_id is not None:
             try:
                 self._claim_client_id(options.client_id)
             except BaseException:
-                self._engine.release(self._tell)
+                self._engine.release(self)
                 raise
         _open_connections.add(self)
 
@@ -315,22 +317,20 @@ class Connection(AutoCloseable):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """What is told of trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8)."""
+        """What is told of trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
+
+        A function, or an object with ``on_exception``. If it has a method ``on_recovery``, too, that is called when a
+        lost cluster answers again, with the exception that told of the loss.
+        """
         self._check_open("exception_listener")
         return self._exception_listener
 
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListener | None) -> None:
         self._check_open("exception_listener")
-        if listener is not None and not callable(listener):
-            on_exception = getattr(listener, "on_exception", None)
-            if not callable(on_exception):
-                raise ValueError(
-                    f"an exception listener is a function or has on_exception, and is not {shown(listener)}"
-                )
-            listener = on_exception
+        methods = (None, None) if listener is None else listener_methods(listener)
         self._is_used = True
-        self._exception_listener = listener
+        self._exception_listener, self._recovery_listener = methods
 
     @property
     def meta_data(self) -> ConnectionMetaData:
@@ -405,8 +405,15 @@ class Connection(AutoCloseable):
                 self._sessions.remove(session)
 
     def _tell(self, failure: JMSException) -> None:
-        """Pass *failure* to the exception listener, in a thread of its own: it may close the connection."""
-        listener = self._exception_listener
+        """Pass *failure* to the exception listener."""
+        self._call(self._exception_listener, failure)
+
+    def _tell_recovery(self, failure: JMSException) -> None:
+        """Tell the exception listener that the outage is over of which *failure* told, if it wants to hear of it."""
+        self._call(self._recovery_listener, failure)
+
+    def _call(self, listener: ExceptionListener | None, failure: JMSException) -> None:
+        """Call *listener* in a thread of its own: it may close the connection."""
         if listener is None or self._is_closed:
             return
 
@@ -417,7 +424,8 @@ class Connection(AutoCloseable):
             except Exception:
                 _log.exception("the exception listener of connection %d raised", self.number)
 
-        threading.Thread(target=call, name=f"kjms-connection-{self.number}-exception", daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # the interpreter ends, and allows no more threads
+            threading.Thread(target=call, name=f"kjms-connection-{self.number}-exception", daemon=True).start()
 
     def close(self) -> None:
         """Close the connection with all that it made; what was not acknowledged goes to others (JMS 2.0 §4.3.5).
@@ -453,7 +461,7 @@ class Connection(AutoCloseable):
         finally:
             if self._client_claim is not None:
                 self._engine.subscriptions.release_client(self._client_claim)
-            self._engine.release(self._tell)
+            self._engine.release(self)
             _open_connections.discard(self)
         if failures:
             raise failures[0]
@@ -500,6 +508,19 @@ class ConnectionMetaData:
 
     def __repr__(self) -> str:
         return f"<ConnectionMetaData: {self.jms_provider_name} {self.provider_version}, JMS {self.jms_version}>"
+
+
+def listener_methods(listener: Any) -> tuple[ExceptionListener, ExceptionListener | None]:
+    """Return what an exception listener is called by when a failure is told, and when an outage is over.
+
+    Raises:
+        ValueError: *listener* is not a function and has no ``on_exception``.
+    """
+    on_exception = listener if callable(listener) else getattr(listener, "on_exception", None)
+    if not callable(on_exception):
+        raise ValueError(f"an exception listener is a function or has on_exception, and is not {shown(listener)}")
+    on_recovery = getattr(listener, "on_recovery", None)
+    return on_exception, on_recovery if callable(on_recovery) else None
 
 
 def _end_deliveries() -> None:

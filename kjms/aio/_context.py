@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from kjms import _context
-from kjms._connection import Connection, FactorySettings
+from kjms._connection import Connection, ExceptionListener, FactorySettings, listener_methods
 from kjms._dead_letters import with_handled_exception
 from kjms._session import either
 from kjms.aio._session import LoopSession
@@ -218,10 +218,11 @@ class JMSContext:
     def exception_listener(self) -> Callable[[JMSException], object] | None:
         """What the loop calls with trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
 
-        A function, no coroutine. The contexts of a connection have it in common.
+        A function, no coroutine, or an object with ``on_exception``; see `kjms.Connection.exception_listener`. The
+        contexts of a connection have it in common.
         """
         listener = self._opened("exception_listener").exception_listener
-        return listener.tell if isinstance(listener, _InLoop) else listener
+        return listener.told if isinstance(listener, _InLoop) else listener
 
     @exception_listener.setter
     def exception_listener(self, listener: Callable[[JMSException], object] | None) -> None:
@@ -431,14 +432,19 @@ class JMSContext:
 
 
 class _InLoop:
-    """Calls *tell* in *loop*, whichever thread asks for it."""
+    """Calls the methods of an exception listener, or the function that it is, in *loop*, from whatever thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[JMSException], object]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, listener: ExceptionListener) -> None:
         self._loop = loop
-        self.tell = tell
+        self.told, recovered = listener_methods(listener)
+        self.on_recovery = None if recovered is None else partial(self._call, recovered)
 
     def __call__(self, failure: JMSException) -> None:
-        self._loop.call_soon_threadsafe(self.tell, failure)
+        self._call(self.told, failure)
+
+    def _call(self, method: ExceptionListener, failure: JMSException) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(method, failure)
 
 
 def _close_quietly(connected: Callable[[], _context.JMSContext]) -> None:

@@ -9,8 +9,8 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError
 
@@ -58,6 +58,16 @@ REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is
 OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
 
 
+class Listener(Protocol):
+    """What an engine tells of trouble: a connection."""
+
+    def _tell(self, failure: JMSException) -> None:
+        """Hear of *failure*, which no call can raise; from any thread."""
+
+    def _tell_recovery(self, failure: JMSException) -> None:
+        """Hear that the outage is over of which *failure* told."""
+
+
 class Engine:
     """The Kafka clients of one process for one cluster and one set of credentials.
 
@@ -67,7 +77,7 @@ class Engine:
     def __init__(self, options: FactoryOptions, user: str | None, password: str | None) -> None:
         self.number = next(_numbers)
         self.options = options
-        self._listeners: list[Callable[[JMSException], None]] = []
+        self._listeners: list[Listener] = []
         self._last_error: list[KafkaError] = []
         self._users = 0
         self._lock = threading.Lock()
@@ -76,7 +86,9 @@ class Engine:
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self._settings), options.send_timeout)
         self.topics.follow(options.defaults.replication_factor)
-        self._outage = Outage(f"kjms-engine-{self.number}-outage", lambda s: self.topics.connect(s, []), self.tell)
+        self._outage = Outage(
+            f"kjms-engine-{self.number}-outage", lambda s: self.topics.connect(s, []), self._lost, self._recovered
+        )
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
@@ -124,7 +136,7 @@ class Engine:
         options: FactoryOptions,
         user: str | None,
         password: str | None,
-        listener: Callable[[JMSException], None],
+        listener: Listener,
     ) -> Engine:
         """Return the process's engine for these settings; *listener* is told of trouble until `release`.
 
@@ -156,7 +168,7 @@ class Engine:
                 engine._listeners.append(listener)
                 return engine
 
-    def release(self, listener: Callable[[JMSException], None]) -> None:
+    def release(self, listener: Listener) -> None:
         """Give the engine back; the last user's release closes every client and thread."""
         with _engines_lock:
             self._listeners.remove(listener)
@@ -386,7 +398,16 @@ class Engine:
     def tell(self, failure: JMSException) -> None:
         """Tell every connection of *failure*; they pass it to their exception listeners."""
         for listener in list(self._listeners):
-            listener(failure)
+            listener._tell(failure)
+
+    def _lost(self, failure: JMSException) -> None:
+        _log.warning("%s", failure)
+        self.tell(failure)
+
+    def _recovered(self, failure: JMSException, seconds: float) -> None:
+        _log.info("connection to %s is back after %.1f s", self.options.bootstrap_servers, seconds)
+        for listener in list(self._listeners):
+            listener._tell_recovery(failure)
 
 
 def destination_name(destination: Destination) -> str:

@@ -1,4 +1,4 @@
-"""Whether a cluster that a client lost is gone: it is asked again first, and told of only if it stays away."""
+"""Find out whether a cluster is lost, and when it is back: a client's loss of its connections may be a moment's."""
 
 from __future__ import annotations
 
@@ -13,54 +13,61 @@ __all__ = ["Outage"]
 
 PATIENCE_SECONDS: Final = 3.0  # a connection that was cut is made anew by then
 ATTEMPT_SECONDS: Final = 0.5  # closing waits so long
-SAME_SECONDS: Final = 60.0  # failures closer together than this are of the same outage
+PAUSE_SECONDS: Final = 0.1  # between attempts, which may fail at once
 
 
 class Outage:
-    """Tells of the outages of a cluster, each once (JMS 2.0 §4.3.8).
+    """Reports each outage of a cluster once (JMS 2.0 §4.3.8), and its end.
 
     Args:
-        thread_name: The name of the thread that asks, while there is doubt.
+        thread_name: The name of the thread that tries to connect, from the first suspicion until a broker answers.
         connect: Returns when a broker has answered; raises a JMSException if none did within so many seconds.
-        tell: Is told of an outage.
+        lost: Called with the failure that was suspected when no broker has answered for some seconds.
+        recovered: Called after that, when one answers, with the same failure and the seconds that the outage lasted.
     """
 
     def __init__(
-        self, thread_name: str, connect: Callable[[float], None], tell: Callable[[JMSException], None]
+        self,
+        thread_name: str,
+        connect: Callable[[float], None],
+        lost: Callable[[JMSException], None],
+        recovered: Callable[[JMSException, float], None],
     ) -> None:
         self._thread_name = thread_name
         self._connect = connect
-        self._tell = tell
-        self._last = -SAME_SECONDS
+        self._lost = lost
+        self._recovered = recovered
         self._thread: threading.Thread | None = None
-        self._is_closed = False
+        self._closed = threading.Event()
         self._lock = threading.Lock()
 
     def suspect(self, failure: JMSException) -> None:
-        """Hear of *failure*, a client's word for being connected to no broker; from any thread, which need not wait."""
+        """Note *failure*, a client's word for being connected to no broker; from any thread, which need not wait."""
         with self._lock:
-            if self._is_closed or (self._thread is not None and self._thread.is_alive()):
+            if self._closed.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
             self._thread = threading.Thread(target=self._find_out, args=(failure,), name=self._thread_name, daemon=True)
             self._thread.start()
 
     def _find_out(self, failure: JMSException) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._is_closed:
+        begin = time.monotonic()
+        is_reported = False
+        while not self._closed.is_set():
             try:
                 self._connect(ATTEMPT_SECONDS)
             except JMSException:
-                now = time.monotonic()
-                if now < deadline:
-                    continue
-                is_new, self._last = now - self._last > SAME_SECONDS, now
-                if is_new:
-                    self._tell(failure)
-            return
+                if not is_reported and time.monotonic() - begin >= PATIENCE_SECONDS:
+                    is_reported = True
+                    self._lost(failure)
+                self._closed.wait(PAUSE_SECONDS)
+            else:
+                if is_reported:
+                    self._recovered(failure, time.monotonic() - begin)
+                return
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop trying."""
         with self._lock:
-            self._is_closed = True
+            self._closed.set()
         if self._thread is not None:
             self._thread.join()

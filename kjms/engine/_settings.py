@@ -20,8 +20,13 @@ METADATA_MS: Final = 10_000
 REPEAT_SECONDS: Final = 30.0  # librdkafka reports each of its attempts to reconnect, dozens in a second
 
 
-class _NoRepeats(logging.Filter):
-    """Lets a message pass once in a while: an outage is news, its every second is not."""
+# What librdkafka reports of lost connections and what follows from them, dozens of lines in one outage. kjms logs an
+# outage itself, once, and raises what fails because of it.
+_OF_OUTAGES: Final = frozenset({"FAIL", "ERROR", "REQTMOUT", "SESSTMOUT", "TXNERR", "GETPID", "TIMEOUT", "COMMITFAIL"})
+
+
+class _OnceAndLower(logging.Filter):
+    """Lets a message pass once in a while, and lowers those of lost connections to DEBUG."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,6 +35,10 @@ class _NoRepeats(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         now = record.created
         message = record.getMessage()
+        if message.partition(" ")[0] in _OF_OUTAGES:
+            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+            if not _log.isEnabledFor(logging.DEBUG):
+                return False
         if now - self._last.get(message, 0.0) < REPEAT_SECONDS:
             return False
         self._last = {text: when for text, when in self._last.items() if now - when < REPEAT_SECONDS}
@@ -38,7 +47,7 @@ class _NoRepeats(logging.Filter):
 
 
 _log = logging.getLogger("kjms.kafka")
-_log.addFilter(_NoRepeats())
+_log.addFilter(_OnceAndLower())
 
 # What kjms must decide itself, with the reason a user gets to read.
 _OWNED: Final = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, Session, TextMessage
+from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, Session, TextMessage, aio
 from kjms.broker import LocalBroker
 
 SECONDS = 30_000
@@ -16,21 +18,37 @@ SECONDS = 30_000
 Eventually = Callable[[Callable[[], object]], None]
 
 
+class Watching:
+    """An exception listener that wants to hear of the ends of outages, too."""
+
+    def __init__(self) -> None:
+        self.failures: list[JMSException] = []
+        self.recoveries: list[JMSException] = []
+
+    def on_exception(self, failure: JMSException) -> None:
+        self.failures.append(failure)
+
+    def on_recovery(self, failure: JMSException) -> None:
+        self.recoveries.append(failure)
+
+
 @pytest.mark.requirement("JMS-4.3.8-1")
-def test_a_connection_outlives_its_broker(eventually: Eventually) -> None:
-    """When the broker dies the exception listener hears of it, once; when it is back, everything goes on."""
+def test_a_connection_outlives_its_broker(eventually: Eventually, caplog: pytest.LogCaptureFixture) -> None:
+    """The exception listener and the log hear once of the loss of a broker, and once of its return; all goes on."""
     queue = Queue("outage")
     told: list[JMSException] = []
+    watching = Watching()
     heard: list[str | None] = []
 
     def listener(message: Message) -> None:
         assert isinstance(message, TextMessage)
         heard.append(message.text)
 
-    with LocalBroker() as broker:
+    with LocalBroker() as broker, caplog.at_level(logging.INFO, "kjms"):
         factory = ConnectionFactory(broker.bootstrap_servers, send_timeout=3_000)
-        with factory.create_connection() as connection:
+        with factory.create_connection() as connection, factory.create_connection() as other:
             connection.exception_listener = told.append
+            other.exception_listener = watching
             connection.start()
             connection.create_session().create_consumer(queue).message_listener = listener
             session = connection.create_session()
@@ -41,12 +59,42 @@ def test_a_connection_outlives_its_broker(eventually: Eventually) -> None:
             eventually(lambda: told)
             with pytest.raises(JMSException, match=r"outage.*3000 ms"):
                 producer.send(session.create_text_message("lost, and told so"))
+            assert watching.recoveries == []
             broker.start()
             producer.send(session.create_text_message("after"))
             eventually(lambda: heard[-1] == "after")
+            eventually(lambda: watching.recoveries)
         assert len(told) == 1
         assert told[0].error_code == "_ALL_BROKERS_DOWN"
         assert broker.bootstrap_servers in str(told[0])
+        assert watching.failures == watching.recoveries == told
+    logged = [(r.levelname, r.getMessage()) for r in caplog.records if r.name in {"kjms.engine", "kjms.kafka"}]
+    assert logged[0] == ("WARNING", str(told[0]))
+    assert logged[1][0] == "INFO"
+    assert f"{broker.bootstrap_servers} is back after" in logged[1][1]
+    assert len(logged) == 2
+
+
+async def watched_in_loop(broker: LocalBroker) -> Watching:
+    """Return what a listener heard in an event loop while *broker* was away for some time."""
+    watching = Watching()
+    async with aio.ConnectionFactory(broker.bootstrap_servers, send_timeout=3_000).create_context() as context:
+        context.exception_listener = watching
+        await asyncio.to_thread(broker.kill)
+        while not watching.failures:
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(broker.start)
+        while not watching.recoveries:
+            await asyncio.sleep(0.05)
+    return watching
+
+
+def test_the_end_of_an_outage_in_a_loop() -> None:
+    """A listener of asyncio's context hears of an outage and of its end, too."""
+    with LocalBroker() as broker:
+        watching = asyncio.run(asyncio.wait_for(watched_in_loop(broker), 60))
+    assert len(watching.failures) == 1
+    assert watching.recoveries == watching.failures
 
 
 def test_what_a_killed_program_did_not_acknowledge_is_delivered_again(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kjms.engine import _outage
 from kjms.engine._outage import Outage
 from kjms.errors import JMSException
+
+Eventually = Callable[[Callable[[], object]], None]
 
 
 class Cluster:
@@ -17,55 +20,72 @@ class Cluster:
     def __init__(self) -> None:
         self.answers = False
         self.asked = threading.Event()
-        self.told: list[JMSException] = []
-        self.outage = Outage("outage", self.connect, self.told.append)
+        self.lost: list[JMSException] = []
+        self.recovered: list[JMSException] = []
+        self.outage = Outage(
+            "outage", self.connect, self.lost.append, lambda failure, _: self.recovered.append(failure)
+        )
 
     def connect(self, _seconds: float) -> None:
         self.asked.set()
         if not self.answers:
             raise JMSException("no broker answers")
 
-    def lost(self) -> JMSException:
-        """Report a loss, and wait until it is clear what it was."""
+    def lose(self) -> JMSException:
+        """Report a loss."""
         failure = JMSException("all brokers are down")
         self.outage.suspect(failure)
+        return failure
+
+    def come_back(self) -> None:
+        """Answer, and wait until that was noticed."""
+        self.answers = True
         assert self.outage._thread is not None
         self.outage._thread.join(20)
-        return failure
+        assert not self.outage._thread.is_alive()
+        self.answers = False
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(_outage, "PATIENCE_SECONDS", 0.05)
-    return Cluster()
+    monkeypatch.setattr(_outage, "PAUSE_SECONDS", 0.001)
+    cluster = Cluster()
+    yield cluster
+    cluster.outage.close()
 
 
 @pytest.mark.requirement("JMS-4.3.8-4", "NEV-187")
 def test_a_cluster_that_answers_was_not_lost(cluster: Cluster) -> None:
-    """A connection that could be made again is nobody's business."""
+    """Report nothing of a connection that could be made again at once."""
     cluster.answers = True
-    cluster.lost()
+    cluster.lose()
+    cluster.come_back()
     assert cluster.asked.is_set()
-    assert cluster.told == []
+    assert (cluster.lost, cluster.recovered) == ([], [])
 
 
-def test_an_outage_is_told_once(cluster: Cluster) -> None:
-    """Each failed attempt to reconnect is reported as a loss; they are one outage, until there was none for a while."""
-    first = cluster.lost()
-    cluster.lost()
-    assert cluster.told == [first]
-    cluster.outage._last -= _outage.SAME_SECONDS
-    second = cluster.lost()
-    assert cluster.told == [first, second]
+def test_an_outage_and_its_end_are_reported_once(cluster: Cluster, eventually: Eventually) -> None:
+    """Each failed attempt to reconnect is reported as a loss; until a broker answers they are one outage."""
+    first = cluster.lose()
+    eventually(lambda: cluster.lost == [first])
+    cluster.lose()
+    assert cluster.recovered == []
+    cluster.come_back()
+    assert (cluster.lost, cluster.recovered) == ([first], [first])
+    second = cluster.lose()
+    eventually(lambda: cluster.lost == [first, second])
+    cluster.come_back()
+    assert cluster.recovered == [first, second]
 
 
-def test_after_the_end_nobody_asks(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_the_end_nothing_is_asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing ends the attempts, and later losses are the clients' own doing."""
     monkeypatch.setattr(_outage, "PATIENCE_SECONDS", 60.0)
-    cluster.outage.suspect(JMSException("all brokers are down"))
+    cluster.lose()
     assert cluster.asked.wait(20)
     cluster.outage.close()
     cluster.asked.clear()
-    cluster.outage.suspect(JMSException("closing"))
+    cluster.lose()
     assert not cluster.asked.is_set()
-    assert cluster.told == []
+    assert (cluster.lost, cluster.recovered) == ([], [])
