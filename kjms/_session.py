@@ -265,6 +265,8 @@ class Session(AutoCloseable):
             return route  # they wait where all its messages do, in the process that has it
         if route.delayed is None:
             route.delayed = route.to_later(self._engine.schedule.prepare(route.topic, route.partitions))
+        else:
+            self._engine.schedule.serve(route.topic)
         return route.delayed
 
     def _next_message_id(self) -> str:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kjms.engine._reader import Reader
     from kjms.engine._topics import Topics
 
-__all__ = ["Later", "fold"]
+__all__ = ["Later", "Rest", "fold", "was_made_again"]
 
 _log = logging.getLogger("kjms.schedule")
 
@@ -54,6 +54,9 @@ CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not a
 POSTPONED_MS: Final = 30_000  # until a message that its destination finds too large is tried again
 SLACK: Final = 100_000  # records that may stand between those that wait, before these are written anew
 FAR_MS: Final = 10_000  # only what is not due before is written anew
+QUIET_SECONDS: Final = 30.0  # without anything new, until the clients are closed: they cost threads and fetches
+WAKE_MS: Final = 15_000  # before a message is due, they are made again
+FEW: Final = 2_000  # records that are read again then
 
 
 class Line(Transactor[None]):
@@ -119,6 +122,12 @@ class Stretch:
     def is_served(self) -> bool:
         """Whether what is due can be moved."""
         return self.line.is_open and self.position >= self.barrier
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be done but to wait, and little has to be read to begin again."""
+        is_idle = not self.orders and self.scan is None and not self.waiting.forgotten and self.rest_until == 0.0
+        return is_idle and self.position >= self.barrier and self.position - self.base <= FEW
 
     @property
     def base(self) -> int:
@@ -207,6 +216,38 @@ def fold(waiting: Waiting[KafkaMessage] | Scan, record: KafkaMessage, orders: li
     return offset + 1
 
 
+class Rest(NamedTuple):
+    """What it takes to notice that a log which was left alone has to be served again.
+
+    Attributes:
+        due: When to begin, in milliseconds since the epoch; a message is due soon after.
+        ends: Where each partition ended; whatever is written there changes that.
+        identity: Kafka's id of the topic.
+    """
+
+    due: int
+    ends: Mapping[int, int]
+    identity: str
+
+
+def was_made_again(topics: Topics, name: str, identity: str, tell: Callable[[JMSException], None]) -> bool:
+    """Return whether the topic *name* is no more the one with that *identity*: what is known of it holds no longer.
+
+    It is reported.
+    """
+    latest = topics.watch(name)
+    if "-" in (identity, latest) or latest == identity:
+        return False
+    topics.forget(name, identity)
+    failure = JMSException(
+        f"the Kafka topic {name!r} was deleted and made again: delayed messages that waited in the former"
+        " topic are gone"
+    )
+    _log.warning("%s", failure)
+    tell(failure)
+    return True
+
+
 class Later:
     """Serves the delayed messages of one destination in a thread of its own.
 
@@ -238,6 +279,8 @@ class Later:
         self._tell = tell
         self._told = ""
         self._identity = "-"  # Kafka's id of the topic that is served
+        self.rest: Rest | None = None  # once it has ended by itself
+        self._busy_at = time.monotonic()  # when something was read, or due, last
         self._stretches: dict[int, Stretch] = {}
         self._membership = Membership()
         self._closing = threading.Event()
@@ -267,7 +310,7 @@ class Later:
     # The thread.
 
     def _run(self) -> None:
-        while not self._closing.is_set():
+        while not self._closing.is_set() and self.rest is None:
             try:
                 self._serve()
             except Exception as error:  # the thread's last words must be heard
@@ -293,6 +336,10 @@ class Later:
                 if now >= commit:
                     self._commit(consumer, self._stretches.values())
                     commit = now + COMMIT_SECONDS
+                    self.rest = self._rest_found(now)
+                    if self.rest is not None:
+                        self._give_space_back()
+                        break
                 if now >= space:
                     self._give_space_back()
                     space = now + SPACE_SECONDS
@@ -303,18 +350,25 @@ class Later:
             self._stretches.clear()
 
     def _was_made_again(self) -> bool:
-        """Tell whether the topic was deleted and made again, and report it: what is known of it holds no longer."""
-        latest = self._topics.watch(self.later)
-        if "-" in (self._identity, latest) or latest == self._identity:
-            return False
-        self._topics.forget(self.later, self._identity)
-        failure = JMSException(
-            f"the Kafka topic {self.later!r} was deleted and made again: delayed messages that waited in the former"
-            " topic are gone"
-        )
-        _log.warning("%s", failure)
-        self._tell(failure)
-        return True
+        return was_made_again(self._topics, self.later, self._identity, self._tell)
+
+    def _rest_found(self, now: float) -> Rest | None:
+        """Return how to notice what comes next, if nothing is to be done for a while; None: there is, or may be."""
+        stretches = list(self._stretches.values())
+        if not stretches or now - self._busy_at < QUIET_SECONDS or not all(each.is_quiet for each in stretches):
+            return None
+        due = min(stretch.waiting.next_due for stretch in stretches) - WAKE_MS
+        if due < time.time() * 1000 + WAKE_MS:
+            return None
+        try:
+            if self._topics.look_up(self.later) != len(stretches):
+                return None  # others have the other partitions, and know what waits there
+            ends = {stretch.number: self._end_of_log(stretch.number) for stretch in stretches}
+        except (JMSException, KafkaException) as error:
+            _log.debug("where %s ends is not known: %s", self.later, error)
+            return None
+        is_read = all(stretch.position >= ends[stretch.number] for stretch in stretches)
+        return Rest(due, ends, self._identity) if is_read else None
 
     def _read(self, consumer: Consumer) -> None:
         """Take what has come, all of it if that is done soon: among it may be what is due before all that is known."""
@@ -347,6 +401,8 @@ class Later:
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             _log.warning("%s", jms_error(error, f"read {self.later}"))
             return
+        if error is None:
+            self._busy_at = time.monotonic()
         stretch = self._stretches.get(record.partition() or 0)
         if stretch is not None and record.topic() == self.later:
             stretch.position = max(stretch.position, fold(stretch.waiting, record, stretch.orders))
@@ -371,6 +427,7 @@ class Later:
                 self._write_anew(stretch)
                 self._look_again(stretch)
             stretch.pause = PAUSE_SECONDS
+            stretch.rest_until = 0.0
         except (AbortedError, JMSException, KafkaException) as error:
             self._failed(stretch, error)
 

@@ -1,5 +1,8 @@
 """The part of an engine in delayed messages: which destinations' it serves, and where new ones wait.
 
+A destination whose messages are not due for a while, and that gets no others, has no clients of its own: one request
+every two seconds tells of all such destinations whether anything has changed.
+
 It serves those of each destination that has a reading consumer here, that a delayed message was sent to from here, or
 that it was told to serve.
 """
@@ -8,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine._later import Later
+from kjms.engine._later import Later, Rest, was_made_again
 from kjms.errors import JMSException
 from kjms.mapping.names import later
 
@@ -55,6 +59,7 @@ class Schedule:
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._asked: set[str] = set()
         self._laters: dict[str, Later] = {}
+        self._resting: dict[str, Rest] = {}  # those that have nothing to do for a while: they are looked at
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._is_closing = False
@@ -76,10 +81,11 @@ class Schedule:
 
     def serve(self, topic: str) -> None:
         """Serve the delayed messages of the Kafka topic *topic* from now on."""
+        if topic in self._asked and topic not in self._resting:
+            return
         with self._lock:
-            if topic in self._asked:
-                return
             self._asked.add(topic)
+            self._resting.pop(topic, None)
             self._begin()
         self._wake.set()
 
@@ -140,12 +146,42 @@ class Schedule:
     def _look(self) -> None:
         with self._lock:
             wanted = self._asked | {reader.topic for reader in self._readers if reader.is_reading}
-        for topic in self._with_delayed(wanted - self._laters.keys()):
+        self._let_rest()
+        self._look_at_resting(wanted)
+        for topic in self._with_delayed(wanted - self._laters.keys() - self._resting.keys()):
             if not self._is_closing:
                 self._laters[topic] = Later(
                     topic, self._consumer_config, self._producer_config, self._topics, self._share, self._tell
                 )
         self._end([topic for topic in self._laters if topic not in wanted])
+
+    def _let_rest(self) -> None:
+        for topic, each in list(self._laters.items()):
+            if each.rest is not None:
+                del self._laters[topic]
+                each.close()
+                with self._lock:
+                    self._resting[topic] = each.rest
+
+    def _look_at_resting(self, wanted: Collection[str]) -> None:
+        """Let no topic rest whose messages are due soon, whose log has changed, or that is not *wanted* any more."""
+        now = time.time() * 1000
+        resting = dict(self._resting)
+        up = {topic for topic, rest in resting.items() if topic not in wanted or rest.due <= now}
+        up.update(
+            topic
+            for topic in resting.keys() - up
+            if was_made_again(self._topics, later(topic), resting[topic].identity, self._tell)
+        )
+        try:
+            ends = self._topics.log_ends([later(topic) for topic in resting.keys() - up])
+        except JMSException as error:
+            _log.info("%s", error)
+        else:
+            up.update(topic for topic in resting.keys() - up if ends.get(later(topic)) != resting[topic].ends)
+        with self._lock:
+            for topic in up:
+                self._resting.pop(topic, None)
 
     def _with_delayed(self, topics: Collection[str]) -> list[str]:
         """Return those of *topics* of which there are, or were, delayed messages."""

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
@@ -461,6 +461,30 @@ class Topics:
                 time.sleep(0.02)  # a topic that was just made
                 with contextlib.suppress(JMSException):  # or another leader: librdkafka does not ask for it by itself
                     self.look_up(topic)
+
+    def log_ends(self, topics: Collection[str]) -> dict[str, dict[int, int]]:
+        """Return where each partition of each of *topics* ends, open transactions included; what is gone is left out.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        if not topics:
+            return {}
+        there = self.all()
+        places = [TopicPartition(topic, number) for topic in topics for number in range(there.get(topic, 0))]
+        found: dict[str, dict[int, int]] = {}
+        if not places:
+            return found
+        asked = {place: OffsetSpec.latest() for place in places}
+        answers = self.admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout
+        )
+        for place, answer in answers.items():
+            try:
+                found.setdefault(place.topic, {})[place.partition] = int(answer.result().offset)
+            except KafkaException as error:
+                raise jms_error(error, f"find the end of the Kafka topic {place.topic!r}") from error
+        return found
 
     def all(self) -> dict[str, int]:
         """Return the partitions of every topic of the cluster, by name."""

@@ -302,3 +302,47 @@ def test_a_message_that_is_written_anew_is_cancelled_there(
         eventually(lambda: {entry.place[1] for entry in delayed.read()}.isdisjoint({0, 1}))
         assert delayed.cancel(entries) == 1
         assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
+
+
+def test_what_is_not_due_for_a_while_costs_no_clients(
+    desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """A destination that nothing happens to has no thread and no Kafka client, until a message is due or comes."""
+    for name, value in {"QUIET_SECONDS": 0.5, "COMMIT_SECONDS": 0.1, "WAKE_MS": 500}.items():
+        monkeypatch.setattr(_later, name, value)
+    monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.1)
+    connection = desk.connect(is_apart=True)
+    schedule, session = connection._engine.schedule, connection.create_session()
+
+    def rests() -> bool:
+        name = f"kjms-schedule-{queue.queue_name}"
+        return not (schedule._laters or any(thread.name == name for thread in threading.enumerate()))
+
+    def is_known(count: int) -> bool:
+        return (
+            sum(len(stretch.waiting) for each in schedule._laters.values() for stretch in each._stretches.values())
+            == count
+        )
+
+    desk.send(queue, "tomorrow", by=session, delivery_delay=DAY)
+    eventually(lambda: is_known(1))
+    eventually(rests)
+    desk.send(queue, "in a while", by=session, delivery_delay=6_000)  # of this process, which knows at once
+    eventually(lambda: is_known(2))
+    eventually(rests)
+    assert desk.stored(queue.queue_name) == []
+    eventually(lambda: [record.value() for record in desk.stored(queue.queue_name)] == [b"in a while"])
+    eventually(rests)
+    other = desk.connect(is_apart=True)  # of another one, which ends before it is due
+    desk.send(queue, "of another", by=other.create_session(), delivery_delay=3_000)
+    other.close()
+    eventually(lambda: len(desk.stored(queue.queue_name)) == 2)
+    eventually(rests)
+    with Delayed(connection._engine, queue.queue_name) as delayed:
+        entries = delayed.read()
+        assert [entry.record.value() for entry in entries] == [b"tomorrow"]
+        assert delayed.cancel(entries) == 1
+    consumer = session.create_consumer(queue)
+    assert taken(consumer, 2) == ["in a while", "of another"]
+    desk.send(queue, "now", by=session, delivery_delay=50)
+    assert taken(consumer, 1) == ["now"]
