@@ -88,8 +88,8 @@ class MessageConsumer(AutoCloseable):
     def receive(self, timeout: int | timedelta | None = None) -> Message | None:
         """Return the next message, waiting for it.
 
-        With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, the message is acknowledged when this call has returned it. Where a
-        crash of the program must bring it again, use a listener or a loop over the consumer.
+        With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, the message is acknowledged when this call has returned it. Where
+        a crash of the program must bring it again, use a listener or a loop over the consumer.
 
         Args:
             timeout: How long to wait, in milliseconds; None or 0: for ever.
