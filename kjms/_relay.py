@@ -221,7 +221,9 @@ class RelaySession(Session):
             JMSException: Kafka did not take it, or a partition went to another process, which delivers it again.
         """
         if self._relayed.flush():
-            raise JMSException("accept: a partition went to another process meanwhile; its messages come there again")
+            raise JMSException(
+                "accept: a partition was lost, to another process or in an outage; its messages are delivered again"
+            )
 
     def release(self, deliveries: Iterable[Delivery]) -> None:
         """Take *deliveries* back as if they had not been made."""
@@ -278,7 +280,9 @@ class RelaySession(Session):
         partition, feed = received[0].partition, received[0].feed
         assert feed is not None
         reader = feed.reader
-        gone = TransactionRolledBackException("commit: the messages went to another consumer meanwhile")
+        gone = TransactionRolledBackException(
+            "commit: the messages were lost, to another consumer or in an outage; they are delivered again"
+        )
         with reader.lock:  # nobody else's commit is to take a part of them along
             if not partition.is_held:
                 transaction.put_back(received)

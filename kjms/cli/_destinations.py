@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -122,7 +122,7 @@ def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool 
         for topic in settled.keys() & names.keys()
         if any(waiting(spans.get(each, ()), settled[topic].get(each, {})) for each in (topic, *beside[topic]))
     ]
-    counts = _counts(connection, {topic: names[topic] for topic in may_wait}) if is_exact else {}
+    counts = _counts(connection, may_wait) if is_exact else {}
     entries = []
     for topic, name in names.items():
         is_queue = topic in settled
@@ -152,31 +152,33 @@ def _beside(topic: str, topics: Iterable[str]) -> list[str]:
     return [each for each in (aside(topic, group), handover(topic, group)) if each in topics]
 
 
-def _counts(connection: Connection, queues: Mapping[str, str]) -> dict[str, int | JMSException]:
-    """Return how many messages wait in each of *queues*, or why they cannot be counted.
+def _counts(connection: Connection, topics: Sequence[str]) -> dict[str, int | JMSException]:
+    """Return how many messages wait in each queue of the Kafka *topics*, or why they cannot be counted."""
 
-    Args:
-        connection: The connection.
-        queues: The queues' names, by their Kafka topics.
-    """
-
-    def count(name: str) -> int | JMSException:
+    def count(topic: str) -> int | JMSException:
         try:
-            return _count(connection, Queue(name))
+            return _count(connection, topic)
         except JMSException as error:
             return error
 
     with ThreadPoolExecutor(COUNTED_AT_ONCE) as pool:
-        return dict(zip(queues, pool.map(count, queues.values()), strict=True))
+        return dict(zip(topics, pool.map(count, topics), strict=True))
 
 
-def _count(connection: Connection, queue: Queue) -> int:
-    """Return how many messages of *queue* wait: those that a browser shows.
+def _count(connection: Connection, topic: str) -> int:
+    """Return how many messages of the queue with the Kafka topic *topic* wait: those that a browser shows.
 
     Raises:
         JMSException: Kafka does not answer, or refuses to let them be read.
     """
-    browsing = connection._engine.browse(queue, connection._options, None)
+    options = connection._options
+    try:
+        queue = destination_for(topic, Queue, options.queue_prefix)
+    except InvalidDestinationException:  # without the prefix that ours have: it belongs to somebody else
+        options = replace(options, queue_prefix="")
+        queue = destination_for(topic, Queue)
+    assert isinstance(queue, Queue)
+    browsing = connection._engine.browse(queue, options, None)
     try:
         return sum(1 for _ in iter(browsing.next, None))
     finally:

@@ -33,6 +33,7 @@ examples:
   kjms receive orders --count 1 --headers                  one message with all that stands on it
   kjms receive orders --no-wait > orders.txt               what waits there now
   kjms receive topic://prices --wait 60                    until nothing came for a minute
+  kjms receive tomorrow --create                           a queue that does not exist yet
   kjms receive orders --selector "region = 'EU' AND amount > 10"
   kjms receive images --raw --count 1 > cat.jpeg           a BytesMessage as it was sent
 """

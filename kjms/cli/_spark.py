@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, destination, factory
-from kjms.cli._terminal import columns
+from kjms.cli._terminal import columns, say
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ def run(arguments: argparse.Namespace) -> int:
     count = pipelines.replay(
         spark, chosen, path, wanted[0], selector=arguments.selector, rate=arguments.rate, options=options, **who
     )
-    print(f"kjms spark: {count} messages sent to {wanted[0]}", file=sys.stderr)
+    say("spark", f"{count} messages sent to {wanted[0]}")
     return 0
 
 
@@ -240,7 +239,7 @@ def _follow(name: str, query: StreamingQuery) -> int:
     """
     from pyspark.errors import StreamingQueryException
 
-    print(f"kjms spark: {name} runs as query {query.id}", file=sys.stderr)
+    say("spark", f"{name} runs as query {query.id}")
     told, messages = -1, 0
     try:
         is_over = False
@@ -250,12 +249,12 @@ def _follow(name: str, query: StreamingQuery) -> int:
                 if progress.batchId > told and progress.numInputRows:
                     told, messages = progress.batchId, messages + progress.numInputRows
                     rate = f"{progress.processedRowsPerSecond:,.0f}/s"
-                    print(f"kjms spark: batch {told}: {progress.numInputRows:,} records, {rate}", file=sys.stderr)
+                    say("spark", f"batch {told}: {progress.numInputRows:,} records, {rate}")
     except StreamingQueryException as error:
         raise JMSException(f"{name} failed after {messages:,} records: {_reason(error)}") from error
     finally:
         query.stop()
-    print(f"kjms spark: {name} is through with {messages:,} records", file=sys.stderr)
+    say("spark", f"{name} is through with {messages:,} records")
     return 0
 
 
@@ -273,7 +272,7 @@ def _tell(arguments: argparse.Namespace, report: Report) -> int:
 
     if arguments.html is not None:
         arguments.html.write_text(report.to_html(), "utf-8")
-        print(f"kjms spark: {arguments.html} is written", file=sys.stderr)
+        say("spark", f"{arguments.html} is written")
     if arguments.json:
         print(report.to_json())
         return 0

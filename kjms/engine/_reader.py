@@ -687,7 +687,10 @@ class Reader:
             everything = [*(move.delivery for move, _, _ in made), *deliveries]
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
             if lost:
-                raise LostError(f"{len(lost)} messages of {self.name} went to another consumer meanwhile", lost)
+                raise LostError(
+                    f"{len(lost)} messages of {self.name} are lost to this consumer: their partition is another one's, or was in an outage",
+                    lost,
+                )
             for delivery in everything:
                 settled.setdefault(delivery.partition, set()).add(delivery.offset)
             consumer = self._consumer

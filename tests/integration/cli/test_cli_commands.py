@@ -462,6 +462,13 @@ def test_destinations_shows_names_without_their_prefix(
         connection.start()
         send(connection, own, TextMessage("x"))
         receive(connection, own)
+        send(connection, own, TextMessage("y"))
+    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        send(connection, queue, TextMessage("x"), TextMessage("y"), TextMessage("z"))
+        receive(connection, queue)
     entry = listed(kjms("destinations", "--json"), own.queue_name)
     assert entry["topic"].startswith(prefix)
-    assert entry["kind"] == "queue"
+    assert (entry["kind"], entry["waiting"]) == ("queue", 1)
+    other = listed(kjms("destinations", "--json"), queue.queue_name)
+    assert (other["waiting"], other["warnings"]) == (2, []), "what has another prefix is counted, too"
