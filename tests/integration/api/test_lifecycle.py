@@ -282,7 +282,7 @@ def test_a_producers_settings_apply_unless_the_send_says_otherwise(session: Sess
     for bad in (10, -1, True, "5"):
         with pytest.raises(ValueError, match="priority"):
             producer.priority = bad  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="delivery mode"):
+    with pytest.raises(ValueError, match="delivery_mode"):
         producer.delivery_mode = 3
     with pytest.raises(ValueError, match="time_to_live"):
         producer.time_to_live = -1
