@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kjms._acknowledge import Acknowledgement, Transacted
@@ -160,11 +161,29 @@ class Relayed(Acknowledgement):
             reader.flush_at_last()
 
 
+class Wakeup(threading.Event):
+    """An event that calls a function each time that it is set.
+
+    Attributes:
+        on_set: The function; it is called by whichever thread sets the event, which may hold locks of the engine.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_set: Callable[[], None] | None = None
+
+    def set(self) -> None:
+        super().set()
+        if self.on_set is not None:
+            self.on_set()
+
+
 class RelaySession(Session):
     """A session whose user passes messages on for other programs."""
 
     def __init__(self, connection: Connection, acknowledge_mode: int = SessionMode.INDIVIDUAL_ACKNOWLEDGE) -> None:
         super().__init__(connection, acknowledge_mode)
+        self._wakeup: Wakeup = Wakeup()
         self._relayed = Relayed(self._redelivery)
         self._acknowledgement = self._relayed
 
@@ -175,10 +194,25 @@ class RelaySession(Session):
         if not self._wakeup.is_set():  # to set it again would cost as much as the first time
             self._wakeup.set()
 
-    def wait(self, seconds: float | None = None) -> None:
-        """Return when there may be a message for a consumer that `poll` found none for, or somebody called `wake`."""
-        self._wakeup.wait(seconds)
-        self._wakeup.clear()
+    @property
+    def is_awake(self) -> bool:
+        """Whether the next `wait` returns at once."""
+        return self._wakeup.is_set()
+
+    def on_wake(self, call: Callable[[], None]) -> None:
+        """Have *call* called whenever a `wait` would end; see `Wakeup`."""
+        self._wakeup.on_set = call
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Return when there may be a message for a consumer that `poll` found none for, or `wake` was called.
+
+        Returns:
+            Whether there was a reason other than the time.
+        """
+        is_awake = self._wakeup.wait(seconds)
+        if is_awake:  # else it may have been set since, and that is to count
+            self._wakeup.clear()
+        return is_awake
 
     def poll(self, consumer: MessageConsumer) -> tuple[Delivery, Message] | None:
         """Return the next message, with what stands for its delivery; None: there is none, and `wait` tells of one.

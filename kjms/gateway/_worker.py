@@ -1,5 +1,7 @@
 """The thread of one AMQP session: it owns a kjms session, which blocks, so that the event loop never does.
 
+A session that has nothing to do has no thread. The next request, or the next message for it, starts one.
+
 The loop posts what is to be done, in the order in which the client asked for it; results go back to the loop in the
 order in which they came about. Nothing else is shared between the two but counters that only one of them changes.
 """
@@ -32,6 +34,7 @@ _log = logging.getLogger("kjms.gateway")
 BATCH: Final = 100  # messages that are read before what the client says has its turn
 UNSENT_BYTES: Final = 1 << 20  # of messages on their way from the thread to the loop
 YOUNG_SECONDS: Final = 1.0  # for so long a new consumer may need until it gets messages that are there already
+LINGER_SECONDS: Final = 1.0  # without anything to do, until the thread ends
 LOOK_SECONDS: Final = 0.02  # between looks at whether it does
 PAUSE_SECONDS: Final = 0.05  # a client that gave messages back may be about to leave, and is not to get them again
 
@@ -92,7 +95,7 @@ class Feeding:
 
 
 class Worker:
-    """One AMQP session's thread.
+    """One AMQP session, and its thread while it has something to do.
 
     Args:
         connection: The client's, in kjms.
@@ -127,8 +130,11 @@ class Worker:
         self._turns = 0
         self.held = 0  # bytes of messages that the client sent and that wait here; the loop's alone
         self.named: set[ClientLink] = set()  # the session's links that have a name; the loop's alone
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._name = name
+        self._thread: threading.Thread | None = None  # while there is something to do
+        self._is_over = False
+        self._starting = threading.Lock()
+        self._session.on_wake(self._begin)
 
     # For the loop's thread.
 
@@ -217,28 +223,62 @@ class Worker:
 
     # The thread.
 
+    def _begin(self) -> None:
+        """Start the thread, if there is none; for any thread."""
+        if self._thread is not None or self._is_over:
+            return
+        with self._starting:
+            if self._thread is None and not self._is_over:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError as error:  # the system has no more threads, or the program ends
+                    self._thread = None
+                    _log.error("a client's session waits until it is woken again: %s", error)
+
+    def _may_go(self) -> bool:
+        """Let the thread end, unless the session has been woken; the next wake-up starts another one."""
+        self._thread = None
+        if not self._session.is_awake:
+            return True  # who wakes it from now on finds no thread
+        with self._starting:
+            if self._thread is not None:
+                return True
+            self._thread = threading.current_thread()
+            return False
+
     def _run(self) -> None:
-        session = self._session
-        is_busy = False
-        patience: float | None = None
         try:
-            while not self._is_ending:
-                if not is_busy:
-                    session.wait(patience)
-                is_busy, patience = False, None
-                while self._tasks:
-                    self._tasks.popleft()()
-                is_busy = self._serve()
-                if any(feeding.is_draining or feeding.pauses_until for feeding in self._feedings):
-                    patience = LOOK_SECONDS
-                else:
-                    patience = self._until_growth()
+            if not self._work():
+                return
         except Exception as failure:
             _log.exception("a client's session failed")
             for feeding in self._feedings:
                 self._post(feeding.outlet.fail, failure)
-        finally:
-            self._close()
+        self._is_over = True
+        self._close()
+
+    def _work(self) -> bool:
+        """Do what there is to do; return whether the session has to be closed, rather than left alone for a while."""
+        session = self._session
+        is_busy = False
+        patience: float | None = None
+        while not self._is_ending:
+            if not is_busy:
+                is_awake = session.wait(LINGER_SECONDS if patience is None else patience)
+                if not is_awake and patience is None:
+                    if self._may_go():
+                        return False
+                    continue
+            is_busy, patience = False, None
+            while self._tasks:
+                self._tasks.popleft()()
+            is_busy = self._serve()
+            if any(feeding.is_draining or feeding.pauses_until for feeding in self._feedings):
+                patience = LOOK_SECONDS
+            else:
+                patience = self._until_growth()
+        return True
 
     def _close(self) -> None:
         try:

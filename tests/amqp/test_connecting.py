@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -407,3 +408,51 @@ def test_metrics(start_gateway: Callable[..., Any], java: Java, kjms_destination
         "kjms_gateway_messages_received_total 3",
     } <= set(lines)
     connection.close()
+
+
+def test_sessions_that_wait_have_no_thread(
+    start_gateway: Callable[..., Any], here: Session, kjms_destination_name: str,
+    eventually: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """However many clients wait for messages, none costs a thread; each gets its messages, sends, and can close."""
+    from proton import Message
+
+    monkeypatch.setattr("kjms.gateway._worker.LINGER_SECONDS", 0.05)
+    running = start_gateway()
+    producer = here.create_producer(Queue(kjms_destination_name))
+    taken: set[str] = set()
+
+    def threads() -> list[str]:
+        prefixes = [f"kjms-gateway-{served.number}-" for served in list(running.gateway._connections)]
+        return [thread.name for thread in threading.enumerate() if thread.name.startswith(tuple(prefixes))]
+
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(Peer(running.port, f"{kjms_destination_name}-{number}")) for number in range(30)]
+        receivers = [peer.receiver(kjms_destination_name, 1) for peer in peers]
+        for peer, receiver in zip(peers, receivers, strict=True):
+            peer.wait(lambda receiver=receiver: receiver.remote_source.address)  # type: ignore[misc]
+        eventually(lambda: not threads())
+        for number in range(len(peers)):
+            producer.send(TextMessage(str(number)))
+        for peer, receiver in zip(peers, receivers, strict=True):
+            peer.wait(lambda receiver=receiver: receiver.queued)  # type: ignore[misc]
+            message = Message()
+            message.decode(receiver.recv(receiver.current.pending))
+            taken.add(message.body)
+            receiver.current.update(receiver.current.ACCEPTED)
+            receiver.current.settle()
+            peer.write()
+        assert taken == {str(number) for number in range(len(peers))}
+        eventually(lambda: not threads())
+        for round_ in range(20):  # threads that end and begin at the same time lose no wake-up
+            receiver = receivers[round_]
+            receiver.flow(1)
+            peers[round_].write()
+            time.sleep(0.045 + 0.001 * (round_ % 10))
+            producer.send(TextMessage("again"))
+            peers[round_].wait(lambda receiver=receiver: receiver.queued)  # type: ignore[misc]
+        for peer in peers:
+            peer.connection.close()
+            peer.wait(lambda peer=peer: peer.connection.state & peer.connection.REMOTE_CLOSED)  # type: ignore[misc]
+        eventually(lambda: not running.gateway._connections)
+    assert not threads()
