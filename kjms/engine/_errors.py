@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,7 +14,7 @@ from kjms.errors import (
     ResourceAllocationException,
 )
 
-__all__ = ["IN_USE", "is_refusal", "jms_error", "kafka_error"]
+__all__ = ["IN_USE", "is_refusal", "is_shortage", "jms_error", "kafka_error", "level_of"]
 
 IN_USE: Final = "IN_USE"
 """The error code where a subscription or temporary destination has a consumer, or is of another kind."""
@@ -64,6 +65,15 @@ def is_refusal(error: KafkaError) -> bool:
     if _BROKEN_OFF in error.str():
         return False
     return error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL} or _ALERT in error.str()
+
+
+def level_of(failure: JMSException, level: int) -> int:
+    """Return the level to log *failure* at: *level*, or DEBUG where a connection is lost; the engine reports outages.
+
+    >>> level_of(JMSException("look up the Kafka topic 'orders'", "_TRANSPORT"), logging.WARNING) == logging.DEBUG
+    True
+    """
+    return logging.DEBUG if failure.error_code == "_TRANSPORT" else level
 
 
 def is_shortage(error: KafkaError) -> bool:

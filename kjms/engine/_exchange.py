@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException, TopicPartition
 
 from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
+from kjms.engine._errors import jms_error, level_of
 from kjms.engine._settings import NEW_TOPIC
 from kjms.errors import JMSException
 
@@ -119,7 +119,7 @@ class Exchange:
             now = time.monotonic()
             if now - self._grumbled.get(str(failure), -GRUMBLE_SECONDS) > GRUMBLE_SECONDS:
                 self._grumbled = {str(failure): now}
-                _log.warning("%s; tried again", failure)
+                _log.log(level_of(failure, logging.WARNING), "%s; tried again", failure)
             with self._news:
                 self._news.wait_for(lambda: self._closing, TICK_SECONDS)
 

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine._errors import level_of
 from kjms.engine._later import Later, Rest, was_made_again
 from kjms.errors import JMSException
 from kjms.mapping.names import later
@@ -134,7 +135,7 @@ class Schedule:
             try:
                 self._look()
             except JMSException as error:
-                _log.info("%s", error)
+                _log.log(level_of(error, logging.INFO), "%s", error)
             except Exception:
                 if self._is_closing:  # Kafka has not answered, and the engine has not waited for it
                     return
@@ -176,7 +177,7 @@ class Schedule:
         try:
             ends = self._topics.log_ends([later(topic) for topic in resting.keys() - up])
         except JMSException as error:
-            _log.info("%s", error)
+            _log.log(level_of(error, logging.INFO), "%s", error)
         else:
             up.update(topic for topic in resting.keys() - up if ends.get(later(topic)) != resting[topic].ends)
         with self._lock:
