@@ -238,6 +238,8 @@ def was_made_again(topics: Topics, name: str, identity: str, tell: Callable[[JMS
     latest = topics.watch(name)
     if "-" in (identity, latest) or latest == identity:
         return False
+    if topics.find_identity(name) in {"-", identity}:  # the answer was late
+        return False
     topics.forget(name, identity)
     failure = JMSException(
         f"the Kafka topic {name!r} was deleted and made again: delayed messages that waited in the former"

@@ -1004,6 +1004,11 @@ class Reader:
                 gone.append(partition)
         if not gone:
             return
+        # Asked once more: an answer that was late, or of a broker that lags behind, must not do that.
+        present = {topic: self.aside.identity(topic) for topic in {partition.topic for partition in gone}}
+        gone = [partition for partition in gone if present[partition.topic] not in {"-", partition.identity}]
+        if not gone:
+            return
         self._is_outdated = True
         with self.lock:
             for partition in gone:

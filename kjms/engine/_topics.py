@@ -153,12 +153,11 @@ class Topics:
                 found = str(answer[topic].result().topic_id)
             except (KafkaException, ValueError):  # not allowed to ask, or a broker that gives no ids
                 return "-"
-            if found not in self._former:
-                self._identities[topic] = found
+            if found not in self._former or time.monotonic() > deadline:
+                self._former.discard(found)  # it was taken for deleted because of what one broker said
+                self._note_identity(topic, found)
                 return found
-            if time.monotonic() > deadline:
-                return "-"
-            time.sleep(0.1)  # this broker does not know of the new topic yet
+            time.sleep(ATTEMPT_SECONDS)  # this broker does not know of the new topic yet
 
     def watch(self, topic: str, *, is_urgent: bool = False) -> str:
         """Return Kafka's id of *topic* as it was seen last; ask for it anew, without waiting for the answer.
@@ -192,7 +191,14 @@ class Topics:
         if not answer.cancelled() and answer.exception() is None:
             found = str(answer.result().topic_id)
             if found not in self._former:
-                self._identities[topic] = found
+                self._note_identity(topic, found)
+
+    def _note_identity(self, topic: str, identity: str) -> None:
+        """Note the id of *topic*: the one that was known is a former topic's, whatever is still to be heard of it."""
+        known = self._identities.get(topic, identity)
+        if known != identity:
+            self._former.add(known)
+        self._identities[topic] = identity
 
     def forget(self, topic: str, identity: str) -> None:
         """Forget the topic that had the id *identity*, which was deleted: another one is called *topic* now."""

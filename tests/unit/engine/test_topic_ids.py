@@ -1,0 +1,86 @@
+"""Which of the ids that brokers give for a topic's name is that of the topic which is there now."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from kjms.engine import _topics
+from kjms.engine._topics import Topics
+
+
+class Description:
+    def __init__(self, topic_id: str) -> None:
+        self.topic_id = topic_id
+
+
+class Brokers:
+    """An admin client that answers with the ids that it was given, the last one again and again."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = list(ids)
+        self.open: list[Future[Description]] = []
+        self.is_slow = False
+
+    def describe_topics(self, asked: Any, **_: Any) -> dict[str, Future[Description]]:
+        answers = {}
+        for topic in asked.topic_names if hasattr(asked, "topic_names") else ["orders"]:
+            answers[topic] = answer = Future[Description]()
+            if self.is_slow:
+                self.open.append(answer)
+            else:
+                answer.set_result(Description(self.ids.pop(0) if len(self.ids) > 1 else self.ids[0]))
+        return answers
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
+    """Topics of no cluster, without pauses."""
+    monkeypatch.setattr(_topics, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(_topics, "WATCH_SECONDS_EACH", 0.0)
+    monkeypatch.setattr(_topics, "ATTEMPT_SECONDS", 0.0)
+    monkeypatch.setattr(_topics, "VISIBLE_SECONDS", 0.05)
+    return Topics({"bootstrap.servers": "127.0.0.1:1"}, 1_000)
+
+
+def use(topics: Topics, *ids: str) -> Brokers:
+    brokers = Brokers(*ids)
+    topics.admin = brokers  # type: ignore[assignment]
+    return brokers
+
+
+def test_an_id_is_seen_without_waiting(topics: Topics) -> None:
+    """watch() returns what was heard last, and the answer to what it asks is heard by the next one."""
+    use(topics, "first", "second")
+    assert topics.find_identity("orders") == "first"
+    assert topics.watch("orders") == "second"
+
+
+def test_a_late_answer_does_not_bring_a_former_topic_back(topics: Topics) -> None:
+    """An answer that was asked for before the topic was made again is ignored when it comes after a newer one."""
+    brokers = use(topics, "first")
+    assert topics.find_identity("orders") == "first"
+    brokers.is_slow = True
+    topics.watch("orders")
+    brokers.is_slow, brokers.ids = False, ["second"]
+    assert topics.find_identity("orders") == "second"
+    brokers.open[0].set_result(Description("first"))
+    brokers.is_slow = True
+    assert topics.watch("orders") == "second"
+
+
+def test_a_broker_that_lags_behind_is_asked_again(topics: Topics) -> None:
+    """A former id is no answer, while there may be another one."""
+    topics.forget("orders", "first")
+    use(topics, "first", "first", "second")
+    assert topics.find_identity("orders") == "second"
+
+
+def test_an_id_that_every_broker_insists_on_is_taken(topics: Topics) -> None:
+    """What was taken for a former id by mistake counts again after a while."""
+    topics.forget("orders", "first")
+    use(topics, "first")
+    assert topics.find_identity("orders") == "first"
+    assert topics.watch("orders") == "first"
