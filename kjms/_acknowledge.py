@@ -148,8 +148,8 @@ class Auto(Acknowledgement):
             del self._unflushed[reader]  # not before: what Kafka did not take is tried again
             if reader.lost(receipts):
                 raise JMSException(
-                    f"the last message of {reader.name} could not be acknowledged: this consumer lost its partition,"
-                    " to another one or in an outage of Kafka; the message is delivered again"
+                    f"the last message of {reader.name} could not be acknowledged: the partition was lost,"
+                    " to another consumer or in an outage; the message is delivered again"
                 )
 
     def received(self, delivery: Delivery, message: Message) -> None:
@@ -295,8 +295,8 @@ class Client(Acknowledgement):
             lost += reader.lost(self._unflushed.pop(reader))  # not before: what Kafka did not take is tried again
         if lost:
             raise JMSException(
-                f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that this consumer lost,"
-                " to another one or in an outage of Kafka; they are delivered again"
+                f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that were lost,"
+                " to another consumer or in an outage; they are delivered again"
             )
 
     def recover(self) -> Feed | None:

@@ -688,7 +688,8 @@ class Reader:
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
             if lost:
                 raise LostError(
-                    f"{len(lost)} messages of {self.name} are lost to this consumer: their partition is another one's, or was in an outage",
+                    f"{len(lost)} messages of {self.name} were of partitions that were lost, to another consumer"
+                    " or in an outage",
                     lost,
                 )
             for delivery in everything:
