@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import logging
 import os
 import random
 import signal
@@ -253,8 +254,18 @@ class Mover:
         subprocess.Popen(["sh", "-c", script], stdin=subprocess.DEVNULL)
 
 
+class Stamped(logging.Formatter):
+    """Begins each line with the time that histories have."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{now():.3f} {super().format(record)}"
+
+
 def main() -> None:
     faulthandler.enable()
+    handler = logging.StreamHandler()  # what kjms says is kept with the histories
+    handler.setFormatter(Stamped("%(threadName)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     values = json.loads(sys.argv[2])
     accident = values.pop("accident")
     task = MovingTask(
