@@ -96,7 +96,7 @@ class Engine:
         self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000)
         self.journal = Journal(self.topics, lambda: self.bulk)
         mover, committer, rescuer = transactional_ids(self.name)
-        self.mover = Mover(producer_settings(self._settings), mover, self.tell)
+        self.mover = Mover(producer_settings(self._settings), mover, self.tell, self.bookkeeping.is_visible)
         self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
         self.rescuer = Rescuer(producer_settings(self._settings), rescuer)
         self.exchange = Exchange(self.name, consumer_settings(self._settings, None), self.prompt)

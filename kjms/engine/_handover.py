@@ -49,6 +49,7 @@ ACTIVE_SECONDS: Final = 3.0  # since the last message
 EMPTY_SECONDS: Final = 5.0  # an empty box is given back after that, if its holder wants nothing any more
 LEFT_SECONDS: Final = 2.0  # the same, if it was somebody else's
 GREETING_SECONDS: Final = 10.0  # Kafka takes milliseconds
+ASK_SECONDS: Final = 10.0  # how long the reader's client may be in use
 SWEEP_SECONDS: Final = 5.0  # between looks for boxes that nobody holds and that are not empty
 MOST_WANTS: Final = 1_000  # selectors in one notice
 QUICK_SECONDS: Final = 0.1  # who takes longer for a message, on an average, gets none in advance
@@ -86,6 +87,7 @@ class HandOver:
         self._box = NONE
         self._adopted: set[int] = set()
         self._open: dict[int, Partition] = {}
+        self._going: set[int] = set()  # boxes that are read no longer, for which a commit may be under way
         self._quiet_since: dict[int, float] = {}
         self._ahead = 0  # messages that are asked for before a consumer waits
         self._work = 0.0  # seconds that a consumer takes for a message, on an average
@@ -127,6 +129,7 @@ class HandOver:
             if self._has_spoken:
                 self._send({"bye": True})
             self._reset()
+            self.partners = Partners(self._exchange.engine)  # with no box that a later commit would give up
             self._reader.buffer.partners = ()
 
     # What goes on in the reader.
@@ -260,7 +263,7 @@ class HandOver:
         return IDLE_GOES_ON_SECONDS if self._is_idle else GOES_ON_SECONDS
 
     def _state(self) -> dict[str, Any]:
-        boxes = sorted({*self._adopted, *([self._box] if self._box != NONE else [])})
+        boxes = sorted({*self._adopted, *self._going, *([self._box] if self._box != NONE else [])})
         own = self._open.get(self._box)
         self._said_room = max(self._ahead, self._reader.buffer.hungry)
         return {
@@ -320,7 +323,7 @@ class HandOver:
         with self._lock:
             if self.partners.expire(now, NAP_SECONDS):
                 self._offer_all()
-            self._keep_to_what_is_ours(now)
+            self.keep_to_what_is_ours(now)
             self._call(now)
             self._beat(now)  # before anything that Kafka may keep us waiting with
         self._open_asides()
@@ -329,6 +332,7 @@ class HandOver:
         self._sweep(now)
         self._open_boxes(now)
         self._close_boxes(now)
+        self._let_boxes_go()
         with self._lock:
             self._send_home()
             self._reader.send_over()
@@ -343,8 +347,11 @@ class HandOver:
             if partner.box >= 0 and partner.wants:
                 self._reader.buffer.offer(partner, list(partner.wants), is_new=False)
 
-    def _keep_to_what_is_ours(self, now: float) -> None:
-        """Give up boxes that others may have by now."""
+    def keep_to_what_is_ours(self, now: float) -> None:
+        """Give up boxes that others may have by now; the caller holds the lock.
+
+        Any member of the group can commit for a box, so the reader calls it before each commit, too.
+        """
         if self.partners.own and now > self._sure_until:
             _log.warning("%s: others may take this process for gone; its boxes are given up", self.topic)
             self.partners.give_up()
@@ -352,7 +359,18 @@ class HandOver:
             self._adopted.clear()
             self._is_asked = True  # they have forgotten what is wanted here
         for box in self._open.keys() - self.partners.own:
+            self._going.add(box)
             self._reader.drop_box(self._open.pop(box))
+
+    def _let_boxes_go(self) -> None:
+        """Say that boxes are free, once no commit for them can be under way: it would undo what others commit."""
+        going = set(self._going)
+        if going:
+            with self._reader.client_held(ASK_SECONDS):
+                pass
+            with self._lock:
+                self._going -= going
+                self.speak()
 
     def _call(self, now: float) -> None:
         """Ask those who have not been heard for a while whether they are there: there is something for them.
@@ -527,6 +545,7 @@ class HandOver:
                     self._quiet_since[box] = now
                     continue
                 del self._open[box]
+                self._going.add(box)
                 self._known_empty[box] = end
                 self._reader.drop_box(going)
                 self._adopted.discard(box)

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine._transactor import PAUSE_SECONDS, AbortedError, Move, OutgrownError, Part, Transactor
+from kjms.engine._transactor import PAUSE_SECONDS, AbortedError, Move, OutgrownError, Part, Transactor, UnknownError
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
     from kjms.engine._reader import Reader
 
 __all__ = ["Mover"]
@@ -33,11 +35,19 @@ class Mover(Transactor[Moves]):
         config: librdkafka's settings of the producer.
         transactional_id: Its name in Kafka, of this engine alone.
         tell: Told of trouble that lasts.
+        look: Says whether readers of committed records see the one at a place.
     """
 
-    def __init__(self, config: Mapping[str, Any], transactional_id: str, tell: Callable[[JMSException], None]) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        transactional_id: str,
+        tell: Callable[[JMSException], None],
+        look: Callable[[TopicPartition], bool],
+    ) -> None:
         super().__init__(config, transactional_id)
         self._tell = tell
+        self._look = look
         self._alone = 0  # so many go one by one, after they failed together
         self._pause = PAUSE_SECONDS
         self._told = ""
@@ -74,6 +84,13 @@ class Mover(Transactor[Moves]):
             copies = [move.copy(move.delivery.too_large) for move in moves]
             self._transact([Part(copies, reader, moves)])
         self._pause = PAUSE_SECONDS
+
+    def _is_visible(self, first: TopicPartition | None) -> bool:
+        try:
+            return first is not None and self._look(first)
+        except UnknownError as error:  # not allowed to read there, such as in a dead-letter queue
+            _log.warning("%s; what may have been moved is moved again", error)
+            return False
 
     def _failed(self, batch: list[Moves], error: Exception) -> None:
         reader, moves = batch[0]

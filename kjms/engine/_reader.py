@@ -32,7 +32,7 @@ from kjms.engine._transactor import AbortedError, Copy, LostError, Made, Move, O
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
-from kjms.txn.metadata import State
+from kjms.txn.metadata import State, owner
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
@@ -683,6 +683,8 @@ class Reader:
         with self.lock:
             if self._is_in_doubt:
                 raise jms_error(IN_DOUBT, f"acknowledge messages of {self.name}")
+            if self._handover is not None:
+                self._handover.keep_to_what_is_ours(time.monotonic())
             settled: dict[Partition, set[int]] = {}
             everything = [*(move.delivery for move, _, _ in made), *deliveries]
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
@@ -754,6 +756,9 @@ class Reader:
         )
         if [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]:
             return True
+        for place, commit in zip(known, commits, strict=True):  # any member of the group can commit for a box
+            if commit.partition.is_box and owner(place.metadata)[1] != self.aside.engine:
+                return None
         error, _ = self._commit(is_proof=True)  # only who holds the partitions still can do that
         return False if error is None else None
 
@@ -903,6 +908,8 @@ class Reader:
             return KafkaException(IN_DOUBT), False
         with self.lock:
             self._urgent_planned = self._urgent  # a commit that fails is tried again by the next flush, or in 0.1 s
+            if self._handover is not None:
+                self._handover.keep_to_what_is_ours(time.monotonic())
             commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
             consumer = self._consumer
             self._lacks_room = bool(too_large)

@@ -295,3 +295,41 @@ def test_a_group_stays_together_elsewhere(process: Process, queue: Queue) -> Non
     for name, entries in got.items():
         assert [entry for _, entry in entries] == list(range(int(name[-1]), 20, 2))
         assert len({number for number, _ in entries}) == 1
+
+
+def test_a_box_is_free_when_no_commit_for_it_is_under_way(
+    process: Process, queue: Queue, eventually: Eventually
+) -> None:
+    """A process that gives up its box says so only when its own last commit has ended: it would undo what others do."""
+    here = owner_of(process, queue, mode=Session.CLIENT_ACKNOWLEDGE)
+    with Busy(here):
+        there = consume(process(), queue)
+        send(here._session._connection, queue, "a", "b")
+        assert text(there.receive(SECONDS)) in {"a", "b"}
+        reader: Any = there._feed.reader
+        handover = reader._handover
+        eventually(lambda: handover._open)
+        box = next(iter(handover._open))
+        said: list[list[int]] = []
+        send_notice = handover._send
+
+        def listen(notice: dict[str, Any], *given: Any) -> None:
+            said.append(notice.get("boxes", []))
+            send_notice(notice, *given)
+
+        handover._send = listen
+        with reader.client_held(20):  # as by a thread that commits
+            with reader.lock:
+                handover._sure_until = 0.0
+                assert not reader.plan([], [])[0]  # it is given up before anything more is committed for it
+                assert not handover._open
+                handover.speak()
+            with reader.lock:
+                handover.speak()
+            assert len(said) >= 2
+            assert all(box in boxes for boxes in said)
+        eventually(lambda: not handover._going)
+        with reader.lock:
+            handover._box = -1
+            handover.speak()
+        assert box not in said[-1]
