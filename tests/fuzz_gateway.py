@@ -2,9 +2,10 @@
 
     python tests/fuzz_gateway.py [COUNT] [--seed SEED]
 
-Each connection is a conversation of a well-behaved client of which some frames are damaged, cut off, repeated, left out
-or in another order. In between a client that behaves sends and receives. The exit code is 0, or 1 when the gateway has
-ended, answers nobody, has kept connections, or has grown by more than `GROWTH` bytes since the first tenth.
+Each connection is a conversation of a well-behaved client, some with a login, of which some frames are damaged, cut
+off, repeated, left out or in another order. In between a client that behaves sends and receives. The exit code is 0,
+or 1 when the gateway has ended, answers nobody, has kept connections, or has grown by more than `GROWTH` bytes since
+the first tenth.
 """
 
 from __future__ import annotations
@@ -37,11 +38,21 @@ BEGINNING = 5  # frames after which a client waits for the gateway's answers
 GROWTH = 100 << 20
 QUEUE = "fuzzed"
 HEADER = b"AMQP\x00\x01\x00\x00"
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 
 
-def frame(code: int, fields: list[Any], payload: bytes = b"", channel: int = 0) -> bytes:
+def frame(code: int, fields: list[Any], payload: bytes = b"", channel: int = 0, kind: int = 0) -> bytes:
     body = encode_value(Described(ULong(code), fields)) + payload
-    return (8 + len(body)).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
+    return (8 + len(body)).to_bytes(4, "big") + bytes((2, kind)) + channel.to_bytes(2, "big") + body
+
+
+def login(chance: random.Random) -> bytes:
+    """Return the beginning of a conversation: perhaps a login, perhaps a damaged one."""
+    if chance.random() < 0.7:
+        return HEADER
+    init = frame(0x41, [Symbol("ANONYMOUS"), chance.choice([None, b"fuzz", "text", [None] * 200])], kind=1)
+    frames = damaged([init], chance) if chance.random() < 0.5 else [init]
+    return SASL_HEADER + b"".join(frames) + HEADER
 
 
 def terminus(code: int, address: str | None) -> Described:
@@ -120,7 +131,7 @@ def damaged(frames: list[bytes], chance: random.Random) -> list[bytes]:
 async def talk(port: int, frames: Sequence[bytes], chance: random.Random) -> None:
     reader, writer = await asyncio.open_connection("localhost", port)
     with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
-        writer.write(HEADER + b"".join(frames[:BEGINNING]))
+        writer.write(login(chance) + b"".join(frames[:BEGINNING]))
         await asyncio.wait_for(reader.readuntil(b"\x00\x53\x12"), 0.2)  # the gateway's first attach
         writer.write(b"".join(frames[BEGINNING:]))
         await writer.drain()

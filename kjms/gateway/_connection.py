@@ -59,6 +59,7 @@ LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
 FORCED: Final = "amqp:connection:forced"
 UNFINISHED: Final = 8  # so many messages of the largest size may be there in parts
 FIRST_FRAME_BYTES: Final = 4096  # the largest frame that is read before the connection is open; AMQP asks for 512
+LINGER_SECONDS: Final = 5.0  # that a client has to take what was sent to it at the end
 DRAIN_LOOK_SECONDS: Final = 0.01
 DELIVERY: Final = Event.DELIVERY.number
 MISREAD: Final = (UnicodeDecodeError, OverflowError, RecursionError, DataException)  # of proton, about what was sent
@@ -692,8 +693,9 @@ class AmqpConnection(EngineProtocol):
         if engine.state & Endpoint.LOCAL_ACTIVE:
             engine.close()
             self.flush()
-        if self._tcp is not None:
-            self._tcp.close()  # a client that stays counts nowhere any more
+        if self._tcp is not None:  # it is counted no more, and so may not stay
+            self._tcp.close()
+            self._loop.call_later(LINGER_SECONDS, self._tcp.abort)
         if not self.closed.done():
             self.closed.set_result(None)
 

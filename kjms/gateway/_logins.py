@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 Turn = tuple["asyncio.Future[None]", Callable[[], bool]]
 
-CHECKS_WAITING: Final = 100  # of one address
+CHECKS_WAITING: Final = 250  # of one address
 
 
 class Logins:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from amqp_peer import Peer
 
+from kjms import Queue, Session, TextMessage
 from kjms.errors import ResourceAllocationException
 from kjms.mapping.amqp.types import Described, Symbol, UInt, ULong, encode_value
 
@@ -173,6 +174,7 @@ def test_tls_handshakes_count_and_end(start_gateway: Callable[..., Any], certifi
     with context.wrap_socket(dial(gateway.port), server_hostname="localhost") as client:
         client.sendall(AMQP + opened())
         until_open(client)
+    eventually(lambda: count.connections == 0)
 
 
 def test_a_client_may_speak_with_the_end_of_its_tls_handshake(
@@ -320,6 +322,25 @@ def test_refused_links_count(start_gateway: Callable[..., Any]) -> None:
             peer.session.receiver(f"more {number}").open()
         peer.wait(lambda: peer.connection.remote_condition is not None)
         assert peer.connection.remote_condition.name == "amqp:resource-limit-exceeded"
+
+
+def test_a_client_that_does_not_read_is_cut_off_in_the_end(
+    start_gateway: Callable[..., Any], here: Session, kjms_destination_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that has ended does not wait for ever until its client takes what was sent to it."""
+    monkeypatch.setattr("kjms.gateway._connection.LINGER_SECONDS", 0.2)
+    gateway = start_gateway(idle_timeout=1_000)
+    producer = here.create_producer(Queue(kjms_destination_name))
+    for _ in range(60):
+        producer.send(TextMessage("x" * 100_000), delivery_mode=1)
+    with Peer(gateway.port, "deaf") as deaf:
+        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.receiver(kjms_destination_name, 1000)
+        deaf.write()
+        eventually(lambda: gateway.gateway._connections)
+        (connection,) = gateway.gateway._connections
+        eventually(lambda: gateway.gateway.metrics.connections == 0)  # it sent nothing for too long
+        eventually(lambda: connection._tcp is None)
 
 
 def test_what_came_and_went_before_the_open(gateway: Any) -> None:

@@ -205,7 +205,10 @@ def _object(message: ObjectMessage, its: Properties, annotations: dict[Any, Any]
         its.content_type = SERIALIZED
         return Body(DATA, [data])
     if codec == TYPED and data is not None:
-        return AmqpMessage.decode(data).body
+        body = AmqpMessage.decode(data).body
+        if body.kind is None:
+            raise MessageFormatException("the object has no section of a body (AMQP 1.0 part 3, §3.2)")
+        return body
     if codec and data is not None:
         annotations[OBJECT_CODEC] = Symbol(codec)
         its.content_type = its.content_type or OCTETS

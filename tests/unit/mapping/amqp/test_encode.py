@@ -297,10 +297,11 @@ def test_every_message_comes_back_as_it_was(
         ("object", b"\x0e\x02" * 200),
         ("object", b"\x0c" + b"\x80\x80\x01" + b"1" * 8192),  # a whole number of 32,768 bits
         ("object/amqp", b"\x00\x53\x77"),
+        ("object/amqp", b""),
         ("map", b"\x02"),
         ("stream", b"\x02\x7f"),
     ],
-    ids=["no type", "no end", "no number", "too deep", "large number", "no AMQP", "no map", "no stream"],
+    ids=["no type", "no end", "no number", "too deep", "large number", "no AMQP", "no section", "no map", "no stream"],
 )
 def test_a_damaged_body_is_a_format_error(body_type: str, value: bytes) -> None:
     """A record whose value is no body of its type has no form in AMQP, and MessageFormatException alone says so."""
