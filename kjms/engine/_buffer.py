@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Buffer", "Feed"]
 
 BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
-STUCK_SECONDS: Final = 0.2  # what was handed over to consumers that take nothing for so long goes back
+STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
 OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
 MOST_UNWANTED: Final = 50_000  # messages that nobody wants, before the older half of them is parked
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's

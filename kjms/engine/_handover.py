@@ -136,7 +136,8 @@ class HandOver:
 
     def took(self, delivery: Delivery | None, worked: float, now: float) -> None:
         """Hear that a session took *delivery*, or found nothing, *worked* seconds after it took the one before."""
-        self._stirred_at = now
+        if delivery is not None or not self._hungry_since:  # who asks again and again, and finds nothing, moves nothing
+            self._stirred_at = now
         if worked:
             self._work += (worked - self._work) / AVERAGED
             if self._work > QUICK_SECONDS:
