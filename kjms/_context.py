@@ -204,11 +204,9 @@ class JMSContext(AutoCloseable):
         """Return a producer, whose sends name their destinations (JMS 2.0 §11.2.4)."""
         return JMSProducer(self._using("create_producer"))
 
-    def create_browser(
-        self, queue: Queue, selector: str | None = None, *, message_selector: str | None = None
-    ) -> QueueBrowser:
+    def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
         """Return a browser of a queue; see `kjms.Session.create_browser` (JMS 2.0 §5.9)."""
-        return self._using("create_browser").create_browser(queue, either(selector, message_selector))
+        return self._using("create_browser").create_browser(queue, selector)
 
     # Receiving. Creating a consumer starts the connection, unless `auto_start` is off.
 
@@ -228,54 +226,34 @@ class JMSContext(AutoCloseable):
         return self._started(session.create_consumer(destination, either(selector, message_selector), no_local))
 
     def create_durable_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
         """Return the consumer of an unshared durable subscription; see `kjms.Session.create_durable_consumer`.
 
         Spec: JMS 2.0 §11.2.5.1, §6.11.5.
         """
         session = self._using("create_durable_consumer")
-        return self._started(session.create_durable_consumer(topic, name, either(selector, message_selector), no_local))
+        return self._started(session.create_durable_consumer(topic, name, selector, no_local))
 
     def create_shared_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
         """Return a consumer of a shared non-durable subscription; see `kjms.Session.create_shared_consumer`.
 
         Spec: JMS 2.0 §11.2.5.1, §6.11.4.
         """
         session = self._using("create_shared_consumer")
-        return self._started(session.create_shared_consumer(topic, name, either(selector, message_selector), no_local))
+        return self._started(session.create_shared_consumer(topic, name, selector, no_local))
 
     def create_shared_durable_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
         """Return a consumer of a shared durable subscription; see `kjms.Session.create_shared_durable_consumer`.
 
         Spec: JMS 2.0 §11.2.5.1, §6.11.6.
         """
         session = self._using("create_shared_durable_consumer")
-        return self._started(
-            session.create_shared_durable_consumer(topic, name, either(selector, message_selector), no_local)
-        )
+        return self._started(session.create_shared_durable_consumer(topic, name, selector, no_local))
 
     def _started(self, consumer: MessageConsumer) -> JMSConsumer:
         if self._auto_start:

@@ -319,15 +319,12 @@ class Session(AutoCloseable):
 
     # Looking.
 
-    def create_browser(
-        self, queue: Queue, selector: str | None = None, *, message_selector: str | None = None
-    ) -> QueueBrowser:
+    def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
         """Return a browser of a queue, which shows messages and takes none (JMS 2.0 §5.9).
 
         Args:
             queue: The queue.
             selector: Which messages it shows; None or "" is all (JMS 2.0 §3.8.1).
-            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             InvalidDestinationException: It is no queue, or there is no such queue, and it may not be created.
@@ -337,7 +334,7 @@ class Session(AutoCloseable):
         self._check_destination(queue)
         if not isinstance(queue, Queue):
             raise InvalidDestinationException(f"create_browser: a Queue can be browsed, and not {shown(queue)}")
-        chosen = parse_selector(either(selector, message_selector))
+        chosen = parse_selector(selector)
         if isinstance(queue, TemporaryQueue):
             self._engine.temporaries.check_owned(queue, self._connection._id)
         else:
@@ -404,13 +401,7 @@ class Session(AutoCloseable):
         return self._added(consumer_class(self, destination, feed))
 
     def create_durable_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """Return the consumer of an unshared durable subscription, which is made if there is none (JMS 2.0 §6.11.5).
 
@@ -422,7 +413,6 @@ class Session(AutoCloseable):
             name: The subscription's name, unique among those of the connection's client id.
             selector: Which messages it wants; None or "" is all (JMS 2.0 §3.8.1).
             no_local: Leave out what connections with this client id send.
-            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             IllegalStateException: The connection has no client id.
@@ -430,34 +420,20 @@ class Session(AutoCloseable):
             InvalidSelectorException: The selector's syntax is wrong.
             JMSException: It has a consumer already, in whatever process, or is a shared one.
         """
-        chosen = either(selector, message_selector)
-        return self._subscribe("create_durable_consumer", MessageConsumer, topic, name, chosen, no_local)
+        return self._subscribe("create_durable_consumer", MessageConsumer, topic, name, selector, no_local)
 
     def create_durable_subscriber(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> TopicSubscriber:
         """Return what `create_durable_consumer` does, under its JMS 1.1 name (JMS 2.0 §6.11.5)."""
 
         def subscriber(session: Session, destination: Topic, feed: Feed) -> TopicSubscriber:
             return TopicSubscriber(session, destination, feed, no_local=no_local)
 
-        chosen = either(selector, message_selector)
-        return self._subscribe("create_durable_subscriber", subscriber, topic, name, chosen, no_local)
+        return self._subscribe("create_durable_subscriber", subscriber, topic, name, selector, no_local)
 
     def create_shared_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """Return a consumer of a shared non-durable subscription, made by the first of them (JMS 2.0 §6.11.4).
 
@@ -468,7 +444,6 @@ class Session(AutoCloseable):
             name: The subscription's name, unique among those of the client id, or among those without one.
             selector: Which messages the subscription takes in; None or "" is all (JMS 2.0 §3.8.1).
             no_local: Leave out what connections with this client id send.
-            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             IllegalStateException: *no_local*, and the connection has no client id.
@@ -477,17 +452,10 @@ class Session(AutoCloseable):
             JMSException: It has consumers, and another topic, selector or no_local.
         """
         doing = "create_shared_consumer"
-        chosen = either(selector, message_selector)
-        return self._subscribe(doing, MessageConsumer, topic, name, chosen, no_local, NON_DURABLE, is_shared=True)
+        return self._subscribe(doing, MessageConsumer, topic, name, selector, no_local, NON_DURABLE, is_shared=True)
 
     def create_shared_durable_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> MessageConsumer:
         """Return a consumer of a shared durable subscription, which is made if there is none (JMS 2.0 §6.11.6).
 
@@ -499,7 +467,6 @@ class Session(AutoCloseable):
             name: The subscription's name, unique among those of the client id, or among those without one.
             selector: Which messages the subscription takes in; None or "" is all (JMS 2.0 §3.8.1).
             no_local: Leave out what connections with this client id send.
-            message_selector: JMS's name of *selector*; give one of the two.
 
         Raises:
             IllegalStateException: *no_local*, and the connection has no client id.
@@ -508,8 +475,7 @@ class Session(AutoCloseable):
             JMSException: It has consumers, and another topic, selector or no_local; or it is an unshared one.
         """
         doing = "create_shared_durable_consumer"
-        chosen = either(selector, message_selector)
-        return self._subscribe(doing, MessageConsumer, topic, name, chosen, no_local, is_shared=True)
+        return self._subscribe(doing, MessageConsumer, topic, name, selector, no_local, is_shared=True)
 
     def _subscribe(
         self,

@@ -312,49 +312,27 @@ class JMSContext:
         )
 
     def create_durable_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
         """Return the consumer, to be opened, of an unshared durable subscription.
 
         See `kjms.Session.create_durable_consumer`. Spec: JMS 2.0 §11.2.5.1, §6.11.5.
         """
         context = self._opened("create_durable_consumer")
-        return self._consumer(
-            topic, lambda: context.create_durable_consumer(topic, name, either(selector, message_selector), no_local)
-        )
+        return self._consumer(topic, lambda: context.create_durable_consumer(topic, name, selector, no_local))
 
     def create_shared_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
         """Return a consumer, to be opened, of a shared non-durable subscription.
 
         See `kjms.Session.create_shared_consumer`. Spec: JMS 2.0 §11.2.5.1, §6.11.4.
         """
         context = self._opened("create_shared_consumer")
-        return self._consumer(
-            topic, lambda: context.create_shared_consumer(topic, name, either(selector, message_selector), no_local)
-        )
+        return self._consumer(topic, lambda: context.create_shared_consumer(topic, name, selector, no_local))
 
     def create_shared_durable_consumer(
-        self,
-        topic: Topic,
-        name: str,
-        selector: str | None = None,
-        no_local: bool = False,
-        *,
-        message_selector: str | None = None,
+        self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
     ) -> JMSConsumer:
         """Return a consumer, to be opened, of a shared durable subscription.
 
@@ -363,19 +341,17 @@ class JMSContext:
         context = self._opened("create_shared_durable_consumer")
         return self._consumer(
             topic,
-            lambda: context.create_shared_durable_consumer(topic, name, either(selector, message_selector), no_local),
+            lambda: context.create_shared_durable_consumer(topic, name, selector, no_local),
         )
 
     def _consumer(self, destination: Destination, make: Callable[[], _simple.JMSConsumer]) -> JMSConsumer:
         return JMSConsumer(self._session("create_consumer"), destination, lambda: make()._consumer)
 
-    def create_browser(
-        self, queue: Queue, selector: str | None = None, *, message_selector: str | None = None
-    ) -> QueueBrowser:
+    def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
         """Return a browser of a queue, for ``async for``; see `kjms.Session.create_browser` (JMS 2.0 §5.9)."""
         context = self._opened("create_browser")
         session = self._session("create_browser")
-        return QueueBrowser(session, queue, lambda: context.create_browser(queue, either(selector, message_selector)))
+        return QueueBrowser(session, queue, lambda: context.create_browser(queue, selector))
 
     async def unsubscribe(self, name: str) -> None:
         """End a durable subscription, with all that it keeps; see `kjms.Session.unsubscribe` (JMS 2.0 §6.11.5)."""

@@ -144,25 +144,30 @@ OF_KINDS: list[tuple[str, type[Queue | Topic], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["selector", "message_selector"])
 @pytest.mark.parametrize(("creator", "place", "more"), CREATORS + MORE)
-def test_a_selector_goes_by_either_name(
-    kjms_broker: Broker, kjms_destination_name: str, creator: str, place: Any, more: tuple[str, ...], name: str
+def test_every_creator_takes_a_selector_by_name(
+    kjms_broker: Broker, kjms_destination_name: str, creator: str, place: Any, more: tuple[str, ...]
 ) -> None:
-    """Each creator of sessions and contexts takes the selector as `selector` and by JMS's name, `message_selector`."""
+    """Each creator of sessions and contexts takes the selector as `selector`."""
     factory, destination = (
         ConnectionFactory(kjms_broker.bootstrap_servers, client_id=kjms_destination_name),
         place(kjms_destination_name),
     )
     with factory.create_connection() as connection, connection.create_session() as session:
-        made = getattr(session, creator)(destination, *more, **{name: "region = 'EU'"})
+        made = getattr(session, creator)(destination, *more, selector="region = 'EU'")
         assert made.message_selector == "region = 'EU'"
-        with pytest.raises(ValueError, match="selector and message_selector"):
-            getattr(session, creator)(destination, *more, selector="a = 1", message_selector="a = 1")
     if (creator, place, more) in CREATORS:
         with factory.create_context() as context:
-            made = getattr(context, creator)(destination, *more, **{name: "region = 'EU'"})
+            made = getattr(context, creator)(destination, *more, selector="region = 'EU'")
             assert made.message_selector == "region = 'EU'"
+
+
+@pytest.mark.requirement("JAK-createConsumer-5")
+def test_a_consumer_takes_its_selector_by_its_name_in_jms_too(session: Session, queue: Queue) -> None:
+    """`message_selector` is an alias of `selector`; both at once are refused."""
+    assert session.create_consumer(queue, message_selector="n = 2").message_selector == "n = 2"
+    with pytest.raises(ValueError, match="selector and message_selector"):
+        session.create_consumer(queue, "n = 1", message_selector="n = 2")
 
 
 @pytest.mark.parametrize("name", ["selector", "message_selector"])
@@ -177,10 +182,9 @@ def test_the_jms_1_1_sessions_take_either_name(kjms_broker: Broker, kjms_destina
         assert subscriber.message_selector == "n > 1"
 
 
-@pytest.mark.parametrize("name", ["selector", "message_selector"])
 @pytest.mark.parametrize(("creator", "place", "more"), CREATORS)
-def test_a_selector_goes_by_either_name_in_asyncio(
-    kjms_broker: Broker, kjms_destination_name: str, creator: str, place: Any, more: tuple[str, ...], name: str
+def test_every_creator_takes_a_selector_by_name_in_asyncio(
+    kjms_broker: Broker, kjms_destination_name: str, creator: str, place: Any, more: tuple[str, ...]
 ) -> None:
     """So do contexts of asyncio."""
 
@@ -191,7 +195,7 @@ def test_a_selector_goes_by_either_name_in_asyncio(
             if creator == "create_browser":
                 for region in ("US", "EU"):
                     await context.create_producer().set_property("region", region).send(destination, region)
-            async with getattr(context, creator)(destination, *more, **{name: "region = 'EU'"}) as made:
+            async with getattr(context, creator)(destination, *more, selector="region = 'EU'") as made:
                 if creator == "create_browser":
                     return [message.properties["region"] async for message in made]
                 return [made.message_selector]
