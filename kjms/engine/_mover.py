@@ -20,6 +20,7 @@ _log = logging.getLogger("kjms.mover")
 
 BATCH: Final = 500  # messages in one transaction: a transaction costs as much as a hundred of them
 LONGEST_PAUSE: Final = 5.0  # seconds between attempts
+PASSING_SECONDS: Final = 1.0  # pauses shorter than that follow what passes by itself, as a rebalance
 LEANEST: Final = 2  # how often a copy can be made smaller
 
 Moves = tuple["Reader", list[Move]]
@@ -119,8 +120,10 @@ class Mover(Transactor[Moves]):
         ):
             _log.debug("%s; tried again, otherwise", failure)
             return
-        _log.warning("move messages: %s; tried again in %.1f s", failure, self._pause)
-        if str(failure) != self._told:  # not each time that it fails for the same reason
+        is_passing = isinstance(error, AbortedError) and error.is_passing and self._pause < PASSING_SECONDS
+        level = logging.DEBUG if is_passing else logging.WARNING
+        _log.log(level, "move messages: %s; tried again in %.1f s", failure, self._pause)
+        if not is_passing and str(failure) != self._told:  # not each time that it fails for the same reason
             self._told = str(failure)
             self._tell(failure if isinstance(failure, JMSException) else JMSException(self._told, None, failure))
         with self._news:
