@@ -85,10 +85,8 @@ def test_a_send_waits_no_longer_than_the_send_timeout(
         producer = session.create_producer(queue)
         producer.send(session.create_text_message("reported"))
         going_on = threading.Event()
-        publisher = connection._engine.prompt
-        publisher.inform(Stuck(going_on))  # the publisher's thread is busy from now on
-        bulk = connection._engine.bulk
-        bulk.inform(Stuck(going_on))
+        for publisher in (connection._engine.prompt, connection._engine.bulk):
+            Stuck(going_on).keep(publisher)
         try:
             with pytest.raises(JMSException, match=r"not confirmed by .* within 1000 ms"):
                 producer.send(session.create_text_message("not reported"))
@@ -106,10 +104,18 @@ class Listener:
 
 
 class Stuck:
-    """Keeps the thread that has it catch up."""
+    """Keeps a publisher's thread busy, so that it reports nothing."""
 
     def __init__(self, going_on: threading.Event) -> None:
         self._going_on = going_on
+        self._has_begun = threading.Event()
+
+    def keep(self, publisher: _publisher.Publisher) -> None:
+        """Return when the thread of *publisher* is busy."""
+        publisher.inform(self)
+        while not self._has_begun.wait(0.5):
+            publisher.inform(self)
 
     def catch_up(self) -> None:
+        self._has_begun.set()
         self._going_on.wait(60)
