@@ -331,7 +331,7 @@ class HandOver:
         self._count_partitions(now)
         self._see_to_box(now)
         self._sweep(now)
-        self._open_boxes(now)
+        self._open_boxes()
         self._close_boxes(now)
         self._let_boxes_go()
         with self._lock:
@@ -518,14 +518,20 @@ class HandOver:
         for number in self._reader.numbers():
             self._reader.open_aside(number)
 
-    def _open_boxes(self, now: float) -> None:
+    def _open_boxes(self) -> None:
         for box in sorted({self._box, *self._adopted} & self.partners.own - self._open.keys()):
-            partition = self._reader.open_box(self.topic, box)
-            if partition is not None:
-                with self._lock:
-                    self._open[box] = partition
-                    self._quiet_since[box] = self._moved_at = now
-                    self.speak()
+            self._reader.open_box(self.topic, box, self._begin_with)
+
+    def _begin_with(self, partition: Partition) -> bool:
+        """Note that *partition*, a box, is about to be read, unless it is another process's by now."""
+        now, box = time.monotonic(), partition.number
+        self.keep_to_what_is_ours(now)
+        if box not in self.partners.own or box not in {self._box, *self._adopted}:
+            return False
+        self._open[box] = partition
+        self._quiet_since[box] = self._moved_at = now
+        self.speak()
+        return True
 
     def _close_boxes(self, now: float) -> None:
         """Give back boxes that are empty and not needed."""

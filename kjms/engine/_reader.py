@@ -499,8 +499,13 @@ class Reader:
             if not self._open(consumer, [(topic, number)], dict.fromkeys):
                 raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
 
-    def open_box(self, topic: str, number: int) -> Partition | None:
-        """Read partition *number* of the hand-over *topic*; return it, or None if that is not possible now.
+    def open_box(self, topic: str, number: int, is_ours: Callable[[Partition], bool]) -> None:
+        """Read partition *number* of the hand-over *topic*, if that is possible now.
+
+        Args:
+            topic: The topic.
+            number: The partition.
+            is_ours: Asked with the lock, after all waiting, whether it is still to be read; from then on, it is.
 
         Raises:
             JMSException: Kafka does not answer.
@@ -513,10 +518,9 @@ class Reader:
                 if consumer is None or self._is_leaving or not self._is_proved or not consumer.memberid():
                     return []
                 self._forsake(consumer)  # it may be one of those that are to be given up
-                return self._open(consumer, [(topic, number)], recall)
+                return self._open(consumer, [(topic, number)], recall, is_ours)
 
-        found = self._with_copies(opened)
-        return found[0] if found else None
+        self._with_copies(opened)
 
     def _with_copies(self, restored: Callable[[Recall], list[Partition]]) -> list[Partition]:
         """Return what *restored*, which holds the client, returns; copies are read in between, without the client."""
@@ -532,20 +536,34 @@ class Reader:
             found += restored(lambda places: {place: copies[place] for place in places if place in copies})
         return found
 
-    def _open(self, consumer: Consumer, places: Sequence[Place], recall: Recall) -> list[Partition]:
+    def _open(
+        self,
+        consumer: Consumer,
+        places: Sequence[Place],
+        recall: Recall,
+        is_ours: Callable[[Partition], bool] = lambda partition: True,
+    ) -> list[Partition]:
         """Read the partitions at *places* from where their settlement stands; the caller holds the client."""
         restored = self._holdings.restore(consumer, places, recall)  # without the lock: it may take long
-        self._hold(consumer, restored)
+        self._hold(consumer, restored, is_ours)
         return restored
 
-    def _hold(self, consumer: Consumer, restored: Sequence[Partition]) -> None:
+    def _hold(
+        self,
+        consumer: Consumer,
+        restored: Sequence[Partition],
+        is_ours: Callable[[Partition], bool] = lambda partition: True,
+    ) -> None:
         """Hold *restored*, and read on where they stand; the caller holds the client."""
         starts = [self._start(partition) for partition in restored]
         consumer.incremental_assign(starts)
         consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
         with self.lock:
             for partition in restored:
-                self._holdings.add(partition)
+                if is_ours(partition):
+                    self._holdings.add(partition)
+                else:
+                    self._left.append(TopicPartition(partition.topic, partition.number))
         for partition in restored:
             if partition.topic == self.topic and partition.identity != "-":
                 if self._identity not in {"-", partition.identity}:  # Kafka's client was the first to notice

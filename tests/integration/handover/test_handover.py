@@ -333,3 +333,38 @@ def test_a_box_is_free_when_no_commit_for_it_is_under_way(
             handover._box = -1
             handover.speak()
         assert box not in said[-1]
+
+
+def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
+    process: Process, queue: Queue, eventually: Eventually
+) -> None:
+    """Kafka may keep a process waiting while it opens its box; by then, the box may be another one's."""
+    here = owner_of(process, queue, mode=Session.CLIENT_ACKNOWLEDGE)
+    with Busy(here):
+        there = consume(process(), queue)
+        reader: Any = there._feed.reader
+        held: list[bool] = []
+
+        def restore(consumer: Any, wanted: Any, recall: Any) -> Any:
+            found = type(reader._holdings).restore(reader._holdings, consumer, wanted, recall)
+            if wanted and wanted[0][0] == reader._handover.topic and not held:
+                reader._handover._sure_until = 0.0
+                held.append(True)
+            return found
+
+        reader._holdings.restore = restore
+        hold = reader._hold
+        opened: list[list[Any]] = []
+
+        def watched(consumer: Any, restored: Any, *more: Any) -> None:
+            hold(consumer, restored, *more)
+            if restored and restored[0].is_box:
+                opened.append([partition for partition in restored if partition in reader._holdings])
+
+        reader._hold = watched
+        there._feed.start()
+        send(here._session._connection, queue, "a", "b")
+        assert text(there.receive(SECONDS)) in {"a", "b"}  # from the box that it claims next
+        eventually(lambda: len(opened) > 1)
+        assert opened[0] == []
+        assert len(opened[1]) == 1
