@@ -611,7 +611,7 @@ def test_errors_are_runtime_exceptions(kjms_factory: ConnectionFactory, queue: Q
             (kjms.InvalidSelectorRuntimeException, lambda: context.create_consumer(queue, "a > > 1")),
             (kjms.InvalidSelectorRuntimeException, lambda: context.create_browser(queue, "a > > 1")),
             (kjms.MessageFormatRuntimeException, lambda: producer.send(queue, object())),
-            (kjms.MessageFormatRuntimeException, lambda: producer.send(queue, {"nested": {}})),
+            (kjms.MessageFormatRuntimeException, lambda: producer.send(queue, {"tuple": (1, 2)})),
             (kjms.MessageFormatRuntimeException, lambda: producer.set_property("n", 2**64)),
             (kjms.MessageFormatRuntimeException, lambda: producer.get_int_property("missing")),
             (kjms.MessageFormatRuntimeException, lambda: producer.set_property("x", 1.5).get_int_property("x")),
