@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from kjms._closing import AutoCloseable
 from kjms._context import JMSContext
@@ -67,8 +67,10 @@ ExceptionListener = Callable[[JMSException], object]
 class FactorySettings:
     """What every kind of connection factory is told, and keeps."""
 
+    __signature__: ClassVar[inspect.Signature]  # that of `__init__`: `__new__` takes wrong settings, too, to name them
+
     def __new__(cls, *arguments: Any, **settings: Any) -> Self:
-        known = list(inspect.signature(FactorySettings.__init__).parameters)[1:]
+        known = list(FactorySettings.__signature__.parameters)
         for name in settings:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
@@ -142,6 +144,10 @@ class FactorySettings:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._options.bootstrap_servers!r}, client id {self._options.client_id!r}>"
+
+
+_signature = inspect.signature(FactorySettings.__init__)
+FactorySettings.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
 
 
 class ConnectionFactory(FactorySettings):

@@ -165,6 +165,14 @@ class Aside:
         """
         return self._topics.look_up(topic)
 
+    def beginning(self, topic: str, number: int) -> int:
+        """Return where partition *number* of *topic* begins; wait for the leader of a topic that was just made.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        return self._topics.beginning(topic, number)
+
     def ends(self, topic: str) -> Mapping[int, int]:
         """Return where each partition of *topic* ends for readers of committed records.
 

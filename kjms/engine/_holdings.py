@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -12,7 +11,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import kafka_error
-from kjms.engine._topics import NOT_READY
 from kjms.errors import JMSException
 from kjms.txn.metadata import (
     LIMIT,
@@ -38,9 +36,8 @@ _log = logging.getLogger("kjms.settlement")
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
 MANY_RUNS: Final = 1_000  # of unsettled messages, between settled ones: each commit says all of them again
 OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
-READY_SECONDS: Final = 2.0  # a topic that was just made has a leader well before
-RETRY_SECONDS: Final = 0.02  # between questions to a broker that is not ready
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
+NOT_KNOWN: Final[Mapping[Place, int]] = {}
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
 
 
@@ -125,7 +122,9 @@ class Holdings:
 
     # From Kafka.
 
-    def restore(self, consumer: Consumer, wanted: Sequence[Place], recall: Recall) -> list[Partition]:
+    def restore(
+        self, consumer: Consumer, wanted: Sequence[Place], recall: Recall, begins: Mapping[Place, int] = NOT_KNOWN
+    ) -> list[Partition]:
         """Return *wanted* as Kafka knows them, to be added; it may take long, and needs no lock.
 
         A partition whose settlement a later kjms wrote is left alone: what that settled would be delivered again.
@@ -134,6 +133,8 @@ class Holdings:
             consumer: Asks Kafka.
             wanted: The partitions.
             recall: Returns the copies of what Kafka has forgotten; a partition that it does not name is left out.
+            begins: Where logs begin, as far as that is known: of a topic that was just made, *consumer* may wait long
+                for a leader that says so.
 
         Raises:
             KafkaException: Kafka does not say what was committed.
@@ -165,7 +166,7 @@ class Holdings:
                 self._tell(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
                 continue
             if state is None:
-                first = beginning(consumer, known)
+                first = begins[place] if place in begins else beginning(consumer, known)
                 state = State(first, first, (), first)
             is_aside, is_box = known.topic != self.topic, known.topic == self.handover
             partitions.append(
@@ -303,21 +304,8 @@ def oldest(partition: Partition, share: float) -> list[Delivery]:
 
 def beginning(consumer: Consumer, place: TopicPartition) -> int:
     """Return where the log begins: said as a number, it is found at once."""
-    return _watermarks(consumer, place)[0]
+    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[0])
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
-    return _watermarks(consumer, place)[1]
-
-
-def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """Return where the log begins and ends; of a topic that was just made, its leader does not know yet."""
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
-        try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)
-            return int(low), int(high)
-        except KafkaException as error:
-            if kafka_error(error).code() not in NOT_READY or time.monotonic() > deadline:
-                raise
-        time.sleep(RETRY_SECONDS)
+    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[1])

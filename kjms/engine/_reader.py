@@ -20,7 +20,7 @@ from kjms.engine._clients import Consumer
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
-from kjms.engine._holdings import Commit, Holdings, Recall, beginning, oldest
+from kjms.engine._holdings import NOT_KNOWN, Commit, Holdings, Recall, beginning, oldest
 from kjms.engine._journal import Event
 from kjms.engine._log import UNTIL_END, Place
 from kjms.engine._membership import Membership
@@ -491,12 +491,13 @@ class Reader:
         if self._holdings.get(topic, number) is not None:
             return
         self.aside.ensure(number)
+        begins = {(topic, number): self.aside.beginning(topic, number)}  # without the client: sessions go on meanwhile
         with self.client_held(COMMIT_SECONDS):
             consumer = self._consumer
             if consumer is None or self._holdings.get(self.topic, number) is None:
                 raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
             # It was not there when the partition was assigned, so nothing of it can have been forgotten.
-            if not self._open(consumer, [(topic, number)], dict.fromkeys):
+            if not self._open(consumer, list(begins), dict.fromkeys, begins=begins):
                 raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
 
     def open_box(self, topic: str, number: int, is_ours: Callable[[Partition], bool]) -> None:
@@ -511,6 +512,7 @@ class Reader:
             JMSException: Kafka does not answer.
             KafkaException: It does not say what was committed.
         """
+        begins = {(topic, number): self.aside.beginning(topic, number)}
 
         def opened(recall: Recall) -> list[Partition]:
             with self.client_held(COMMIT_SECONDS):
@@ -518,7 +520,7 @@ class Reader:
                 if consumer is None or self._is_leaving or not self._is_proved or not consumer.memberid():
                     return []
                 self._forsake(consumer)  # it may be one of those that are to be given up
-                return self._open(consumer, [(topic, number)], recall, is_ours)
+                return self._open(consumer, list(begins), recall, is_ours, begins)
 
         self._with_copies(opened)
 
@@ -542,9 +544,10 @@ class Reader:
         places: Sequence[Place],
         recall: Recall,
         is_ours: Callable[[Partition], bool] = lambda partition: True,
+        begins: Mapping[Place, int] = NOT_KNOWN,
     ) -> list[Partition]:
         """Read the partitions at *places* from where their settlement stands; the caller holds the client."""
-        restored = self._holdings.restore(consumer, places, recall)  # without the lock: it may take long
+        restored = self._holdings.restore(consumer, places, recall, begins)  # without the lock: it may take long
         self._hold(consumer, restored, is_ours)
         return restored
 

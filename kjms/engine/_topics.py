@@ -450,10 +450,21 @@ class Topics:
         Raises:
             JMSException: Kafka does not say.
         """
-        deadline = time.monotonic() + self._timeout
         numbers = range(self.look_up(topic) if count is None else count)  # it may have been given partitions
+        return self._offsets(topic, numbers, OffsetSpec.latest(), "end")
+
+    def beginning(self, topic: str, number: int) -> int:
+        """Return the offset of the first record that partition *number* of *topic* still has, or will have.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        return self._offsets(topic, [number], OffsetSpec.earliest(), "beginning")[number]
+
+    def _offsets(self, topic: str, numbers: Iterable[int], which: OffsetSpec, named: str) -> dict[int, int]:
+        deadline = time.monotonic() + self._timeout
         while True:
-            asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
+            asked = {TopicPartition(topic, number): which for number in numbers}
             try:
                 answers = self.admin.list_offsets(
                     asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
@@ -462,7 +473,7 @@ class Topics:
             except KafkaException as error:
                 inner = kafka_error(error)
                 if time.monotonic() > deadline or not (inner.retriable() or inner.code() in NOT_READY):
-                    doing = f"find the end of the Kafka topic {topic!r}"
+                    doing = f"find the {named} of the Kafka topic {topic!r}"
                     raise jms_error(error, doing, to="Describe", topic=topic) from error
                 time.sleep(0.02)  # a topic that was just made
                 with contextlib.suppress(JMSException):  # or another leader: librdkafka does not ask for it by itself

@@ -18,6 +18,7 @@ from kjms.engine._clients import Producer
 from kjms.engine._errors import jms_error, kafka_error
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
+from kjms.mapping.names import is_internal
 from kjms.txn.metadata import History
 from kjms.txn.states import NEVER
 
@@ -334,7 +335,8 @@ class Transactor(Generic[Unit]):
             next(iter(failures.items())),
         )
         is_too_large = any(failure.code() in LEANER for failure in failures.values())
-        if why.code() in CONSEQUENCES:
+        if why.code() in CONSEQUENCES:  # librdkafka does not say which topic was the reason: most likely the program's
+            first = next((n for n, copy in enumerate(copies) if not is_internal(copy.topic)), first)
             why = self._why(producer) or why
         self._abort(producer)
         self._producer = None  # librdkafka's next transaction would fail, too: a sequence number is missing

@@ -140,11 +140,19 @@ def test_a_missing_right_to_receive_is_named(
         receive()
     assert "amqp:unauthorized-access" in str(caught.value)
 
+    error_class = amqp("java_remote").JavaError
+
     def receive_there() -> None:
         destination = getattr(session, f"create{kind}")(kjms_destination_name)
-        session.createConsumer(destination).receive(amqp("java_remote").Typed("long", 20_000))
+        while True:
+            try:
+                session.createConsumer(destination).receive(amqp("java_remote").Typed("long", 20_000))
+            except error_class as error:
+                # Qpid JMS hides the reason where the link ended before `receive` began to wait.
+                if error.name != "IllegalStateException":
+                    raise
 
-    with pytest.raises(amqp("java_remote").JavaError, match=missing) as raised:
+    with pytest.raises(error_class, match=missing) as raised:
         receive_there()
     assert raised.value.name == "JMSSecurityException"
 

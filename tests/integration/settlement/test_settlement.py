@@ -453,5 +453,5 @@ def test_acknowledging_a_message_of_a_lost_partition_raises(kjms_broker: Any, qu
             consumer = reader._consumer
             assert consumer is not None
             reader._on_lost(consumer, [TopicPartition(queue.queue_name, 0)])
-        with pytest.raises(JMSException, match="this consumer lost"):
+        with pytest.raises(JMSException, match="of partitions that were lost"):
             message.acknowledge()
