@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Line", "Ticket"]
 
+HANG_UP_SECONDS: Final = 0.5  # that a broker has to take what was sent last
 SELECTOR: Final = "apache.org:selector-filter:string"
 OUTGOING_BYTES: Final = 1 << 20
 
@@ -79,6 +80,7 @@ class Line(EngineProtocol):
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[Exception] = loop.create_future()  # with what ended it
+        self._lost: asyncio.Future[None] = loop.create_future()
         self._prepare()
 
     def _prepare(self) -> None:
@@ -143,6 +145,8 @@ class Line(EngineProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Hear that the connection is gone."""
         self._tcp = None
+        if not self._lost.done():
+            self._lost.set_result(None)
         self._stop_timer()
         if self._has_heard and error is None:  # it may have said why
             with contextlib.suppress(TransportException):
@@ -279,6 +283,13 @@ class Line(EngineProtocol):
     def abort(self, cause: Exception) -> None:
         """End the connection because of *cause*."""
         self._end(cause)
+
+    async def gone(self) -> None:
+        """Return when the connection, which has ended, is closed; it is cut off where the broker does not let it go."""
+        await asyncio.wait([self._lost], timeout=HANG_UP_SECONDS)
+        if self._tcp is not None:
+            self._tcp.abort()
+            await self._lost
 
     def _hang_up(self) -> None:
         self.flush()

@@ -176,6 +176,7 @@ class Peer:
             self._fail(failure)
         finally:
             self._is_first_over.set()
+            self._loop.run_until_complete(asyncio.sleep(0))  # what was closed last hears of it
             self._loop.close()
             self._wake()
 
@@ -209,6 +210,7 @@ class Peer:
 
     async def _use_a_line(self, patience: float) -> Exception:
         """Make a line, and return what ended it."""
+        line: Line | None = None
         try:
             connecting = self._loop.create_task(
                 self._loop.create_connection(
@@ -237,6 +239,8 @@ class Peer:
             self.is_connected = False
             self._tickets.clear()  # the broker gives them to somebody again
             self._unsettled.clear()
+            if line is not None:
+                await line.gone()
 
     async def _wait_for(self, wanted: asyncio.Future[Any], patience: float) -> None:
         """Wait until *wanted* is done, for *patience* seconds at most; no longer than until the bridge closes."""
@@ -245,6 +249,7 @@ class Peer:
         closing.cancel()
         if not wanted.done() and isinstance(wanted, asyncio.Task):
             wanted.cancel()
+            await asyncio.wait([wanted])
             raise TimeoutError
 
     def _tls_context(self) -> ssl.SSLContext | None:

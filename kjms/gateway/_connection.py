@@ -59,7 +59,6 @@ LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
 FORCED: Final = "amqp:connection:forced"
 UNFINISHED: Final = 8  # so many messages of the largest size may be there in parts
 FIRST_FRAME_BYTES: Final = 4096  # the largest frame that is read before the connection is open; AMQP asks for 512
-LINGER_SECONDS: Final = 5.0  # that a client has to take what was sent to it at the end
 DRAIN_LOOK_SECONDS: Final = 0.01
 DELIVERY: Final = Event.DELIVERY.number
 MISREAD: Final = (UnicodeDecodeError, OverflowError, RecursionError, DataException)  # of proton, about what was sent
@@ -694,8 +693,7 @@ class AmqpConnection(EngineProtocol):
             engine.close()
             self.flush()
         if self._tcp is not None:  # it is counted no more, and so may not stay
-            self._tcp.close()
-            self._loop.call_later(LINGER_SECONDS, self._tcp.abort)
+            self._gateway.part(self._tcp)
         if not self.closed.done():
             self.closed.set_result(None)
 

@@ -25,6 +25,7 @@ __all__ = ["Gateway"]
 
 T = TypeVar("T")
 
+LINGER_SECONDS: Final = 5.0  # that a client has to take what was sent to it at the end
 HASHING_THREADS: Final = 2
 KAFKA_THREADS: Final = 8  # they wait for Kafka most of the time
 
@@ -65,6 +66,7 @@ class Gateway:
         self._connections: set[AmqpConnection] = set()
         self._logged_in: set[AmqpConnection] = set()
         self._ending: dict[str, AmqpConnection] = {}  # by container: whose name is about to be free
+        self._parting: set[asyncio.Transport] = set()  # of connections that have ended, until they are closed
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -138,6 +140,16 @@ class Gateway:
         if self._ending.get(connection.container) is connection:
             del self._ending[connection.container]
 
+    def part(self, transport: asyncio.Transport) -> None:
+        """Close the *transport* of a connection that has ended, and cut it off if its client does not read the end."""
+        self._parting.add(transport)
+        transport.close()
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, self._cut_off, transport)
+
+    def _cut_off(self, transport: asyncio.Transport) -> None:
+        self._parting.discard(transport)
+        transport.abort()
+
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Have *work* done beside everything else."""
         task = asyncio.get_running_loop().create_task(work)
@@ -198,7 +210,10 @@ class Gateway:
                 drain.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.options.drain_timeout / 1000)
+        for transport in list(self._parting):
+            self._cut_off(transport)
         self.logins.close()
+        await asyncio.sleep(0)  # what was cut off hears of it
 
 
 def _tls(options: GatewayOptions) -> ssl.SSLContext | None:
