@@ -345,8 +345,8 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
         reader: Any = there._feed.reader
         held: list[bool] = []
 
-        def restore(consumer: Any, wanted: Any, recall: Any) -> Any:
-            found = type(reader._holdings).restore(reader._holdings, consumer, wanted, recall)
+        def restore(consumer: Any, wanted: Any, *more: Any) -> Any:
+            found = type(reader._holdings).restore(reader._holdings, consumer, wanted, *more)
             if wanted and wanted[0][0] == reader._handover.topic and not held:
                 reader._handover._sure_until = 0.0
                 held.append(True)
