@@ -448,7 +448,7 @@ class HandOver:
                 if is_ours:
                     self._proved(partner.heard, IDLE_GOES_ON_SECONDS if partner.is_idle else GOES_ON_SECONDS)
                 else:
-                    for box in partner.boxes & self._known_empty.keys():
+                    for box in partner.claimed & self._known_empty.keys():
                         del self._known_empty[box]
                     self._hear_of(partner, notice, new, now)
             self.is_ready = self.is_ready or offset >= self._greeted_at

@@ -57,7 +57,7 @@ class Partner:
     Attributes:
         engine: Its name.
         box: Where messages for it go; -1: it has no box.
-        boxes: All that it holds: its own, and those that it empties for processes that are gone.
+        claimed: The boxes that it says it has: its own, and those that it empties for processes that are gone.
         wants: The selectors of its consumers; under None, a consumer without one.
         heard: When it was heard last, in seconds of this process's monotonic clock.
         lease: For how many seconds from then on it counts as alive.
@@ -71,7 +71,7 @@ class Partner:
     def __init__(self, engine: str) -> None:
         self.engine = engine
         self.box = -1
-        self.boxes: frozenset[int] = frozenset()
+        self.claimed: frozenset[int] = frozenset()
         self.wants: dict[str | None, Selector | None] = {}
         self.heard = 0.0
         self.lease = 0.0
@@ -180,7 +180,7 @@ class Partners:
     def __init__(self, engine: str) -> None:
         self._engine = engine
         self._all: dict[str, Partner] = {}
-        self._holders: dict[int, str] = {}
+        self._claims: dict[int, dict[str, None]] = {}  # of each box: who claims it, in the order of the log
 
     def __bool__(self) -> bool:
         """Whether there are others."""
@@ -194,15 +194,19 @@ class Partners:
     def own(self) -> frozenset[int]:
         """Our own boxes, as the log has it."""
         us = self._all.get(self._engine)
-        return frozenset() if us is None else us.boxes
+        return frozenset() if us is None else self.boxes(us)
+
+    def boxes(self, partner: Partner) -> frozenset[int]:
+        """Return which of the boxes that *partner* claims it has: those that no living process claimed before."""
+        return frozenset(box for box in partner.claimed if self.holder(box) == partner.engine)
 
     def holder(self, box: int) -> str | None:
         """Return who has *box*."""
-        return self._holders.get(box)
+        return next(iter(self._claims.get(box, ())), None)
 
     def free(self, count: int) -> list[int]:
-        """Return the boxes that nobody has, of a topic with *count* partitions."""
-        return [box for box in range(count) if box not in self._holders]
+        """Return the boxes that nobody claims, of a topic with *count* partitions."""
+        return [box for box in range(count) if box not in self._claims]
 
     def apply(self, notice: Mapping[str, Any], now: float) -> tuple[Partner, list[str | None]]:
         """Take in a notice that was read at *now*; return whose it is, and for which selectors it may get messages now.
@@ -221,12 +225,15 @@ class Partners:
         partner.is_idle = partner.is_drowsy = bool(notice.get("idle"))
         claimed = notice.get("boxes")
         wanted = {box for box in claimed if isinstance(box, int)} if isinstance(claimed, list) else set()
-        for box in partner.boxes - wanted:
-            del self._holders[box]
-        partner.boxes = frozenset(box for box in wanted if self._holders.setdefault(box, engine) == engine)
+        # A claim behind another one is kept: processes notice at different moments that the first is gone, and then
+        # all of them must have the same one for the next.
+        self._withdraw(partner, partner.claimed - wanted)
+        for box in sorted(wanted):
+            self._claims.setdefault(box, {})[engine] = None
+        partner.claimed = frozenset(wanted)
         own = notice.get("box")
         had_box = partner.box >= 0
-        partner.move_to(own if isinstance(own, int) and own in partner.boxes else -1)
+        partner.move_to(own if isinstance(own, int) and own in self.boxes(partner) else -1)
         new = partner.apply(notice)
         return partner, new if had_box else list(partner.wants)
 
@@ -254,9 +261,15 @@ class Partners:
         partner = self._all.pop(engine)
         partner.wants = {}
         partner.box = -1
-        for box in partner.boxes:
-            del self._holders[box]
-        partner.boxes = frozenset()
+        self._withdraw(partner, partner.claimed)
+        partner.claimed = frozenset()
+
+    def _withdraw(self, partner: Partner, boxes: Iterable[int]) -> None:
+        for box in boxes:
+            claims = self._claims[box]
+            del claims[partner.engine]
+            if not claims:
+                del self._claims[box]
 
 
 def _number(value: object) -> int:

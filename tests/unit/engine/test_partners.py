@@ -26,12 +26,30 @@ def test_what_is_no_notice_is_passed_over(data: bytes | None) -> None:
     assert read_notice(data) is None
 
 
+def test_all_agree_on_the_next_holder_of_a_box() -> None:
+    """The next holder is the first that claimed the box in the log, also where the last holder expires later."""
+    soon, late = Partners("soon"), Partners("late")
+    log = [notice("gone", boxes=[1]), notice("soon", boxes=[1]), notice("late", boxes=[1])]
+    soon.apply(log[0], 0.0)
+    late.apply(log[0], 3.0)  # it began to read later
+    soon.expire(11.0)
+    for each in log[1:2]:
+        soon.apply(each, 11.0)
+        late.apply(each, 11.0)
+    late.expire(14.0)
+    assert late.free(2) == [0]
+    for partners in (soon, late):
+        partners.apply(log[2], 14.0)
+        assert partners.holder(1) == "soon"
+    assert (soon.own, late.own) == ({1}, set())
+
+
 def test_the_first_claim_to_a_box_counts() -> None:
     """A box is whose claim came first, until he gives it up, says goodbye, or is not heard in time."""
     partners = Partners("we")
     first, _ = partners.apply(notice("first", box=1, boxes=[1]), 0.0)
     second, _ = partners.apply(notice("second", box=1, boxes=[1, 2]), 1.0)
-    assert (first.box, second.box, second.boxes) == (1, -1, {2})
+    assert (first.box, second.box, partners.boxes(second)) == (1, -1, {2})
     partners.apply(notice("first"), 2.0)
     partners.apply(notice("second", box=1, boxes=[1, 2]), 3.0)
     assert second.box == 1
@@ -180,7 +198,8 @@ def test_a_box_has_one_holder(steps: list[tuple[dict[str, Any], int]]) -> None:
         partners.expire(now)
         partners.apply(said, now)
         everybody = list(partners._all.values())
-        held = [box for partner in everybody for box in partner.boxes]
+        held = [box for partner in everybody for box in partners.boxes(partner)]
         assert len(held) == len(set(held))
-        assert {box: partners.holder(box) for box in held} == partners._holders
-        assert all(partner.box in {-1, *partner.boxes} for partner in everybody)
+        assert sorted(held) == [box for box in range(4) if partners.holder(box) is not None]
+        assert not set(held) & set(partners.free(4))
+        assert all(partner.box in {-1, *partner.claimed} for partner in everybody)
