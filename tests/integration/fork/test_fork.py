@@ -17,9 +17,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 SECONDS = 120
 
 
-def run(program: str, broker: LocalBroker, queue: Queue) -> list[str]:
+def run(program: str, broker: LocalBroker, queue: Queue, *arguments: str) -> list[str]:
     """Return the lines that *program* prints; it must end in order, and without a word on stderr."""
-    command = [sys.executable, str(PROGRAMS / f"{program}.py"), broker.bootstrap_servers, queue.queue_name]
+    command = [sys.executable, str(PROGRAMS / f"{program}.py"), broker.bootstrap_servers, queue.queue_name, *arguments]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout.splitlines()
@@ -54,7 +54,7 @@ def test_inherited_objects_refuse_every_use(kjms_broker: LocalBroker, queue: Que
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(kjms_broker: LocalBroker, connection: Connection, queue: Queue, method: str) -> None:
     """Processes of multiprocessing get the factory and connect by themselves, whichever way they are started."""
-    assert run(f"pool_{method}", kjms_broker, queue) == ["ended: [0, 0, 0]"]
+    assert run("pool", kjms_broker, queue, method) == ["ended: [0, 0, 0]"]
     assert received(connection, queue, 4) == ["parent", "worker 0", "worker 1", "worker 2"]
 
 

@@ -1,10 +1,9 @@
-"""Processes of multiprocessing send, by a factory that they are given; the parent is connected already."""
+"""Processes of multiprocessing, forked or in new interpreters, send by a factory that their connected parent gives."""
 
 from __future__ import annotations
 
 import multiprocessing
 import sys
-from pathlib import Path
 
 from kjms import ConnectionFactory, Queue
 
@@ -15,9 +14,9 @@ def work(factory: ConnectionFactory, queue: Queue, number: int) -> None:
         context.create_producer().send(queue, f"worker {number}")
 
 
-def main(method: str) -> None:
+def main() -> None:
     """Start the workers."""
-    servers, name = sys.argv[1:]
+    servers, name, method = sys.argv[1:]
     factory, queue = ConnectionFactory(servers), Queue(name)
     with factory.create_context() as context:
         context.create_producer().send(queue, "parent")
@@ -31,4 +30,4 @@ def main(method: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(__file__).stem.removeprefix("pool_"))
+    main()
