@@ -85,7 +85,7 @@ class Outbox:
     def __init__(self, thread_name: str | None) -> None:
         self._thread_name = thread_name
         self._begun = 0
-        self._patience = 0.0  # seconds after the last send until its publisher has reported it
+        self._report_timeout = 0.0  # seconds after the last send until its publisher has reported it
         self._arrived_count = 0
         self._order: deque[Pending] = deque()
         self._waiting = 0
@@ -106,7 +106,7 @@ class Outbox:
             self._thread = threading.Thread(target=self._tell, name=self._thread_name, daemon=True)
             self._thread.start()
         self._begun += 1
-        self._patience = publisher.patience
+        self._report_timeout = publisher.report_timeout
         self._order.append(pending)
         return pending
 
@@ -146,12 +146,12 @@ class Outbox:
         Raises:
             JMSException: The publisher did not report it in time.
         """
-        if self._begun != self._arrived_count and not self._wait(self._have_arrived, self._patience):
+        if self._begun != self._arrived_count and not self._wait(self._have_arrived, self._report_timeout):
             raise JMSException(f"send: {self._unreported()}")
 
     def wait(self) -> None:
         """Return when every send has been delivered or given up, and its listener has been told."""
-        if self._wait(self._have_arrived, self._patience):
+        if self._wait(self._have_arrived, self._report_timeout):
             self._wait(lambda: not self._order)
         else:
             _log.warning("%s", self._unreported())
@@ -161,7 +161,7 @@ class Outbox:
 
     def _unreported(self) -> str:
         count = self._begun - self._arrived_count
-        return f"{count} messages sent before were neither confirmed nor given up within {self._patience:g} s"
+        return f"{count} messages sent before were neither confirmed nor given up within {self._report_timeout:g} s"
 
     def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         with self._changed:

@@ -214,7 +214,7 @@ class Publisher:
         answer = _Answer()
         self.send(topic, partition, record, answer)
         try:
-            error = answer.wait(self.patience)
+            error = answer.wait(self.report_timeout)
         except TimeoutError as failure:
             raise self._unconfirmed(topic, failure) from failure
         if error is not None:
@@ -236,7 +236,7 @@ class Publisher:
         )
 
     @property
-    def patience(self) -> float:
+    def report_timeout(self) -> float:
         """Seconds after which each record that was sent has been reported."""
         return self._send_timeout / 1000 + REPORT_SECONDS
 
@@ -245,7 +245,7 @@ class Publisher:
         with contextlib.suppress(KafkaException):
             self._producer.flush(self._send_timeout / 1000 + 1)
         self._closing = True
-        self._thread.join(self.patience)
+        self._thread.join(self.report_timeout)
         if self._thread.is_alive():  # a completion listener of aio, say, does not return: it keeps the producer
             return
         del self._producer  # its sockets are closed now, and not when the garbage is collected
