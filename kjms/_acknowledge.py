@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms._dead_letters import handled_exception
-from kjms.engine._clients import inherited
 from kjms.engine._committer import Work
+from kjms.engine.kafka import inherited
 from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:

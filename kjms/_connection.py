@@ -24,7 +24,7 @@ from kjms._session import Session
 from kjms._version import __version__
 from kjms.destinations import Queue
 from kjms.engine import Engine
-from kjms.engine._clients import inherited
+from kjms.engine.kafka import inherited
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,

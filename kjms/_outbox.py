@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-
     from kjms._producer import CompletionListener
     from kjms.engine._publisher import Publisher
+    from kjms.engine.kafka import KafkaError
     from kjms.message import Message
 
 __all__ = ["Outbox", "Pending"]

@@ -8,13 +8,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
-
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._terminal import columns, escaped, json_text
 from kjms.destinations import Queue, Topic
-from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine.kafka import (
+    ConfigResource,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    OffsetSpec,
+    ResourceType,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+)
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import aside, destination_for, handover, is_internal, queue_group
 

@@ -40,11 +40,10 @@ from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import destination_for, is_internal, topic_for
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-
     from kjms import Connection, Message
     from kjms.engine._delivery import Delivery
     from kjms.engine._reader import Reader
+    from kjms.engine.kafka import KafkaError
 
 DESCRIPTION: Final = """\
 Work on dead letters: messages that were delivered too often, and those that expired where there is an expiry queue. A

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._destinations import Cluster, waiting
 from kjms.cli._terminal import columns, json_text, say
-from kjms.engine._errors import jms_error
 from kjms.engine._subscriptions import DURABLE, Found, Identity
+from kjms.engine.kafka import ConsumerGroupTopicPartitions, KafkaException, jms_error
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.names import REGISTRY
 

@@ -11,14 +11,13 @@ from kjms.mapping.names import aside, demand, handover, transactional_ids
 from kjms.txn.metadata import owner
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
-
     from kjms.engine._bookkeeping import Bookkeeping
     from kjms.engine._journal import Journal
     from kjms.engine._log import Place
     from kjms.engine._mover import Mover
     from kjms.engine._rescuer import Rescuer
     from kjms.engine._topics import Topics
+    from kjms.engine.kafka import TopicPartition
 
 __all__ = ["Aside"]
 

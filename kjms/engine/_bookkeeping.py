@@ -17,12 +17,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END, records
 from kjms.engine._transactor import Copy, UnknownError
+from kjms.engine.kafka import (
+    OFFSET_BEGINNING,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import BOOKKEEPING
@@ -127,7 +131,7 @@ class Bookkeeping:
         Raises:
             UnknownError: Kafka does not let us look.
         """
-        consumer = Consumer({**self._settings, **UNTIL_END})
+        consumer = open_consumer({**self._settings, **UNTIL_END})
         try:
             consumer.assign([place])
             deadline = time.monotonic() + READ_SECONDS
@@ -160,7 +164,7 @@ class Bookkeeping:
         if not end:
             return
         try:
-            consumer = Consumer({**self._settings, **UNTIL_END})
+            consumer = open_consumer({**self._settings, **UNTIL_END})
         except KafkaException as error:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         try:

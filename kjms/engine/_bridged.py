@@ -12,13 +12,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END, records
 from kjms.engine._settings import consumer_settings, producer_settings
 from kjms.engine._transactor import AbortedError, Copy, Part, Transactor, UnknownError
+from kjms.engine.kafka import KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import bridge_transactional_id, bridged
@@ -121,7 +118,7 @@ class Bridged(Transactor[None]):
     def _read(self) -> None:
         """Read the last notes; the producer's beginning has ended every transaction that could bring more."""
         place = TopicPartition(self._notes, 0)
-        consumer = Consumer({**self._settings, **UNTIL_END})
+        consumer = open_consumer({**self._settings, **UNTIL_END})
         try:
             first, end = consumer.get_watermark_offsets(place, READ_SECONDS)
             place.offset = max(first, end - OFFSETS)

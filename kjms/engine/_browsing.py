@@ -12,13 +12,17 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END
 from kjms.engine._standing import standings
+from kjms.engine.kafka import (
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
 from kjms.errors import JMSException
 from kjms.mapping import SourceRecord
 from kjms.mapping.moved import unmoved
@@ -81,7 +85,7 @@ class Browsing:
         self._selector = selector
         self._patience = patience
         self._lock = threading.Lock()  # held by the thread that looks
-        self._consumer: Consumer | None = None
+        self._consumer: ConsumerPort | None = None
         self._is_closed = False
         self._states: dict[Place, State] = {}
         self._ends: dict[Place, int] = {}
@@ -134,7 +138,7 @@ class Browsing:
     def _read(self) -> bool:
         """Read what Kafka has for now; tell whether there may be more."""
         if self._consumer is None:
-            self._consumer = Consumer(self._config)
+            self._consumer = open_consumer(self._config)
             self._begin(self._consumer)
         consumer = self._consumer
         if not self._left:
@@ -153,7 +157,7 @@ class Browsing:
             self._arrived(consumer, record)
         return True
 
-    def _begin(self, consumer: Consumer) -> None:
+    def _begin(self, consumer: ConsumerPort) -> None:
         """Find out what is settled, and where the queue ends."""
         found = standings(str(self._queue), self._topic, self._aside, self._topics, consumer, self._decode)
         self._states = {(each.topic, each.number): each.state for each in found}
@@ -168,7 +172,7 @@ class Browsing:
                 self._to_read.append(filled)
         self._deadline = time.monotonic() + self._patience
 
-    def _arrived(self, consumer: Consumer, record: KafkaMessage) -> None:
+    def _arrived(self, consumer: ConsumerPort, record: KafkaMessage) -> None:
         place = record.topic() or "", record.partition() or 0
         end, offset = self._left.get(place), record.offset() or 0
         error = record.error()

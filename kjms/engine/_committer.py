@@ -21,11 +21,10 @@ from kjms.engine._transactor import (
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
-
     from kjms.engine._bookkeeping import Bookkeeping
     from kjms.engine._delivery import Delivery
     from kjms.engine._reader import Reader
+    from kjms.engine.kafka import TopicPartition
 
 __all__ = ["Committer", "Work"]
 

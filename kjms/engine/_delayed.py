@@ -6,12 +6,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END
+from kjms.engine.kafka import (
+    OFFSET_BEGINNING,
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
 from kjms.errors import JMSException
 from kjms.mapping.later import CANCEL, CANCELLED, REWRITTEN, Note, noted, place_of, read
 from kjms.mapping.names import later
@@ -66,7 +71,7 @@ class Delayed:
         self._entries: dict[Place, Entry] = {}
         self._outcomes: dict[Place, str] = {}
         self._next: dict[int, int] = {}
-        self._consumer: Consumer | None = None
+        self._consumer: ConsumerPort | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +100,7 @@ class Delayed:
         if not left:
             return
         if self._consumer is None:
-            self._consumer = Consumer(self._config())
+            self._consumer = open_consumer(self._config())
             self._consumer.assign([TopicPartition(self._later, number, OFFSET_BEGINNING) for number in ends])
         deadline = time.monotonic() + self._patience
         while left:

@@ -8,12 +8,17 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._log import UNTIL_END, records
 from kjms.engine._topics import NOT_READY
+from kjms.engine.kafka import (
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+    open_consumer,
+)
 from kjms.mapping.temporary import DELETIONS, Numbers, read_deletion
 
 __all__ = ["Deletions"]
@@ -51,7 +56,7 @@ class Deletions:
         self._config = {**config, **UNTIL_END}
         self._patience = patience
         self._lock = threading.Lock()
-        self._consumer: Consumer | None = None
+        self._consumer: ConsumerPort | None = None
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -99,7 +104,7 @@ class Deletions:
 
     def _look_once(self, inbox: str, known: _Known) -> None:
         if self._consumer is None:
-            self._consumer = Consumer(self._config)
+            self._consumer = open_consumer(self._config)
         place = TopicPartition(inbox, DELETIONS)
         low, high = self._consumer.get_watermark_offsets(place, self._patience)
         known.read = max(known.read, low)

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import TopicPartition
-
 from kjms.destinations import Destination
+from kjms.engine.kafka import TopicPartition
 from kjms.mapping import decode
 from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement

@@ -12,15 +12,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaError
-
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._aside import Aside
 from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._browsing import Browsing
 from kjms.engine._buffer import Feed
 from kjms.engine._committer import Committer
-from kjms.engine._errors import is_refusal, is_shortage, jms_error
 from kjms.engine._exchange import Exchange
 from kjms.engine._journal import Journal
 from kjms.engine._mover import Mover
@@ -37,6 +34,7 @@ from kjms.engine._standing import Standing, find_standings
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
+from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import REGISTRY, is_internal, queue_group, topic_for, transactional_ids

@@ -8,11 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error, level_of
 from kjms.engine._settings import NEW_TOPIC
+from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, level_of, open_consumer
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ class Exchange:
         self._config = {**config, "fetch.wait.max.ms": WAIT_MS, **NEW_TOPIC}
         self._news = threading.Condition()
         self._members: dict[str, HandOver] = {}  # by the topic of their notices
-        self._consumer: Consumer | None = None
+        self._consumer: ConsumerPort | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
         self._grumbled: dict[str, float] = {}
@@ -79,7 +76,7 @@ class Exchange:
             KafkaException: Kafka does not say where they stand.
         """
         if self._consumer is None:
-            self._consumer = Consumer(self._config)
+            self._consumer = open_consumer(self._config)
         asked = TopicPartition(member.demand, 0, max(since_ms, 0))
         found = self._consumer.offsets_for_times([asked], ASK_SECONDS)[0]
         if found.error is not None:
@@ -132,7 +129,7 @@ class Exchange:
         if idle:
             self._consumer.incremental_unassign(idle)
 
-    def _read(self, consumer: Consumer, seconds: float) -> None:
+    def _read(self, consumer: ConsumerPort, seconds: float) -> None:
         first = consumer.poll(seconds)
         for record in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
             error = record.error()

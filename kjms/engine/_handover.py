@@ -19,11 +19,10 @@ from kjms.mapping import KafkaRecord
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from confluent_kafka import KafkaError
-
     from kjms.engine._delivery import Delivery, Partition
     from kjms.engine._exchange import Exchange
     from kjms.engine._reader import Reader
+    from kjms.engine.kafka import KafkaError
 
 __all__ = ["HandOver"]
 

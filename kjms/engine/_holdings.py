@@ -7,10 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
 from kjms.engine._delivery import Delivery, Partition
-from kjms.engine._errors import kafka_error
+from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, kafka_error
 from kjms.errors import JMSException
 from kjms.txn.metadata import (
     LIMIT,
@@ -123,7 +121,7 @@ class Holdings:
     # From Kafka.
 
     def restore(
-        self, consumer: Consumer, wanted: Sequence[Place], recall: Recall, begins: Mapping[Place, int] = NOT_KNOWN
+        self, consumer: ConsumerPort, wanted: Sequence[Place], recall: Recall, begins: Mapping[Place, int] = NOT_KNOWN
     ) -> list[Partition]:
         """Return *wanted* as Kafka knows them, to be added; it may take long, and needs no lock.
 
@@ -182,7 +180,7 @@ class Holdings:
             )
         return partitions
 
-    def _committed(self, consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    def _committed(self, consumer: ConsumerPort, places: list[TopicPartition]) -> list[TopicPartition]:
         """Return what is committed for *places*.
 
         Kafka does not say while a transaction is open that holds offsets of them. Who gave them up in order has none,
@@ -199,7 +197,7 @@ class Holdings:
         self._end_transactions(places)
         return list(consumer.committed(places, ASK_SECONDS))
 
-    def _state(self, consumer: Consumer, known: TopicPartition, identity: str) -> State | None:
+    def _state(self, consumer: ConsumerPort, known: TopicPartition, identity: str) -> State | None:
         if known.offset < 0:
             return None
         place = f"partition {known.partition} of {known.topic}"
@@ -221,7 +219,7 @@ class Holdings:
         return state.within(end)
 
     def _remembered(
-        self, consumer: Consumer, place: TopicPartition, identity: str, offset: int, metadata: str
+        self, consumer: ConsumerPort, place: TopicPartition, identity: str, offset: int, metadata: str
     ) -> State | None:
         """Return the state from a copy: more may have been settled since, so what comes may have been delivered."""
         known = TopicPartition(place.topic, place.partition, offset, metadata)
@@ -302,10 +300,10 @@ def oldest(partition: Partition, share: float) -> list[Delivery]:
     return [delivery for _, delivery in crowd[: max(1, int(len(crowd) * share))]]
 
 
-def beginning(consumer: Consumer, place: TopicPartition) -> int:
+def beginning(consumer: ConsumerPort, place: TopicPartition) -> int:
     """Return where the log begins: said as a number, it is found at once."""
     return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[0])
 
 
-def _end(consumer: Consumer, place: TopicPartition) -> int:
+def _end(consumer: ConsumerPort, place: TopicPartition) -> int:
     return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[1])

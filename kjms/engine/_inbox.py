@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END, records
 from kjms.engine._settings import NEW_TOPIC
+from kjms.engine.kafka import (
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
 from kjms.errors import JMSException
 from kjms.mapping.temporary import DELETIONS, MESSAGES, PARTITIONS, Numbers, addressed_to, deletion
 
@@ -115,7 +119,7 @@ class Inbox:
         self._spared = 0  # the offset before which space was given back
         self._closing = False
         try:
-            self._consumer = Consumer(self._config)
+            self._consumer = open_consumer(self._config)
             self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         except KafkaException as error:
             raise jms_error(error, f"read the Kafka topic {topic!r}") from error
@@ -260,7 +264,7 @@ class Inbox:
                 self._again.start()
 
     def _read_all_again(self) -> None:
-        consumer = Consumer(self._config)
+        consumer = open_consumer(self._config)
         try:
             while True:
                 with self._news:
@@ -282,7 +286,7 @@ class Inbox:
         finally:
             consumer.close()
 
-    def _fill(self, consumer: Consumer, mailbox: Mailbox) -> None:
+    def _fill(self, consumer: ConsumerPort, mailbox: Mailbox) -> None:
         """Read on for *mailbox*, until it is full or has caught up."""
         while not self._closing:
             gaps = mailbox.gaps()
@@ -294,7 +298,7 @@ class Inbox:
             if mailbox.catch_up({}):
                 return
 
-    def _read_gap(self, consumer: Consumer, mailbox: Mailbox, place: int, start: int, end: int) -> int:
+    def _read_gap(self, consumer: ConsumerPort, mailbox: Mailbox, place: int, start: int, end: int) -> int:
         """Return how far the records from *start* to *end* could be brought to *mailbox*."""
         if start >= end:
             return start

@@ -8,12 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END, records
+from kjms.engine.kafka import ConsumerPort, KafkaException, KafkaMessage, TopicPartition, jms_error, open_consumer
 from kjms.mapping import decode
 from kjms.mapping.temporary import addressed_to
 
@@ -56,7 +52,7 @@ class InboxLook:
         self._topic = mailbox.topic
         self._gaps = {place: (start, ends[place]) for place, (start, _) in gaps.items() if start < ends[place]}
         self._lock = threading.Lock()  # held by the thread that looks
-        self._consumer: Consumer | None = None
+        self._consumer: ConsumerPort | None = None
         self._records = chain(held, self._missed() if self._gaps else ())
         self._is_closed = False
 
@@ -88,7 +84,7 @@ class InboxLook:
 
     def _missed(self) -> Iterator[tuple[KafkaMessage, int]]:
         """Give what the mailbox has no room for."""
-        consumer = self._consumer = Consumer(self._config)
+        consumer = self._consumer = open_consumer(self._config)
         for place, (start, end) in self._gaps.items():
             consumer.assign([TopicPartition(self._topic, place, start)])
             for record in records(consumer, {(self._topic, place): end}, self._patience, lambda: self._is_closed):

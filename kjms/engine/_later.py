@@ -15,15 +15,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-from confluent_kafka.admin import OffsetSpec
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._log import UNTIL_END
 from kjms.engine._membership import Membership
 from kjms.engine._transactor import AbortedError, Copy, Part, Transactor, UnknownError
+from kjms.engine.kafka import (
+    ConsumerPort,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    OffsetSpec,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
 from kjms.errors import JMSException
 from kjms.mapping.later import CANCEL, CANCELLED, LATER, MOVED_ON, REWRITTEN, Note, copied, noted, read
 from kjms.mapping.names import later, later_group, later_transactional_id
@@ -165,7 +170,7 @@ class Scan:
         self.is_busy = True  # whether it has just got something
         self._known = known
         self._floor = known.horizon
-        self._consumer = Consumer(dict(config))
+        self._consumer = open_consumer(dict(config))
         self._consumer.assign([TopicPartition(topic, number, self.position)])
 
     def add(self, offset: int, due: int, message: KafkaMessage) -> None:
@@ -323,7 +328,7 @@ class Later:
                 self._closing.wait(RETRY_SECONDS)
 
     def _serve(self) -> None:
-        consumer = Consumer(self._config)
+        consumer = open_consumer(self._config)
         self._identity = "-"
         try:
             self._membership.subscribe(
@@ -372,7 +377,7 @@ class Later:
         is_read = all(stretch.position >= ends[stretch.number] for stretch in stretches)
         return Rest(due, ends, self._identity) if is_read else None
 
-    def _read(self, consumer: Consumer) -> None:
+    def _read(self, consumer: ConsumerPort) -> None:
         """Take what has come, all of it if that is done soon: among it may be what is due before all that is known."""
         first = self._membership.poll(consumer, self._patience())
         if first is None:
@@ -411,7 +416,7 @@ class Later:
 
     # What is done for a partition.
 
-    def _look_after(self, consumer: Consumer, stretch: Stretch) -> None:
+    def _look_after(self, consumer: ConsumerPort, stretch: Stretch) -> None:
         stretch.waiting.limit = self._share()
         if stretch.rest_until > time.monotonic():
             return
@@ -554,7 +559,7 @@ class Later:
     # What Kafka is told of where to begin.
 
     def _commit(
-        self, consumer: Consumer, stretches: Iterable[Stretch], *, is_awaited: bool = False, is_proof: bool = False
+        self, consumer: ConsumerPort, stretches: Iterable[Stretch], *, is_awaited: bool = False, is_proof: bool = False
     ) -> None:
         """Commit where to begin to read; what fails does not matter, unless it is to prove who has the partition.
 
@@ -593,7 +598,7 @@ class Later:
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         if self._closing.is_set():
             return
         starts = []
@@ -611,19 +616,19 @@ class Later:
             starts.append(TopicPartition(self.later, known.partition, start))
         consumer.incremental_assign(starts)
 
-    def _start(self, consumer: Consumer, known: TopicPartition) -> int:
+    def _start(self, consumer: ConsumerPort, known: TopicPartition) -> int:
         place = TopicPartition(self.later, known.partition)
         first, _ = consumer.get_watermark_offsets(place, ASK_SECONDS)
         is_known = known.offset >= 0 and known.metadata == self._identity
         return max(int(first), known.offset) if is_known else int(first)
 
-    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         self._commit(
             consumer, [s for revoked in partitions if (s := self._stretches.get(revoked.partition))], is_awaited=True
         )
         self._on_lost(consumer, partitions)
 
-    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_lost(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         for lost in partitions:
             stretch = self._stretches.pop(lost.partition, None)
             if stretch is not None:

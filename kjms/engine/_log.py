@@ -6,9 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka import Message as KafkaMessage
-
+from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, KafkaMessage
 from kjms.errors import JMSException
 
 __all__ = ["UNTIL_END", "Place", "records"]
@@ -24,7 +22,7 @@ POLL_SECONDS: Final = 0.1  # how soon it is noticed that nobody wants more
 
 
 def records(
-    consumer: Consumer, ends: Mapping[Place, int], patience: float, is_over: Callable[[], bool] = lambda: False
+    consumer: ConsumerPort, ends: Mapping[Place, int], patience: float, is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[KafkaMessage]:
     """Give the records of what *consumer* is assigned, until each partition was read up to its end.
 

@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Message as KafkaMessage
-
 from kjms.engine._buffer import Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._reader import MAX_KEPT_BACK, Reader
+from kjms.engine.kafka import KafkaMessage
 from kjms.mapping import decode
 from kjms.mapping.later import due_at
 from kjms.txn.metadata import State

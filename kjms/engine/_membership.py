@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka import Message as KafkaMessage
+from kjms.engine.kafka import ConsumerPort, KafkaMessage, TopicPartition
 
 __all__ = ["Membership", "OnRebalance"]
 
@@ -17,7 +16,7 @@ POLL_SECONDS: Final = 0.005
 
 _log = logging.getLogger("kjms.reader")
 
-OnRebalance: TypeAlias = Callable[[Consumer, list[TopicPartition]], None]
+OnRebalance: TypeAlias = Callable[[ConsumerPort, list[TopicPartition]], None]
 
 
 class Membership:
@@ -37,7 +36,7 @@ class Membership:
 
     def subscribe(
         self,
-        consumer: Consumer,
+        consumer: ConsumerPort,
         topic: str,
         *,
         on_assign: OnRebalance,
@@ -52,7 +51,7 @@ class Membership:
             on_lost=self._keeping(on_lost, self._assigned.difference_update),
         )
 
-    def poll(self, consumer: Consumer, seconds: float) -> KafkaMessage | None:
+    def poll(self, consumer: ConsumerPort, seconds: float) -> KafkaMessage | None:
         """Return a record of *consumer*, or None if none came within *seconds*; raise what a callback raised."""
         record = consumer.poll(seconds)
         if self._failure is not None:
@@ -60,7 +59,7 @@ class Membership:
             raise failure
         return record
 
-    def close(self, consumer: Consumer) -> None:
+    def close(self, consumer: ConsumerPort) -> None:
         """Give up what the group assigned to *consumer*, as the callbacks say, leave the group, and close it.
 
         Closing alone would call them as well. But librdkafka may then end the group while they give partitions up,
@@ -81,7 +80,7 @@ class Membership:
             consumer.close()
 
     def _keeping(self, callback: OnRebalance, change: Callable[[Iterable[tuple[str, int]]], None]) -> OnRebalance:
-        def call(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        def call(consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
             change([(each.topic, each.partition) for each in partitions])
             try:
                 callback(consumer, partitions)

@@ -10,9 +10,8 @@ from kjms.engine._transactor import PAUSE_SECONDS, AbortedError, Move, OutgrownE
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
-
     from kjms.engine._reader import Reader
+    from kjms.engine.kafka import TopicPartition
 
 __all__ = ["Mover"]
 

@@ -10,10 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaError, KafkaException
-
-from kjms.engine._clients import Producer
-from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine.kafka import KafkaError, KafkaException, jms_error, kafka_error, open_producer
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
 
@@ -71,7 +68,7 @@ class Publisher:
             "partitioner": "murmur2_random",
         }
         try:
-            self._producer = Producer(self._config)
+            self._producer = open_producer(self._config)
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._end: KafkaException | None = None  # why the last producer came to its end
@@ -135,7 +132,7 @@ class Publisher:
         again = time.monotonic() + AGAIN_SECONDS
         while time.monotonic() < again and not self._closing:
             time.sleep(POLL_SECONDS)
-        self._producer = Producer(self._config)
+        self._producer = open_producer(self._config)
 
     @property
     def backlog(self) -> int:

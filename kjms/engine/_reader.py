@@ -11,14 +11,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-
 from kjms.destinations import Destination
 from kjms.engine._buffer import BUSY_SECONDS, Buffer, Feed
-from kjms.engine._clients import Consumer
 from kjms.engine._delivery import Delivery, Partition
-from kjms.engine._errors import jms_error, kafka_error
 from kjms.engine._handover import HandOver
 from kjms.engine._holdings import NOT_KNOWN, Commit, Holdings, Recall, beginning, oldest
 from kjms.engine._journal import Event
@@ -29,6 +24,16 @@ from kjms.engine._repeats import LOOK_BACK, Repeats
 from kjms.engine._settings import NEW_TOPIC
 from kjms.engine._topics import NOT_READY
 from kjms.engine._transactor import AbortedError, Copy, LostError, Made, Move, OutgrownError
+from kjms.engine.kafka import (
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+    open_consumer,
+)
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
@@ -149,7 +154,7 @@ class Reader:
         # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
         self._client = threading.RLock()
         self._committing = 0  # threads that wait for it to commit
-        self._consumer: Consumer | None = None
+        self._consumer: ConsumerPort | None = None
         self._thread: threading.Thread | None = None
         self.aside = aside
         self._holdings = Holdings(name, topic, aside, decode, on_error)
@@ -540,7 +545,7 @@ class Reader:
 
     def _open(
         self,
-        consumer: Consumer,
+        consumer: ConsumerPort,
         places: Sequence[Place],
         recall: Recall,
         is_ours: Callable[[Partition], bool] = lambda partition: True,
@@ -553,7 +558,7 @@ class Reader:
 
     def _hold(
         self,
-        consumer: Consumer,
+        consumer: ConsumerPort,
         restored: Sequence[Partition],
         is_ours: Callable[[Partition], bool] = lambda partition: True,
     ) -> None:
@@ -626,7 +631,7 @@ class Reader:
         if not restored:
             return None
         partition = restored[0]
-        reading = Consumer({**self._config, **UNTIL_END, **NEW_TOPIC})
+        reading = open_consumer({**self._config, **UNTIL_END, **NEW_TOPIC})
         try:
             reading.assign([partition.start])
             while True:
@@ -959,7 +964,7 @@ class Reader:
     def _begin(self) -> None:
         self._is_outdated = False
         try:
-            self._consumer = Consumer(self._config)
+            self._consumer = open_consumer(self._config)
         except KafkaException as error:
             raise jms_error(error, f"read {self.name}") from error
         self._thread = threading.Thread(target=self._run, name=f"kjms-reader-{self.name}", daemon=True)
@@ -1103,7 +1108,7 @@ class Reader:
             return True
         return self.buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
 
-    def _join(self, consumer: Consumer) -> None:
+    def _join(self, consumer: ConsumerPort) -> None:
         if self._starts is None:
             self._membership.subscribe(
                 consumer, self.topic, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
@@ -1117,7 +1122,7 @@ class Reader:
             places = [(p.topic, p.number, p.settlement.position) for p in self._holdings]
         consumer.assign([TopicPartition(*place) for place in places])
 
-    def _look_for_partitions(self, consumer: Consumer | None) -> None:
+    def _look_for_partitions(self, consumer: ConsumerPort | None) -> None:
         """Read partitions that were added to the topic, from their start."""
         assert self._starts is not None
         try:
@@ -1133,7 +1138,7 @@ class Reader:
             with self._client:
                 self._join(consumer)
 
-    def _read(self, consumer: Consumer) -> None:
+    def _read(self, consumer: ConsumerPort) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
         self._full_since = 0.0
         room = min(BATCH, self._capacity - self.buffer.held)
@@ -1148,7 +1153,7 @@ class Reader:
         with self.lock:
             self._arrived(records)
 
-    def _forsake(self, consumer: Consumer) -> None:
+    def _forsake(self, consumer: ConsumerPort) -> None:
         """Have Kafka's client read no longer what was given up."""
         if self._left:
             with self.lock:
@@ -1156,7 +1161,7 @@ class Reader:
             held = {(place.topic, place.partition) for place in consumer.assignment()}
             consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
 
-    def _read_parked(self, consumer: Consumer) -> None:
+    def _read_parked(self, consumer: ConsumerPort) -> None:
         """Read again what was parked: somebody has come who may want it.
 
         That takes its time, so it is finished before it begins anew, and what is new is read for as long first.
@@ -1293,7 +1298,7 @@ class Reader:
     def _has_space(self) -> bool:
         return self._closing or (self.buffer.held <= self._capacity >> 1 and self.buffer.kept_back < MAX_KEPT_BACK)
 
-    def _wait_for_space(self, consumer: Consumer) -> None:
+    def _wait_for_space(self, consumer: ConsumerPort) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
         with self._news:
             self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
@@ -1342,7 +1347,7 @@ class Reader:
         if error is not None:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
-    def _leave(self, consumer: Consumer) -> None:
+    def _leave(self, consumer: ConsumerPort) -> None:
         self._is_leaving = True
         for leave in (
             self._finish_moves,
@@ -1373,7 +1378,7 @@ class Reader:
         if self.is_kept:
             self.aside.mover.finish(self, MOVES_SECONDS)
 
-    def _leave_boxes(self, consumer: Consumer) -> None:
+    def _leave_boxes(self, consumer: ConsumerPort) -> None:
         """Give up the boxes in order, while Kafka still counts us in."""
         if self._handover is None:
             return
@@ -1399,7 +1404,7 @@ class Reader:
             self._forsake(consumer)
         self._handover.end()
 
-    def _close_client(self, consumer: Consumer) -> None:
+    def _close_client(self, consumer: ConsumerPort) -> None:
         with self._client:
             if self.is_kept:
                 self._membership.close(consumer)
@@ -1408,7 +1413,7 @@ class Reader:
 
     # The group moves partitions between its members; these run in the thread, inside of a poll.
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         if self._closing or self._is_leaving:  # the poll is that of the closing: Kafka would not be asked any more
             return
         numbers = [assigned.partition for assigned in partitions]
@@ -1431,7 +1436,7 @@ class Reader:
         self._forgotten += places
         return {}
 
-    def _open_forgotten(self, consumer: Consumer) -> None:
+    def _open_forgotten(self, consumer: ConsumerPort) -> None:
         """Open the partitions whose settlement Kafka has forgotten, where copies of it say."""
         if not self._forgotten:
             return
@@ -1440,7 +1445,7 @@ class Reader:
             places, self._forgotten = self._forgotten, []
             self._open(consumer, places, lambda asked: {place: copies[place] for place in asked})
 
-    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         with self.lock:
             last = [partition for revoked in partitions for partition in self._holdings.of(revoked.partition)]
             for partition in last:
@@ -1483,13 +1488,13 @@ class Reader:
         except (JMSException, AbortedError, KafkaException) as error:
             _log.warning("%d messages of %s come again elsewhere: %s", len(in_hands), self.name, error)
 
-    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_lost(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         with self.lock:
             if self._handover is not None:
                 self._handover.lost()
         self._let_go(consumer, partitions)
 
-    def _let_go(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _let_go(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         gone = {partition.partition for partition in partitions}
         self._forgotten = [place for place in self._forgotten if place[1] not in gone]
         with self.lock:

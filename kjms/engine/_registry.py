@@ -18,13 +18,10 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
 from kjms.engine._claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claim, Claims, read_value, written_value
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._process import is_gone, this_process
 from kjms.engine._publisher import Publisher
+from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import REGISTRY
@@ -309,7 +306,7 @@ class Registry:
             raise JMSException("the connection to the cluster is closed")
         self._prepare()
         try:
-            consumer = Consumer(self._config)
+            consumer = open_consumer(self._config)
             consumer.assign([TopicPartition(REGISTRY, 0, 0)])  # OFFSET_BEGINNING costs half a second
         except KafkaException as error:
             raise jms_error(error, f"read the Kafka topic {REGISTRY!r}", to="Read", topic=REGISTRY) from error
@@ -322,7 +319,7 @@ class Registry:
             )
         self._thread.start()
 
-    def _run(self, consumer: Consumer, claims: Claims) -> None:
+    def _run(self, consumer: ConsumerPort, claims: Claims) -> None:
         try:
             while not self._may_end():
                 first = consumer.poll(TICK_SECONDS)

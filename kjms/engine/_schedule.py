@@ -16,8 +16,8 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine._errors import level_of
 from kjms.engine._later import Later, Rest, was_made_again
+from kjms.engine.kafka import level_of
 from kjms.errors import JMSException
 from kjms.mapping.names import later
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from kjms.engine.kafka import KafkaError
 
 __all__ = ["NEW_TOPIC", "common_settings", "consumer_settings", "producer_settings"]
 

@@ -13,9 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
-
+from kjms.engine.kafka import IsolationLevel, KafkaException, OffsetSpec, TopicPartition
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from confluent_kafka import KafkaException, TopicPartition
-
-from kjms.engine._clients import Consumer
-from kjms.engine._errors import jms_error
 from kjms.engine._holdings import Holdings, beginning
+from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 
 if TYPE_CHECKING:
     from kjms.engine._aside import Aside
@@ -41,7 +38,7 @@ class Standing(NamedTuple):
 
 
 def standings(
-    name: str, topic: str, aside: Aside, topics: Topics, consumer: Consumer, decode: Decoder
+    name: str, topic: str, aside: Aside, topics: Topics, consumer: ConsumerPort, decode: Decoder
 ) -> list[Standing]:
     """Return where the consumer's group stands: in what was moved aside, in what was handed over, and in the topic.
 
@@ -79,7 +76,7 @@ def find_standings(
     Raises:
         JMSException: Kafka does not answer, or the settlement was written by a later kjms.
     """
-    consumer = Consumer(config)
+    consumer = open_consumer(config)
     try:
         found = standings(name, topic, aside, topics, consumer, decode)
         return [(each, beginning(consumer, TopicPartition(each.topic, each.number))) for each in found]

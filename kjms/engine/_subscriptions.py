@@ -18,11 +18,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-
 from kjms.destinations import Topic
 from kjms.engine._claims import DEFINITION, USE, Claim, Claims, resource
-from kjms.engine._errors import IN_USE, jms_error, kafka_error
+from kjms.engine.kafka import (
+    IN_USE,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+)
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine._claims import USE
-from kjms.engine._clients import inherited
 from kjms.engine._deletions import Deletions
-from kjms.engine._errors import IN_USE
 from kjms.engine._inbox import CONFIG, Entry, Inbox
 from kjms.engine._inbox_look import InboxLook
 from kjms.engine._janitor import Janitor, inbox_resource
 from kjms.engine._mailbox import Mailbox
+from kjms.engine.kafka import IN_USE, inherited
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping import names
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name

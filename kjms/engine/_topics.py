@@ -12,25 +12,26 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import (
+from kjms.engine.kafka import (
+    ConfigResource,
     IsolationLevel,
     KafkaError,
     KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import (
-    ConfigResource,
     NewPartitions,
     NewTopic,
     OffsetSpec,
     PartitionMetadata,
     ResourceType,
+    TopicCollection,
     TopicDescription,
+    TopicPartition,
+    is_refusal,
+    is_shortage,
+    jms_error,
+    kafka_error,
+    open_admin,
+    open_consumer,
 )
-
-from kjms.engine._clients import AdminClient, Consumer
-from kjms.engine._errors import is_refusal, is_shortage, jms_error, kafka_error
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import is_internal
 
@@ -74,7 +75,7 @@ class Topics:
         self._config = dict(config)
         self._servers = config["bootstrap.servers"]
         try:
-            self.admin = AdminClient(dict(config))
+            self.admin = open_admin(dict(config))
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._timeout = timeout / 1000
@@ -430,7 +431,7 @@ class Topics:
         """
         # Not the admin client: librdkafka aborts the process when such a request of its is pending while brokers go.
         reading = {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
-        consumer = Consumer({**self._config, **reading})
+        consumer = open_consumer({**self._config, **reading})
         try:
             answer = list(consumer.committed(list(places), self._timeout))
         finally:

@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-
-from kjms.engine._clients import Producer
-from kjms.engine._errors import jms_error, kafka_error
+from kjms.engine.kafka import (
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    ProducerPort,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+    open_producer,
+)
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import is_internal
@@ -164,7 +169,7 @@ class Transactor(Generic[Unit]):
         self._is_busy = False
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._producer: Producer | None = None
+        self._producer: ProducerPort | None = None
 
     def _submit(self, unit: Unit) -> bool:
         """Have *unit* done, soon; tell whether that is still possible."""
@@ -247,11 +252,11 @@ class Transactor(Generic[Unit]):
             self._abort(producer)
             raise AbortedError(error if isinstance(error, JMSException) else JMSException(repr(error))) from error
 
-    def _begin(self) -> Producer:
+    def _begin(self) -> ProducerPort:
         producer = self._producer
         if producer is None:
             try:
-                producer = Producer(self._config)
+                producer = open_producer(self._config)
                 producer.init_transactions(COMMIT_SECONDS)
             except KafkaException as error:
                 raise jms_error(error, "prepare a transaction", transactional_id=self._id) from error
@@ -263,7 +268,7 @@ class Transactor(Generic[Unit]):
             raise AbortedError(jms_error(error, "begin a transaction"), is_passing=True) from error
         return producer
 
-    def _write(self, producer: Producer, copies: Sequence[Copy], *, is_singly: bool) -> list[tuple[int, int]]:
+    def _write(self, producer: ProducerPort, copies: Sequence[Copy], *, is_singly: bool) -> list[tuple[int, int]]:
         """Write *copies*; return the partition and offset of each."""
         places: list[tuple[int, int]] = [NOWHERE] * len(copies)
         failures: dict[int, KafkaError] = {}
@@ -316,7 +321,7 @@ class Transactor(Generic[Unit]):
         return places
 
     def _await_some(
-        self, producer: Producer, failures: Mapping[int, KafkaError], unconfirmed: Callable[[], str]
+        self, producer: ProducerPort, failures: Mapping[int, KafkaError], unconfirmed: Callable[[], str]
     ) -> None:
         """Return when some of the records have been confirmed, or not; *unconfirmed* names the topics of the others."""
         before = len(producer)
@@ -328,7 +333,7 @@ class Transactor(Generic[Unit]):
                     " or fewer in-sync replicas than min.insync.replicas asks for"
                 )
 
-    def _raise_for(self, producer: Producer, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
+    def _raise_for(self, producer: ProducerPort, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
         """Abort, and name the first failure that is no other one's consequence."""
         first, why = next(
             ((n, failure) for n, failure in failures.items() if failure.code() not in CONSEQUENCES),
@@ -346,7 +351,7 @@ class Transactor(Generic[Unit]):
             is_passing=why.fatal() or why.code() == KafkaError._FATAL,
         )
 
-    def _why(self, producer: Producer) -> KafkaError | None:
+    def _why(self, producer: ProducerPort) -> KafkaError | None:
         """Return why the transaction of *producer* can only be aborted: a call that is none of its business says so."""
         try:
             producer.begin_transaction()
@@ -355,7 +360,7 @@ class Transactor(Generic[Unit]):
         return None
 
     def _settle(
-        self, producer: Producer, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]
+        self, producer: ProducerPort, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]
     ) -> None:
         """Settle in the transaction, and end it: nobody else commits for the groups meanwhile."""
         made: dict[Reader, list[Made]] = {}
@@ -392,7 +397,7 @@ class Transactor(Generic[Unit]):
                 reader.done(planned, made[reader], settled[reader])
 
     def _commit(
-        self, producer: Producer, commits: Mapping[Reader, Sequence[Commit]], first: TopicPartition | None
+        self, producer: ProducerPort, commits: Mapping[Reader, Sequence[Commit]], first: TopicPartition | None
     ) -> None:
         """End the transaction, in which *first* was written, and return when it is known that it came through."""
         while True:
@@ -440,11 +445,11 @@ class Transactor(Generic[Unit]):
 
     def _begin_anew(self) -> None:
         """End, in Kafka, what the last producer of this name left open."""
-        producer = Producer(self._config)
+        producer = open_producer(self._config)
         producer.init_transactions(COMMIT_SECONDS)
         self._producer = producer
 
-    def _undone(self, producer: Producer, error: KafkaException) -> AbortedError:
+    def _undone(self, producer: ProducerPort, error: KafkaException) -> AbortedError:
         """Abort the transaction, or give the producer up; return what went wrong."""
         is_fatal = kafka_error(error).fatal()
         if is_fatal:
@@ -454,7 +459,7 @@ class Transactor(Generic[Unit]):
         is_passing = is_fatal or kafka_error(error).code() in MOVING
         return AbortedError(jms_error(error, "commit a transaction"), is_passing=is_passing)
 
-    def _abort(self, producer: Producer) -> None:
+    def _abort(self, producer: ProducerPort) -> None:
         try:
             producer.abort_transaction(COMMIT_SECONDS)
         except KafkaException as error:
@@ -468,4 +473,4 @@ class Transactor(Generic[Unit]):
             KafkaException: Kafka does not let us.
         """
         for name in transactional_ids:
-            Producer({**self._config, "transactional.id": name}).init_transactions(COMMIT_SECONDS)
+            open_producer({**self._config, "transactional.id": name}).init_transactions(COMMIT_SECONDS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kjms.engine._errors import IN_USE
+from kjms.engine.kafka import IN_USE
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,

@@ -313,7 +313,7 @@ def _standing(connection: Connection, subscription: Subscription) -> dict[tuple[
         InvalidDestinationException: There is no such subscription.
         JMSException: Kafka does not say.
     """
-    from confluent_kafka import TopicPartition
+    from kjms.engine.kafka import TopicPartition
 
     engine = connection._engine
     for found in engine.subscriptions.find():

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kjms import ConnectionFactory, QueueConnectionFactory, aio, errors
-from kjms.engine._errors import jms_error
+from kjms.engine.kafka import jms_error
 
 CLASSES = [getattr(errors, name) for name in errors.__all__ if name.endswith("Exception")]
 

@@ -413,7 +413,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
                 super().commit_transaction(*arguments)
             raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
 
-    monkeypatch.setattr(kjms.engine._transactor, "Producer", Forgetful)
+    monkeypatch.setattr(kjms.engine._transactor, "open_producer", Forgetful)
     connection = desk.connect(is_apart=True)
     moved(desk, connection, queue, other_queue, is_received=is_received)
     assert len(calls) == (4 if is_committed else 5)
@@ -437,7 +437,7 @@ def unanswered(monkeypatch: pytest.MonkeyPatch, name: str) -> threading.Event:
                 is_committed.set()
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
 
-    monkeypatch.setattr(kjms.engine._transactor, "Producer", Unanswered)
+    monkeypatch.setattr(kjms.engine._transactor, "open_producer", Unanswered)
     return is_committed
 
 

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kjms import JMSException, JMSSecurityException
-from kjms.engine._errors import is_refusal, jms_error
 from kjms.engine._refusal import Refusal
+from kjms.engine.kafka import is_refusal, jms_error
 
 
 @pytest.mark.parametrize(
