@@ -54,7 +54,7 @@ def test_a_client_id_in_use_is_refused(
     assert raised.value.name == "InvalidClientIDException"
 
 
-@pytest.mark.requirement("AMQP-6.2-6", "AMQP-9-5", "AMQP-2.1-8", "AMQP-5.2-2", "AMQP-8.1-1")
+@pytest.mark.requirement("AMQP-6.2-6", "AMQP-9-5", "AMQP-9-8", "AMQP-2.1-1", "AMQP-2.1-8", "AMQP-8.1-1")
 def test_what_the_gateway_offers(gateway: Any) -> None:
     """Its open frame names every capability that JMS clients ask for, and its product."""
     from proton.utils import BlockingConnection
@@ -241,6 +241,7 @@ def test_messages_of_a_client_that_died_go_to_others(
 # ------------------------------------------------------------------------------------------- other AMQP programs
 
 
+@pytest.mark.requirement("AMQP-5.2-2")
 def test_programs_without_jms(gateway: Any, here: Session, kjms_destination_name: str) -> None:
     """A plain AMQP program sends and receives by address alone, and asks with a dynamic source."""
     from proton import Message

@@ -12,6 +12,9 @@ A row is
 covered
     when a test that names it passes, and none that names it fails or is expected to fail. Without ``--results`` every
     test counts as passing, except for those that their own marks skip or expect to fail.
+deviation
+    when ``deviations.tsv`` says what kjms does instead and where users read that, and a test that names the row passes:
+    it proves what kjms does instead.
 not applicable
     when ``not_applicable.tsv`` says why, or when its level says so (java-only, vendor-only) and no test names it.
 open
@@ -49,7 +52,7 @@ TITLES = {
 }
 LEVELS = ("must", "should", "may")
 ELSEWHERE = {"java-only": "A matter of Java alone", "vendor-only": "A matter of the other product alone"}
-COVERED, OPEN, NOT_APPLICABLE = STATUSES = ("covered", "open", "n/a")
+COVERED, DEVIATION, OPEN, NOT_APPLICABLE = STATUSES = ("covered", "deviation", "open", "n/a")
 
 
 class ReportError(Exception):
@@ -84,14 +87,23 @@ class MarkedTest:
 
 
 @dataclass(frozen=True)
+class Deviation:
+    """What kjms does instead of what a row demands, and where users read it: a page below docs, or README.md."""
+
+    instead: str
+    where: str
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """What became of a row, and by whom: *tests* passed, *failing* did not, *reason* excludes it."""
+    """The status of a row: *tests* passed, *failing* did not, *reason* excludes it or says what kjms does instead."""
 
     row: Row
     status: str
     tests: tuple[str, ...] = ()
     failing: tuple[str, ...] = ()
     reason: str = ""
+    where: str = ""
 
 
 # --- what is there -----------------------------------------------------------------------------------------------
@@ -113,19 +125,49 @@ def read_catalogues(folder: Path) -> list[Row]:
 
 def read_reasons(path: Path, rows: Iterable[Row]) -> dict[str, str]:
     """Return why rows are not applicable, by id."""
+    return {row_id: reason for row_id, (reason,) in _by_id(path, 2, rows).items()}
+
+
+def read_deviations(path: Path, rows: Iterable[Row], root: Path) -> dict[str, Deviation]:
+    """Return what kjms does instead, by id.
+
+    Raises:
+        ReportError: A line has no row, no text, or names a page or a heading of it that does not exist.
+    """
+    if not path.is_file():
+        return {}
+    found = {row_id: Deviation(*rest) for row_id, rest in _by_id(path, 3, rows).items()}
+    _raise_for(
+        f"{path.name}: {row_id} is said to be documented at {deviation.where!r}, which does not exist"
+        for row_id, deviation in found.items()
+        if not _is_heading(root, deviation.where)
+    )
+    return found
+
+
+def _by_id(path: Path, width: int, rows: Iterable[Row]) -> dict[str, list[str]]:
     known = {row.id for row in rows}
-    reasons: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     problems: list[str] = []
-    for row_id, reason in _table(path, 2):
+    for row_id, *rest in _table(path, width):
         if row_id not in known:
             problems.append(f"{path.name}: {row_id!r} is in no catalogue")
-        if row_id in reasons:
+        if row_id in found:
             problems.append(f"{path.name}: {row_id} stands there twice")
-        if not reason.strip():
+        if not all(text.strip() for text in rest):
             problems.append(f"{path.name}: {row_id} has no reason")
-        reasons[row_id] = reason
+        found[row_id] = rest
     _raise_for(problems)
-    return reasons
+    return found
+
+
+def _is_heading(root: Path, where: str) -> bool:
+    """Return whether *where*, such as ``docs/a.md#a-heading``, exists."""
+    page, _, anchor = where.partition("#")
+    if not (root / page).is_file():
+        return False
+    headings = re.findall(r"^#+ +(.*)$", (root / page).read_text(encoding="utf-8"), re.MULTILINE)
+    return anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def _table(path: Path, width: int) -> list[list[str]]:
@@ -209,6 +251,7 @@ def judge(
     reasons: Mapping[str, str],
     tests: Iterable[MarkedTest],
     results: Mapping[tuple[str, str], str] | None = None,
+    deviations: Mapping[str, Deviation] | None = None,
 ) -> list[Verdict]:
     """Return a verdict on each row.
 
@@ -218,14 +261,16 @@ def judge(
         tests: The tests that name requirements.
         results: What `read_results` returned; None takes each test's word for it. A test that is not in there did
             not run, and proves nothing.
+        deviations: What kjms does instead of some of them, by id.
 
     Raises:
-        ReportError: A test names an id that is in no catalogue, or one that is said to be not applicable.
+        ReportError: A test names an id that is in no catalogue, or one not applicable; or a row has two statuses.
     """
+    deviations = deviations or {}
     by_id = {row.id: row for row in rows}
+    problems = {f"{row_id}: is both not applicable and a deviation" for row_id in deviations if row_id in reasons}
     passed: dict[str, set[str]] = {}
     failing: dict[str, set[str]] = {}
-    problems: set[str] = set()
     for test in tests:
         outcome = test.expected if results is None else results.get(_junit_key(test.nodeid), "skipped")
         for row_id in test.ids:
@@ -240,13 +285,19 @@ def judge(
     _raise_for(sorted(problems))
     return [
         _verdict(
-            row, reasons.get(row.id, ""), tuple(sorted(passed.get(row.id, ()))), tuple(sorted(failing.get(row.id, ())))
+            row,
+            deviations.get(row.id) or reasons.get(row.id, ""),
+            tuple(sorted(passed.get(row.id, ()))),
+            tuple(sorted(failing.get(row.id, ()))),
         )
         for row in rows
     ]
 
 
-def _verdict(row: Row, reason: str, tests: tuple[str, ...], failing: tuple[str, ...]) -> Verdict:
+def _verdict(row: Row, reason: str | Deviation, tests: tuple[str, ...], failing: tuple[str, ...]) -> Verdict:
+    if isinstance(reason, Deviation):
+        status = DEVIATION if tests and not failing else OPEN
+        return Verdict(row, status, tests, failing, reason.instead, reason.where)
     if tests and not failing:
         return Verdict(row, COVERED, tests)
     if reason or row.level in ELSEWHERE:
@@ -266,6 +317,7 @@ _HEAD = """# Conformance
 
 {catalogues} catalogues hold {rows:,} requirements; they stand in [tests/conformance/requirements]({requirements}). A
 row is **covered** when a test that names it (`@pytest.mark.requirement("ID")`) passes and none that names it fails,
+a **deviation** when kjms does otherwise, on purpose, with the page that says so and a test of what kjms does instead,
 **n/a** when it cannot apply to a Python client of Kafka, with the reason, and **open** otherwise.
 
 This page is generated by `python tests/conformance/report.py`; `--check` fails when it is stale, `--results junit.xml`
@@ -294,6 +346,15 @@ def page(verdicts: Sequence[Verdict]) -> str:
                     for v in open_rows
                 ),
             )
+    parts.append("## Documented deviations\n")
+    if deviations := [v for v in verdicts if v.status == DEVIATION]:
+        parts[-1] += "\n" + _markdown(
+            ("Id", "Level", "Requirement", "What kjms does", "Documented in", "Where proved"),
+            (
+                (v.row.id, v.row.level, _text(v.row.requirement), _text(v.reason), _link(v.where), _names(v.tests))
+                for v in deviations
+            ),
+        )
     parts.append("## Not applicable\n")
     for title, group in titled.items():
         if excluded := [v for v in group if v.status == NOT_APPLICABLE]:
@@ -342,6 +403,11 @@ def _text(text: str) -> str:
     return re.sub(r"(?<![A-Za-z0-9\\])_|_(?![A-Za-z0-9])", r"\\_", text)
 
 
+def _link(where: str) -> str:
+    page = where.partition("#")[0]
+    return f"[{page}]({os.path.relpath(where, PAGE.parent)})"
+
+
 def _names(tests: Sequence[str], limit: int = 3) -> str:
     """Return the first *limit* tests, each file named once, and how many more there are."""
     files: dict[str, list[str]] = {}
@@ -353,13 +419,12 @@ def _names(tests: Sequence[str], limit: int = 3) -> str:
 
 
 def terminal_summary(verdicts: Sequence[Verdict]) -> str:
-    """Return the figures by catalogue as aligned text: covered / open / not applicable for each level."""
-    lines = [f"{'covered / open / n/a':24}" + "".join(f"{level:>18}" for level in LEVELS) + f"{'other':>10}"]
+    """Return the figures by catalogue as aligned text: for each level covered, deviation, open and not applicable."""
+    lines = [f"{' / '.join(STATUSES):36}" + "".join(f"{level:>20}" for level in LEVELS) + f"{'other':>10}"]
     for name, figures in _figures(_grouped(verdicts, lambda v: v.row.catalogue), verdicts):
-        triples = [" / ".join(figures[i : i + 3]) for i in (0, 3, 6)]
-        lines.append(
-            f"{name:24}" + "".join(f"{triple:>18}" for triple in triples) + f"{' / '.join(figures[10:8:-1]):>10}"
-        )
+        width = len(STATUSES)
+        levels = [" / ".join(figures[i * width : (i + 1) * width]) for i in range(len(LEVELS))]
+        lines.append(f"{name:36}" + "".join(f"{level:>20}" for level in levels) + f"{' / '.join(figures[:-3:-1]):>10}")
     return "\n".join(lines)
 
 
@@ -378,7 +443,14 @@ def open_rows(verdicts: Iterable[Verdict]) -> str:
 def as_json(verdicts: Iterable[Verdict]) -> str:
     """Return every verdict as a JSON list."""
     listed: list[dict[str, Any]] = [
-        {**vars(v.row), "status": v.status, "tests": v.tests, "failing": v.failing, "reason": v.reason}
+        {
+            **vars(v.row),
+            "status": v.status,
+            "tests": v.tests,
+            "failing": v.failing,
+            "reason": v.reason,
+            "where": v.where,
+        }
         for v in verdicts
     ]
     return json.dumps(listed, indent=1, ensure_ascii=False)
@@ -410,7 +482,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
             parser.error(f"no such area: {', '.join(sorted(unknown))}")
         reasons = read_reasons(root / HERE / "not_applicable.tsv", rows)
         results = read_results(options.results) if options.results else None
-        verdicts = judge(rows, reasons, collect_tests(root, partial=options.partial), results)
+        deviations = read_deviations(root / HERE / "deviations.tsv", rows, root)
+        verdicts = judge(rows, reasons, collect_tests(root, partial=options.partial), results, deviations)
         chosen = [v for v in verdicts if not areas or v.row.area in areas]
         if options.json:
             print(as_json(chosen))

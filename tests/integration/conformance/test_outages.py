@@ -177,7 +177,7 @@ def test_what_is_sent_through_cut_connections_arrives_once(
 
 @pytest.mark.requirement(
     "JAK-createBrowser-3", "JAK-createConsumer-4", "JAK-createProducer-5", "JMS-4.3.8-2", "JMS-4.3.8-6", "NET-16",
-    "NET-417", "NET-418", "NET-419", "NET-420", "NEV-152", "NEV-184", "NEV-185", "NET-70",
+    "NET-417", "NET-418", "NET-420", "NEV-152", "NEV-184", "NEV-185", "NET-70",
 )  # fmt: skip
 def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
     own_broker: LocalBroker, connection: Connection, queue: Queue, eventually: Eventually

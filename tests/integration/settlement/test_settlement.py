@@ -18,6 +18,7 @@ import kjms.engine._holdings
 from kjms import (
     Connection,
     ConnectionFactory,
+    DeliveryMode,
     JMSException,
     Message,
     MessageConsumer,
@@ -113,6 +114,9 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.requirement(
+    "JMS-3.4.7-1", "JMS-3.5.11-3", "JMS-4.4.12-1", "JMS-4.10-2", "JMS-5.7-1", "NEV-43", "NEV-245", "NEV-280"
+)
 def test_what_was_settled_out_of_order_stays_settled_when_its_process_is_killed(
     kjms_broker: Any, connection: Connection, queue: Queue
 ) -> None:
@@ -124,6 +128,24 @@ def test_what_was_settled_out_of_order_stays_settled_when_its_process_is_killed(
     assert [number for number, _, _ in received] == ["0", "3", "5", *map(str, range(6, 400))]
     assert received[:3] == [("0", True, 2), ("3", True, 2), ("5", True, 2)]
     assert all(entry[1:] == (False, 1) for entry in received[100:])  # beyond the mark
+
+
+@pytest.mark.requirement("JMS-4.7-3")
+def test_a_non_persistent_message_comes_again_after_a_crash(
+    kjms_broker: Any, connection: Connection, queue: Queue
+) -> None:
+    """A NON_PERSISTENT message whose consumer was killed is not lost: it comes again, marked."""
+    with connection.create_session() as session:
+        session.create_producer(queue).send(session.create_text_message("a"), delivery_mode=DeliveryMode.NON_PERSISTENT)
+    program = """
+consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+assert consumer.receive(20_000).jms_delivery_mode == DeliveryMode.NON_PERSISTENT
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    with process(kjms_broker, queue, program):
+        pass
+    assert drained(connection.create_session().create_consumer(queue)) == [("a", True, 2)]
 
 
 def test_an_orderly_end_leaves_no_suspicion(kjms_broker: Any, connection: Connection, queue: Queue) -> None:

@@ -204,14 +204,15 @@ def test_a_stream_value_none_reads_like_java_reads_null(received) -> None:
 REFUSED = {"byte": "128", "short": "32768", "int": "2147483648", "long": "9223372036854775808", "double": "1,5"}
 
 
-@pytest.mark.requirement("JMS-3.5.4-9", "NET-198", "NEV-129")
+@pytest.mark.requirement("JMS-3.5.4-9", "JMS-7.3-14", "NEV-130", "NEV-326", "NET-38", "NET-198", "NEV-129")
 @pytest.mark.parametrize(("kind", "text"), REFUSED.items())
 def test_a_string_property_that_is_no_number_raises(kind: str, text: str) -> None:
     """Text that Java's valueOf refuses raises MessageFormatException, a ValueError, which shows value and rule."""
     message = Message()
     message.set_string_property("weight", text)
-    with pytest.raises(ValueError, match=rf"'weight' holds '{text}' \(str\).*read as {kind} .*§3\.5\.4"):
+    with pytest.raises(ValueError, match=rf"'weight' holds '{text}' \(str\).*read as {kind} .*§3\.5\.4") as raised:
         getattr(message, f"get_{kind}_property")("weight")
+    assert type(raised.value) is MessageFormatException
 
 
 @pytest.mark.requirement("JMS-3.11.3-13", "NET-147", "NET-402", "JMS-3.11.3-18", "NEV-130")
@@ -224,6 +225,7 @@ def test_body_text_that_is_no_number_raises_and_is_not_shown(kind: str, text: st
     for read in (lambda: getattr(map_, f"get_{kind}")("e"), getattr(stream, f"read_{kind}")):
         with pytest.raises(MessageFormatException) as raised:
             read()
+        assert isinstance(raised.value, ValueError)
         assert text not in str(raised.value)
     assert stream.read_string() == text
 

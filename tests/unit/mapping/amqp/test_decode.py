@@ -112,11 +112,14 @@ def test_header_fields_of_the_properties_section() -> None:
     assert read(value(None)).jms_message_id is None
 
 
-def test_a_binary_correlation_id_can_be_had_as_bytes() -> None:
-    """JMSCorrelationIDAsBytes of a binary correlation-id gives its bytes."""
+@pytest.mark.requirement("AMQP-3.2.1.1-16")
+def test_a_correlation_id_can_be_had_as_bytes() -> None:
+    """JMSCorrelationIDAsBytes of a binary correlation-id gives its bytes, that of a string its UTF-8 bytes."""
     message = read(value(None, properties=Properties(correlation_id=b"\xab\xcd")))
     assert message.jms_correlation_id == "ID:AMQP_BINARY:ABCD"
     assert message.jms_correlation_id_as_bytes == b"\xab\xcd"
+    message = read(value(None, properties=Properties(correlation_id="grün")))
+    assert message.jms_correlation_id_as_bytes == "grün".encode()
 
 
 @pytest.mark.requirement("AMQP-3.2.2-1", "AMQP-3.2.2-2", "AMQP-3.3.2-2", "AMQP-3.3.2-3")

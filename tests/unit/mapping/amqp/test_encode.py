@@ -138,9 +138,21 @@ def test_correlation_ids_that_were_set_as_bytes_are_binary() -> None:
     assert wire(message).properties.correlation_id == b"\xab\xcd"
 
 
-def test_an_id_that_is_not_what_it_says_stops_nobody() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("ID:AMQP_UUID:foo", marks=pytest.mark.requirement("AMQP-3.2.1.1-12")),
+        pytest.param("ID:AMQP_ULONG:foo", marks=pytest.mark.requirement("AMQP-3.2.1.1-13")),
+        pytest.param("ID:AMQP_ULONG:042", marks=pytest.mark.requirement("AMQP-3.2.1.1-14")),
+        pytest.param("ID:AMQP_BINARY:ABC", marks=pytest.mark.requirement("AMQP-3.2.1.1-15")),
+    ],
+)
+def test_an_id_that_is_not_what_it_says_stops_nobody(text: str) -> None:
     """Kjms programs may set any correlation id: one that says a type and is not of it is sent as the string it is."""
-    assert wire(sent(correlation_id="ID:AMQP_ULONG:foo")).properties.correlation_id == "ID:AMQP_ULONG:foo"
+    message = sent(correlation_id=text)
+    assert message.jms_correlation_id == text
+    assert type(wire(message).properties.correlation_id) is str
+    assert wire(message).properties.correlation_id == text
 
 
 @pytest.mark.parametrize(
