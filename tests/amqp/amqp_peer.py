@@ -50,3 +50,83 @@ class Peer:
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
+
+
+class Names:
+    """Attaches links of one connection, each in a session of its own."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def answered(self, link: Any) -> Any:
+        self.peer.wait(lambda: link.remote_source.address or link.state & link.REMOTE_CLOSED)
+        return link
+
+    def durable(self, name: str, topic: str, *kinds: str, filters: Any = None) -> Any:
+        return self.receiver(name, topic, *kinds, filters=filters, is_durable=True)
+
+    def receiver(self, name: str, topic: str, *kinds: str, filters: Any = None, is_durable: bool = False) -> Any:
+        from proton import Terminus, symbol
+
+        session = self.peer.connection.session()
+        session.open()
+        link = session.receiver(name)
+        link.source.address = topic
+        link.source.capabilities.put_object([symbol(each) for each in kinds])
+        if is_durable:
+            link.source.durability = Terminus.DELIVERIES
+            link.source.expiry_policy = Terminus.EXPIRE_NEVER
+        if filters:
+            link.source.filter.put_object(filters)
+        link.open()
+        return self.answered(link)
+
+
+class Received:
+    """The bodies that receivers of one peer are sent, in the order of their sending."""
+
+    def __init__(self, peer: Peer, receivers: list[Any]) -> None:
+        self._peer = peer
+        self._receivers = receivers
+        self.bodies: list[list[str]] = [[] for _ in receivers]
+
+    def wait(self, count: int) -> None:
+        self._peer.wait(lambda: self._read() >= count)
+
+    def _read(self) -> int:
+        from proton import Message
+
+        for receiver, bodies in zip(self._receivers, self.bodies, strict=True):
+            while (delivery := receiver.current) is not None and delivery.readable and not delivery.partial:
+                message = Message()
+                message.decode(receiver.recv(delivery.pending))
+                bodies.append(str(message.body))
+                delivery.update(delivery.ACCEPTED)
+                delivery.settle()  # which advances
+        return sum(map(len, self.bodies))
+
+
+class Lookup:
+    """Attaches links with a null source, which ask what a durable subscription is."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    def ask(self, name: str) -> Any:
+        session = self.peer.connection.session()
+        session.open()
+        link = session.receiver(name)
+        link.open()
+        self.peer.wait(lambda: link.remote_source.address or link.state & link.REMOTE_CLOSED)
+        return link
+
+    def end(self, link: Any) -> Any:
+        link.close()
+        self.peer.wait(lambda: link.state & link.REMOTE_CLOSED)
+        return link.remote_condition
+
+
+def plain(data: Any) -> Any:
+    data.rewind()
+    found = data.get_object() if data.next() is not None else None
+    return getattr(found, "elements", found)

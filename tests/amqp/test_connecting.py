@@ -33,7 +33,7 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 
 
 @pytest.mark.requirement(
-    "AMQP-2.1-1", "AMQP-2.1-3", "AMQP-2.1-8", "AMQP-2.1-9", "AMQP-2.1-10", "AMQP-8.2-2", "AMQP-8.2-6"
+    "AMQP-2.1-3", "AMQP-2.1-9", "AMQP-8.2-2", "AMQP-8.2-6"
 )  # fmt: skip
 def test_a_client_id_in_use_is_refused(
     connect: Callable[..., JavaObject], kjms_factory: ConnectionFactory, kjms_destination_name: str
@@ -141,7 +141,6 @@ def test_a_client_that_does_not_open_its_connection_is_cut_off(start_gateway: Ca
             assert not _all(client).endswith(AMQP)
 
 
-@pytest.mark.requirement("AMQP-2.1-6")
 def test_a_client_that_waits_for_its_client_id_is_not_cut_off(
     start_gateway: Callable[..., Any], kjms_broker: Any, kjms_destination_name: str
 ) -> None:

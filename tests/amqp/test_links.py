@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from amqp_peer import Peer
+from amqp_peer import Lookup, Names, Peer, Received, plain
 from java_remote import Java, Typed
 
 from kjms import InvalidDestinationException, Queue, Session, TextMessage, Topic
@@ -49,7 +49,7 @@ def attach(
 
 
 @pytest.mark.requirement(
-    "AMQP-8.7-9", "AMQP-8.7-10", "AMQP-8.7-11", "AMQP-8.8-1", "AMQP-8.8-2", "AMQP-7.3-2", "AMQP-8.3-6"
+    "AMQP-8.7-8", "AMQP-8.7-9", "AMQP-8.7-10", "AMQP-8.7-11", "AMQP-8.8-1", "AMQP-8.8-2", "AMQP-7.3-2", "AMQP-8.3-6"
 )  # fmt: skip
 def test_closing_a_link_ends_its_subscription(gateway: Any, here: Session, kjms_destination_name: str) -> None:
     """Closing a durable link, unlike detaching it, ends the subscription, unless others are on it: an error then."""
@@ -72,36 +72,6 @@ def test_closing_a_link_ends_its_subscription(gateway: Any, here: Session, kjms_
     with pytest.raises(InvalidDestinationException):
         here.unsubscribe(kjms_destination_name)
     connection.close()
-
-
-class Names:
-    """Attaches links of one connection, each in a session of its own."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-
-    def answered(self, link: Any) -> Any:
-        self.peer.wait(lambda: link.remote_source.address or link.state & link.REMOTE_CLOSED)
-        return link
-
-    def durable(self, name: str, topic: str, *kinds: str, filters: Any = None) -> Any:
-        return self.receiver(name, topic, *kinds, filters=filters, is_durable=True)
-
-    def receiver(self, name: str, topic: str, *kinds: str, filters: Any = None, is_durable: bool = False) -> Any:
-        from proton import Terminus, symbol
-
-        session = self.peer.connection.session()
-        session.open()
-        link = session.receiver(name)
-        link.source.address = topic
-        link.source.capabilities.put_object([symbol(each) for each in kinds])
-        if is_durable:
-            link.source.durability = Terminus.DELIVERIES
-            link.source.expiry_policy = Terminus.EXPIRE_NEVER
-        if filters:
-            link.source.filter.put_object(filters)
-        link.open()
-        return self.answered(link)
 
 
 @pytest.mark.requirement("AMQP-8.9-5", "AMQP-8.9-6", "AMQP-8.1-8", "AMQP-8.6-8")
@@ -293,30 +263,6 @@ def test_addresses_say_what_they_are(gateway: Any, here: Session, kjms_destinati
         assert connection.create_receiver(f"queue://{name}", name="3").receive(10).body == "queued"
 
 
-class Received:
-    """The bodies that receivers of one peer are sent, in the order of their sending."""
-
-    def __init__(self, peer: Peer, receivers: list[Any]) -> None:
-        self._peer = peer
-        self._receivers = receivers
-        self.bodies: list[list[str]] = [[] for _ in receivers]
-
-    def wait(self, count: int) -> None:
-        self._peer.wait(lambda: self._read() >= count)
-
-    def _read(self) -> int:
-        from proton import Message
-
-        for receiver, bodies in zip(self._receivers, self.bodies, strict=True):
-            while (delivery := receiver.current) is not None and delivery.readable and not delivery.partial:
-                message = Message()
-                message.decode(receiver.recv(delivery.pending))
-                bodies.append(str(message.body))
-                delivery.update(delivery.ACCEPTED)
-                delivery.settle()  # which advances
-        return sum(map(len, self.bodies))
-
-
 @pytest.mark.parametrize("is_there", [True, False])
 def test_links_of_a_session_are_served_in_turn(
     gateway: Any, here: Session, kjms_destination_name: str, is_there: bool
@@ -369,33 +315,7 @@ def test_a_link_that_waited_longer_comes_first(gateway: Any, here: Session, kjms
             assert (received.bodies[first][-1], received.bodies[second][-1]) == (f"first {number}", f"second {number}")
 
 
-class Lookup:
-    """Attaches links with a null source, which ask what a durable subscription is."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-
-    def ask(self, name: str) -> Any:
-        session = self.peer.connection.session()
-        session.open()
-        link = session.receiver(name)
-        link.open()
-        self.peer.wait(lambda: link.remote_source.address or link.state & link.REMOTE_CLOSED)
-        return link
-
-    def end(self, link: Any) -> Any:
-        link.close()
-        self.peer.wait(lambda: link.state & link.REMOTE_CLOSED)
-        return link.remote_condition
-
-
-def plain(data: Any) -> Any:
-    data.rewind()
-    found = data.get_object() if data.next() is not None else None
-    return getattr(found, "elements", found)
-
-
-@pytest.mark.requirement("AMQP-7.3-4")
+@pytest.mark.requirement("AMQP-7.3-4", "AMQP-7.1-7", "AMQP-7.1-8", "AMQP-8.4-6", "AMQP-8.4-7", "AMQP-8.8-5")
 def test_a_null_source_is_answered_with_all_of_the_subscription(gateway: Any, kjms_destination_name: str) -> None:
     """The answer names topic, durability, capabilities and filters of the subscription, not of its asker."""
     from proton import Described, symbol, ulong
@@ -438,6 +358,9 @@ def test_the_own_containers_subscription_comes_first(gateway: Any, kjms_destinat
             assert {str(kind) for kind in plain(found.remote_source.capabilities)} == kinds
             assert lookup.end(found) is None
         assert lookup.ask(f"{name}|globalish").remote_condition.name == "amqp:not-found"
+        names.durable(f"{name}|2", name, "topic", "shared", "global").detach()
+        assert lookup.ask(f"{name}|2").remote_condition.name == "amqp:not-found"  # nothing says that it is global
+        assert lookup.end(lookup.ask(f"{name}|global")) is None
 
 
 @pytest.mark.requirement("AMQP-8.9-3", "AMQP-8.9-4", "AMQP-8.9-8", "AMQP-8.9-9", "AMQP-8.2-8")

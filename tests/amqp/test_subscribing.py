@@ -96,10 +96,7 @@ def test_browsers(there: JavaObject, here: Session, kjms_destination_name: str) 
 # -------------------------------------------------------------------------------------------------------- durable
 
 
-@pytest.mark.requirement(
-    "AMQP-7.1-1", "AMQP-7.1-2", "AMQP-7.1-4", "AMQP-7.1-5", "AMQP-7.1-6", "AMQP-7.1-7", "AMQP-7.1-8", "AMQP-7.2-1",
-    "AMQP-8.3-5",
-)  # fmt: skip
+@pytest.mark.requirement("AMQP-7.1-1", "AMQP-7.1-4", "AMQP-7.1-5", "AMQP-7.1-6", "AMQP-7.2-1")
 def test_a_durable_subscription_keeps_messages(connect: Connect, here: Session, kjms_destination_name: str) -> None:
     """A durable subscription gets what came while it had no subscriber, also after its connection was closed."""
     connection = connect(client_id=f"client-{kjms_destination_name}")
@@ -120,20 +117,12 @@ def test_a_durable_subscription_keeps_messages(connect: Connect, here: Session, 
     again.unsubscribe("news")
 
 
-@pytest.mark.requirement(
-    "AMQP-7.1-3", "AMQP-7.3-1", "AMQP-7.3-7", "AMQP-7.3-2", "AMQP-7.3-4", "AMQP-7.3-6", "AMQP-8.3-6", "AMQP-8.3-7",
-    "AMQP-8.3-8",
-)  # fmt: skip
+@pytest.mark.requirement("AMQP-7.3-1", "AMQP-7.3-7", "AMQP-7.3-6", "AMQP-8.3-7", "AMQP-8.3-8")
 def test_unsubscribe(connect: Connect, here: Session, kjms_destination_name: str) -> None:
-    """A subscription in use can neither be had by another consumer nor ended; ended, it is as if it never was."""
+    """A subscription that was ended is as if it never was: it kept nothing, and cannot be ended again."""
     session = connect(client_id=f"client-{kjms_destination_name}").createSession(False, 1)
     topic = session.createTopic(kjms_destination_name)
-    subscriber = session.createDurableConsumer(topic, "news")
-    with pytest.raises(JavaError):
-        session.createDurableConsumer(topic, "news")
-    with pytest.raises(JavaError):
-        session.unsubscribe("news")
-    subscriber.close()
+    session.createDurableConsumer(topic, "news").close()
     publish(here, kjms_destination_name, "lost")
     session.unsubscribe("news")
     with pytest.raises(JavaError) as raised:
@@ -146,11 +135,11 @@ def test_unsubscribe(connect: Connect, here: Session, kjms_destination_name: str
     session.unsubscribe("news")
 
 
-@pytest.mark.requirement("AMQP-8.9-7", "AMQP-8.9-8", "AMQP-8.2-1", "AMQP-8.4-8")
+@pytest.mark.requirement("AMQP-8.9-7", "AMQP-8.4-8")
 def test_a_changed_selector_makes_a_new_subscription(
     connect: Connect, here: Session, kjms_destination_name: str
 ) -> None:
-    """A durable subscription without subscriber is made anew when its selector changes; one in use is not changed."""
+    """A durable subscription without subscriber is made anew when its selector changes."""
     session = connect(client_id=f"client-{kjms_destination_name}").createSession(False, 1)
     topic = session.createTopic(kjms_destination_name)
     session.createDurableConsumer(topic, "news").close()
@@ -158,8 +147,7 @@ def test_a_changed_selector_makes_a_new_subscription(
     subscriber = session.createDurableConsumer(topic, "news", "word = 'c'", False)
     publish(here, kjms_destination_name, "b", "c")
     assert texts(subscriber, 1) == ["c"]
-    with pytest.raises(JavaError):
-        session.createDurableConsumer(topic, "news", "word = 'd'", False)
+    assert subscriber.receive(SHORT) is None
     subscriber.close()
     session.unsubscribe("news")
 
@@ -192,9 +180,8 @@ def test_java_and_python_share_durable_subscriptions(
 
 
 @pytest.mark.requirement(
-    "AMQP-8.1-1", "AMQP-8.1-2", "AMQP-8.1-3", "AMQP-8.1-5", "AMQP-8.1-6", "AMQP-8.1-7", "AMQP-8.1-9", "AMQP-8.1-10",
-    "AMQP-8.1-12", "AMQP-8.2-4", "AMQP-8.5-2", "AMQP-8.6-4", "AMQP-8.6-5",
-)  # fmt: skip
+    "AMQP-8.1-2", "AMQP-8.1-6", "AMQP-8.1-10", "AMQP-8.2-4", "AMQP-8.5-2", "AMQP-8.6-4", "AMQP-8.6-5"
+)
 @pytest.mark.parametrize("client_id", [None, "set"])
 @pytest.mark.parametrize("kind", ["createSharedConsumer", "createSharedDurableConsumer"])
 def test_shared_subscriptions(
@@ -204,14 +191,16 @@ def test_shared_subscriptions(
     session = connect(client_id=client_id and f"client-{kjms_destination_name}").createSession(False, 1)
     topic = session.createTopic(kjms_destination_name)
     consumers = [getattr(session, kind)(topic, "work") for _ in range(2)]
-    publish(here, kjms_destination_name, *"abcdefgh")
-    received: list[str] = []
-    while len(received) < 8:
-        for consumer in consumers:
+    words = [f"{number:02}" for number in range(60)]
+    publish(here, kjms_destination_name, *words)
+    received: list[list[str]] = [[], []]
+    while sum(map(len, received)) < len(words):
+        for consumer, own in zip(consumers, received, strict=True):
             message = consumer.receive(Typed("long", 50))
             if message is not None:
-                received.append(message.getText())
-    assert sorted(received) == list("abcdefgh")
+                own.append(message.getText())
+    assert sorted(received[0] + received[1]) == words
+    assert [bool(own) for own in received] == [True, True]  # the load is spread
     for consumer in consumers:
         consumer.close()
     if kind == "createSharedDurableConsumer":
@@ -224,10 +213,7 @@ def test_shared_subscriptions(
             session.unsubscribe("work")
 
 
-@pytest.mark.requirement(
-    "AMQP-8.1-4", "AMQP-8.2-5", "AMQP-8.2-7", "AMQP-8.2-9", "AMQP-8.8-5", "AMQP-8.8-7", "AMQP-8.9-2", "AMQP-8.9-9",
-    "AMQP-8.7-8",
-)  # fmt: skip
+@pytest.mark.requirement("AMQP-8.1-4", "AMQP-8.1-5", "AMQP-8.2-5", "AMQP-8.2-7", "AMQP-8.9-2")
 def test_global_subscriptions_are_shared_by_connections(
     connect: Connect, here: Session, kjms_destination_name: str
 ) -> None:
@@ -238,8 +224,6 @@ def test_global_subscriptions_are_shared_by_connections(
     own = connect(client_id=f"client-{kjms_destination_name}").createSession(False, 1)
     apart = own.createSharedDurableConsumer(topic, "work")
     with here.create_shared_durable_consumer(Topic(kjms_destination_name), "work") as python:
-        with pytest.raises(JavaError):
-            sessions[0].unsubscribe("work")
         publish(here, kjms_destination_name, *"abcdef")
         received: list[Any] = []
         while len(received) < 6:
@@ -256,14 +240,12 @@ def test_global_subscriptions_are_shared_by_connections(
     own.unsubscribe("work")
 
 
-@pytest.mark.requirement("AMQP-8.2-8", "AMQP-8.9-3", "AMQP-8.9-4", "AMQP-8.9-1", "AMQP-8.6-9")
+@pytest.mark.requirement("AMQP-8.9-1", "AMQP-8.6-9")
 def test_shared_and_unshared_names(connect: Connect, here: Session, kjms_destination_name: str) -> None:
-    """Durable subscriptions of one name are shared or not; the volatile one of that name is another one, and ends."""
+    """Beside a durable subscription a shared volatile one may have its name, and ends with its last subscriber."""
     session = connect(client_id=f"client-{kjms_destination_name}").createSession(False, 1)
     topic = session.createTopic(kjms_destination_name)
     durable = session.createDurableConsumer(topic, "work")
-    with pytest.raises(JavaError):
-        session.createSharedDurableConsumer(topic, "work")
     volatile = session.createSharedConsumer(topic, "work")
     publish(here, kjms_destination_name, "a")
     assert texts(durable, 1) == texts(volatile, 1) == ["a"]
@@ -272,18 +254,13 @@ def test_shared_and_unshared_names(connect: Connect, here: Session, kjms_destina
     publish(here, kjms_destination_name, "b")
     volatile = session.createSharedConsumer(topic, "work")
     assert volatile.receive(SHORT) is None
-    session.unsubscribe("work")
-    shared = session.createSharedDurableConsumer(topic, "work")
-    with pytest.raises(JavaError):
-        session.createDurableConsumer(topic, "work")
-    shared.close()
-    session.unsubscribe("work")
+    assert texts(session.createDurableConsumer(topic, "work"), 1) == ["b"]
 
 
 # ------------------------------------------------------------------------------------------ temporary destinations
 
 
-@pytest.mark.requirement("AMQP-5.3-2", "AMQP-5.3-3", "AMQP-3.2.1-13", "AMQP-5.2-7")
+@pytest.mark.requirement("AMQP-5.3-2", "AMQP-5.3-3", "AMQP-3.2.1-13")
 def test_request_and_reply_from_java_to_python(
     there: JavaObject, connection: Connection, kjms_destination_name: str
 ) -> None:
@@ -328,25 +305,25 @@ def test_request_and_reply_from_python_to_java(
     assert (answered.text, answered.jms_correlation_id) == ("HELLO", request.jms_message_id)
 
 
-@pytest.mark.requirement("AMQP-5.3-1", "AMQP-5.3-9", "AMQP-5.2-8")
+@pytest.mark.requirement("AMQP-5.3-1", "AMQP-5.3-9")
 @pytest.mark.parametrize("kind", ["Queue", "Topic"])
 def test_temporary_destinations_live_with_their_connection(connect: Connect, kind: str) -> None:
-    """Deleted, or its connection closed, a temporary destination takes no more messages; others cannot consume it."""
+    """Deleted, or its connection closed, a temporary destination takes no more messages: its node is gone."""
     connection = connect()
     session = connection.createSession(False, 1)
     own = getattr(session, f"createTemporary{kind}")()
     consumer = session.createConsumer(own)
     other = connect().createSession(False, 1)
-    with pytest.raises(JavaError):
-        other.createConsumer(own)
     other.createProducer(own).send(other.createTextMessage("x"))
     assert texts(consumer, 1) == ["x"]
     consumer.close()
     own.delete()
-    with pytest.raises(JavaError):
+    with pytest.raises(JavaError) as raised:
         other.createProducer(own).send(other.createTextMessage("x"))
+    assert raised.value.name == "InvalidDestinationException"
     second = getattr(session, f"createTemporary{kind}")()
     other.createProducer(second).send(other.createTextMessage("x"))
     connection.close()
-    with pytest.raises(JavaError):
+    with pytest.raises(JavaError) as raised:
         other.createProducer(second).send(other.createTextMessage("x"))
+    assert raised.value.name == "InvalidDestinationException"

@@ -46,7 +46,7 @@ def test_a_message_without_body() -> None:
     assert b"\x00\x53\x74" not in encode(sent()).encode()
 
 
-@pytest.mark.requirement("AMQP-3.2.1-18", "AMQP-3.2.1-19", "AMQP-3.2.1-29", "AMQP-3.2.1-31")
+@pytest.mark.requirement("AMQP-3.2.1-17", "AMQP-3.2.1-18", "AMQP-3.2.1-19", "AMQP-3.2.1-29", "AMQP-3.2.1-31")
 def test_header_section() -> None:
     """PERSISTENT is durable; the default priority is left out, and so is a header that says nothing."""
     assert wire(sent(delivery_mode=2)).header == Header(durable=True)
@@ -55,8 +55,16 @@ def test_header_section() -> None:
     assert not encode(sent(delivery_mode=1)).encode().startswith(b"\x00\x53\x70")
 
 
-@pytest.mark.requirement("AMQP-3.2.1-15", "AMQP-5.1-7", "AMQP-5.1-8", "AMQP-5.1-12", "AMQP-10-1")
-@pytest.mark.parametrize(("number", "kind"), list(enumerate([Queue, Topic, TemporaryQueue, TemporaryTopic])))
+KINDS = [
+    pytest.param(number, kind, marks=pytest.mark.requirement(f"AMQP-5.1-{number + 3}"))
+    for number, kind in enumerate([Queue, Topic, TemporaryQueue, TemporaryTopic])
+]
+
+
+@pytest.mark.requirement(
+    "AMQP-3.2.1-15", "AMQP-5.1-1", "AMQP-5.1-2", "AMQP-5.1-7", "AMQP-5.1-8", "AMQP-5.1-12", "AMQP-3.2.1-16"
+)
+@pytest.mark.parametrize(("number", "kind"), KINDS)
 def test_destinations(number: int, kind: type[Destination]) -> None:
     """To and reply-to are the names, and annotations of type byte say the kinds."""
     amqp = wire(sent(destination=kind("a"), reply_to=kind("b")))
@@ -120,6 +128,14 @@ def test_delivery_time() -> None:
     assert amqp.message_annotations[Symbol("x-opt-delivery-time")] == 6_000
     assert type(amqp.message_annotations[Symbol("x-opt-delivery-time")]) is int
     assert Symbol("x-opt-delivery-time") not in wire(sent(timestamp=1_000, delivery_time=1_000)).message_annotations
+
+
+@pytest.mark.requirement("AMQP-10-1")
+def test_the_annotations_of_the_mapping() -> None:
+    """A delayed message with a reply-to has the four annotations that the mapping defines, and no other."""
+    amqp = wire(sent(destination=Queue("a"), reply_to=Topic("b"), timestamp=1_000, delivery_time=6_000))
+    names = ("x-opt-delivery-time", "x-opt-jms-dest", "x-opt-jms-reply-to", "x-opt-jms-msg-type")
+    assert set(amqp.message_annotations) == {Symbol(name) for name in names}
 
 
 @pytest.mark.requirement("AMQP-3.3.1-9")
