@@ -1,4 +1,4 @@
-"""For all tests: Java without its second compiler, a connection, and a way to wait for a condition.
+"""For all tests: Java without its second compiler, a connection, coroutines, and a way to wait for a condition.
 
 A broker of the tests lives for seconds, and that compiler takes a third of the processors' time to make it faster in
 minutes. Benchmarks run without this.
@@ -6,6 +6,8 @@ minutes. Benchmarks run without this.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import signal
 import time
@@ -24,6 +26,16 @@ def pytest_configure() -> None:
     """Let programs that the tests start hear of Ctrl-C: whoever runs the tests in the background may ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine, in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(pyfuncitem.obj(**arguments))
+    return True
 
 
 @pytest.fixture

@@ -1,0 +1,153 @@
+"""Messages: who makes them, who can send them, and how long they can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kjms import (
+    BytesMessage,
+    Connection,
+    ConnectionFactory,
+    IllegalStateException,
+    MapMessage,
+    Message,
+    ObjectMessage,
+    Queue,
+    Session,
+    StreamMessage,
+    TextMessage,
+    Topic,
+)
+
+SECONDS = 20_000
+
+KINDS: dict[type[Message], str] = {
+    Message: "create_message",
+    TextMessage: "create_text_message",
+    BytesMessage: "create_bytes_message",
+    MapMessage: "create_map_message",
+    StreamMessage: "create_stream_message",
+    ObjectMessage: "create_object_message",
+}
+
+
+def filled(message: Message) -> Message:
+    """Give the message a body, and a property."""
+    message.properties["region"] = "EU"
+    if isinstance(message, TextMessage):
+        message.text = "hello"
+    elif isinstance(message, BytesMessage):
+        message.write_int(7)
+    elif isinstance(message, MapMessage):
+        message["n"] = 7
+    elif isinstance(message, StreamMessage):
+        message.write_short(7)
+    elif isinstance(message, ObjectMessage):
+        message.object = {"n": [7]}
+    return message
+
+
+def body(message: Message) -> Any:
+    if isinstance(message, StreamMessage):
+        message.reset()
+        return message.read_object()
+    return message.get_body(object)
+
+
+BODIES = {
+    Message: None, TextMessage: "hello", BytesMessage: b"\0\0\0\7", MapMessage: {"n": 7}, StreamMessage: 7,
+    ObjectMessage: {"n": [7]},
+}  # fmt: skip
+
+
+@pytest.mark.requirement(
+    "JAK-Session-4", "NEV-192", "NET-222", "NET-342", "JAK-createBytesMessage-2", "JAK-createMapMessage-2",
+    "JAK-createMessage-2", "JAK-createMessage-3", "JAK-createObjectMessage-3", "JAK-createStreamMessage-2",
+    "JAK-createTextMessage-3", "NEV-17", "JMS-4.4.5-1", "JMS-4.4.5-2",
+)  # fmt: skip
+@pytest.mark.parametrize("place", [Queue, Topic])
+def test_any_session_sends_what_another_made(
+    kjms_factory: ConnectionFactory, connection: Connection, kjms_destination_name: str, place: Callable[[str], Any]
+) -> None:
+    """A session's factories make messages of kjms's own, and they can be sent by any other, even when it is closed."""
+    with kjms_factory.create_connection() as other:
+        maker = other.create_session()
+        made = [getattr(maker, factory)() for factory in KINDS.values()]
+    assert [type(message) for message in made] == list(KINDS)
+    destination, session = place(kjms_destination_name), connection.create_session()
+    consumer = session.create_consumer(destination)
+    for message in made:
+        session.create_producer(destination).send(filled(message))
+    for kind, expected in BODIES.items():
+        received = consumer.receive(SECONDS)
+        assert type(received) is kind
+        assert received.properties["region"] == "EU"
+        assert body(received) == expected
+
+
+class ForeignTextMessage:
+    """A text message that has nothing of kjms's but the interface."""
+
+    def __init__(self, text: str, properties: dict[str, Any]) -> None:
+        self.text = text
+        self._properties = properties
+        self.jms_type = "foreign"
+        self.jms_correlation_id = "order-1"
+        self.jms_reply_to = None
+        self.jms_message_id = self.jms_destination = self.jms_delivery_mode = self.jms_priority = None
+        self.jms_timestamp = self.jms_expiration = self.jms_delivery_time = 0
+
+    def property_names(self) -> list[str]:
+        return list(self._properties)
+
+    def get_object_property(self, name: str) -> Any:
+        return self._properties[name]
+
+
+@pytest.mark.requirement("JMS-3.12-1", "JMS-3.4.11-14", "NEV-210", "JMS-4.4.5-2")
+def test_a_session_sends_messages_however_they_are_implemented(session: Session, queue: Queue) -> None:
+    """A foreign message arrives like one of kjms's own, and gets the header fields that a send sets."""
+    foreign = ForeignTextMessage("hello", {"region": "EU", "amount": 7, "vip": True})
+    session.create_producer(queue).send(foreign, priority=8, time_to_live=60_000)  # type: ignore[arg-type]
+    received = session.create_consumer(queue, "amount = 7 AND vip").receive(SECONDS)
+    assert isinstance(received, TextMessage)
+    assert (received.text, received.jms_type, received.jms_correlation_id) == ("hello", "foreign", "order-1")
+    assert received.properties["region"] == "EU"
+    sent_fields = ("message_id", "timestamp", "destination", "delivery_mode", "priority", "expiration", "delivery_time")
+    for name in (f"jms_{field}" for field in sent_fields):
+        assert getattr(foreign, name) == getattr(received, name) is not None
+
+
+@pytest.mark.requirement("JMS-4.4.1-10")
+@pytest.mark.parametrize(
+    "mode",
+    [
+        Session.CLIENT_ACKNOWLEDGE,
+        Session.INDIVIDUAL_ACKNOWLEDGE,
+        Session.AUTO_ACKNOWLEDGE,
+        Session.DUPS_OK_ACKNOWLEDGE,
+    ],
+)
+def test_messages_outlive_their_session(connection: Connection, queue: Queue, mode: int) -> None:
+    """After its session was closed a message can be read, changed and sent; only acknowledge raises."""
+    session = connection.create_session(mode)
+    made = session.create_map_message()
+    session.create_producer(queue).send(session.create_text_message("hello"))
+    received = session.create_consumer(queue).receive(SECONDS)
+    assert isinstance(received, TextMessage)
+    session.close()
+    assert received.text == "hello"
+    assert received.jms_destination == queue
+    received.clear_body()
+    received.text = "changed"
+    made["n"] = 1
+    other, elsewhere = connection.create_session(), Queue(f"{queue.queue_name}-2")
+    for message in (received, made):
+        other.create_producer(elsewhere).send(message)
+    consumer = other.create_consumer(elsewhere)
+    assert [consumer.receive(SECONDS).get_body(object) for _ in range(2)] == ["changed", {"n": 1}]  # type: ignore[union-attr]
+    with pytest.raises(IllegalStateException, match="closed"):
+        received.acknowledge()

@@ -1,0 +1,156 @@
+"""Header fields: what a send sets, when, and what of it the receiver reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kjms import Connection, ConnectionFactory, DeliveryMode, Message, Queue, Session, TextMessage, Topic
+
+SECONDS = 20_000
+SENT_FIELDS = [
+    "jms_message_id", "jms_timestamp", "jms_destination", "jms_delivery_mode", "jms_expiration", "jms_delivery_time",
+    "jms_priority",
+]  # fmt: skip
+
+
+def milliseconds_now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def fields(message: Message) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in SENT_FIELDS}
+
+
+def with_values_of_its_own(message: Message) -> Message:
+    """Fill what is not for clients to set."""
+    message.jms_message_id, message.jms_timestamp, message.jms_destination = "ID:mine", 1, Topic("mine")
+    message.jms_delivery_mode, message.jms_priority = 1, 0
+    message.jms_expiration, message.jms_delivery_time = 1, 2
+    return message
+
+
+@pytest.mark.requirement(
+    "JMS-3.4.1-1", "JMS-3.4.2-1", "JMS-3.4.3-1", "JMS-3.4.3-3", "JMS-3.4.4-1", "JMS-3.4.4-3", "JMS-3.4.9-3",
+    "JMS-3.4.10-1", "JMS-3.4.11-1", "JMS-3.4.11-2", "JMS-3.4.11-3", "JMS-3.4.11-4", "JMS-3.4.11-5", "JMS-3.4.11-6",
+    "JMS-3.4.11-7", "JMS-3.4.11-12", "JMS-3.4.11-15", "NEV-26", "NEV-27", "NEV-28", "NEV-29", "NEV-33", "NEV-39",
+    "NEV-54", "NEV-59", "NEV-60", "NEV-61", "NEV-62", "NEV-63", "NEV-64",
+)  # fmt: skip
+@pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
+@pytest.mark.parametrize("is_told_by", ["the call", "the producer"])
+def test_a_send_sets_the_fields_that_are_the_providers(
+    session: Session, queue: Queue, mode: DeliveryMode, is_told_by: str
+) -> None:
+    """When send returns the message has them, whatever was in them before, and the receiver reads the same."""
+    message = with_values_of_its_own(session.create_text_message("x"))
+    producer = session.create_producer(queue)
+    how = {"delivery_mode": mode, "priority": 7, "time_to_live": 60_000}
+    if is_told_by == "the producer":
+        for name, value in how.items():
+            setattr(producer, name, value)
+        how = {}
+    before = milliseconds_now()
+    producer.send(message, **how)  # type: ignore[arg-type]
+    after = milliseconds_now()
+    assert message.jms_message_id is not None
+    assert message.jms_message_id.startswith("ID:")
+    assert message.jms_message_id != "ID:mine"
+    assert before <= message.jms_timestamp <= after
+    assert fields(message) == {
+        "jms_message_id": message.jms_message_id, "jms_timestamp": message.jms_timestamp, "jms_destination": queue,
+        "jms_delivery_mode": mode, "jms_expiration": message.jms_timestamp + 60_000,
+        "jms_delivery_time": message.jms_timestamp, "jms_priority": 7,
+    }  # fmt: skip
+    received = session.create_consumer(queue).receive(SECONDS)
+    assert received is not None
+    assert fields(received) == fields(message)
+
+
+@pytest.mark.requirement("JMS-3.4.7-3", "JMS-3.4.11-11", "JMS-3.4.11-15", "NEV-44", "NEV-68")
+def test_redelivered_is_for_the_receiver(connection: Connection, queue: Queue) -> None:
+    """A send leaves JMSRedelivered alone and does not carry it; each delivery sets it on what the receiver gets."""
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    message = session.create_text_message("x")
+    message.jms_redelivered = True
+    session.create_producer(queue).send(message)
+    assert message.jms_redelivered
+    consumer = session.create_consumer(queue)
+    first = consumer.receive(SECONDS)
+    assert first is not None
+    assert not first.jms_redelivered
+    session.recover()
+    again = consumer.receive(SECONDS)
+    assert again is not None
+    assert again.jms_redelivered
+    assert again.jms_message_id == message.jms_message_id
+    again.acknowledge()
+
+
+@pytest.mark.requirement("JMS-3.4.3-2", "JMS-3.4.3-4", "NEV-28", "NEV-30", "NEV-32")
+def test_each_sent_message_has_an_id_of_its_own(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """Over sessions, connections and destinations, and also for one message that is sent twice."""
+    ids = []
+    for _ in range(2):
+        with kjms_factory.create_connection() as connection:
+            for session in (connection.create_session(), connection.create_session()):
+                message = session.create_message()
+                for destination in (queue, Queue(f"{queue.queue_name}-2")):
+                    producer = session.create_producer(destination)
+                    for _ in range(25):
+                        producer.send(message, delivery_mode=DeliveryMode.NON_PERSISTENT)
+                        ids.append(message.jms_message_id)
+    assert len(set(ids)) == 2 * 2 * 2 * 25
+
+
+@pytest.mark.requirement("JMS-3.4.3-6", "JMS-3.4.4-5", "NEV-36")
+def test_id_and_timestamp_can_be_switched_off(session: Session, queue: Queue) -> None:
+    """The producer's hints are followed: the message has no id and the timestamp 0, here and there."""
+    producer = session.create_producer(queue)
+    producer.disable_message_id = producer.disable_message_timestamp = True
+    message = with_values_of_its_own(session.create_message())
+    producer.send(message)
+    received = session.create_consumer(queue).receive(SECONDS)
+    assert received is not None
+    for either in (message, received):
+        assert either.jms_message_id is None
+        assert either.jms_timestamp == 0
+
+
+class Completions:
+    """Hears what became of sends."""
+
+    def __init__(self) -> None:
+        self.heard = threading.Event()
+        self.error: Exception | None = None
+
+    def on_completion(self, message: Message) -> None:
+        self.heard.set()
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        self.error = exception
+        self.heard.set()
+
+
+@pytest.mark.requirement("JMS-3.4.4-2", "NEV-38")
+def test_the_timestamp_is_the_time_of_the_hand_over(kafka: Any, queue: Queue) -> None:
+    """That a message waits in the client before it is transmitted does not move its JMSTimestamp."""
+    linger = 300
+    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"linger.ms": linger})
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        message, completions = session.create_text_message("x"), Completions()
+        producer = session.create_producer(queue)
+        before = milliseconds_now()
+        producer.send(message, completion_listener=completions)
+        handed_over = milliseconds_now()
+        assert completions.heard.wait(20)
+        completed = milliseconds_now()
+        received = session.create_consumer(queue).receive(SECONDS)
+    assert completions.error is None
+    assert isinstance(received, TextMessage)
+    assert before <= received.jms_timestamp == message.jms_timestamp <= handed_over
+    assert completed - received.jms_timestamp >= linger // 2  # it did wait

@@ -1,0 +1,343 @@
+"""Starting, stopping and closing: what waits, what is refused, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    IllegalStateException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+    Message,
+    MessageFormatException,
+    Queue,
+    Session,
+    Topic,
+)
+
+SECONDS = 20_000
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def kjms_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("kjms-")}
+
+
+@pytest.mark.requirement(
+    "JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2", "JMS-4.3.4-4", "JMS-4.3.4-7", "NET-80", "NEV-158",
+    "NEV-163",
+)  # fmt: skip
+def test_nothing_is_delivered_while_the_connection_is_stopped(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """A new connection is stopped; producers send all the same; receives wait, and may time out."""
+    with kjms_factory.create_connection() as connection:
+        session = connection.create_session()
+        consumer = session.create_consumer(queue)
+        producer = session.create_producer(queue)
+        producer.send(session.create_text_message("a"))
+        producer.send(session.create_text_message("b"))
+        assert consumer.receive(100) is None
+        connection.start()
+        assert consumer.receive(SECONDS).text == "a"  # type: ignore[union-attr]
+        connection.stop()
+        assert consumer.receive(100) is None
+        connection.start()
+        assert consumer.receive(SECONDS).text == "b"  # type: ignore[union-attr]
+
+
+@pytest.mark.requirement("JMS-4.3.4-5")
+def test_starting_and_stopping_twice_is_ignored(connection: Connection) -> None:
+    """Start on a started connection, and stop on a stopped one, change nothing."""
+    connection.start()
+    connection.stop()
+    connection.stop()
+
+
+@pytest.mark.requirement("JMS-4.3.4-3", "JMS-4.3.4-6", "JMS-4.3.4-8", "JMS-4.3.4-9", "NEV-168", "NEV-169", "NEV-162")
+def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue, eventually: Eventually) -> None:
+    """Stop returns when running listeners have, and no listener is called after that."""
+    running, may_return = threading.Event(), threading.Event()
+    calls: list[str] = []
+    answers = connection.create_session()
+
+    def slow(message: Message) -> None:
+        calls.append("begin")
+        running.set()
+        may_return.wait(20)
+        answers.create_producer(queue)  # the connection's services are all there
+        calls.append("end")
+
+    connection.create_session().create_consumer(queue).message_listener = slow
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    producer.send(session.create_text_message("a"))
+    assert running.wait(20)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(connection.stop)
+        assert not stopping.done()
+        may_return.set()
+        stopping.result(20)
+    assert calls == ["begin", "end"]
+    producer.send(session.create_text_message("b"))
+    time.sleep(0.2)
+    assert calls == ["begin", "end"]
+    connection.start()
+    eventually(lambda: len(calls) == 4)
+
+
+@pytest.mark.requirement("JMS-4.3.4-10", "JMS-4.3.5-5", "JMS-4.4.1-4", "JMS-4.5.3-2", "JAK-close-7")
+@pytest.mark.parametrize("what", ["stop", "connection", "session", "consumer"])
+def test_a_listener_may_not_close_or_stop_its_own(
+    connection: Connection, queue: Queue, what: str, eventually: Eventually
+) -> None:
+    """A listener that stops or closes its own connection, or closes its own session or consumer, is told so."""
+    session = connection.create_session()
+    consumer = session.create_consumer(queue)
+    call = {
+        "stop": connection.stop,
+        "connection": connection.close,
+        "session": session.close,
+        "consumer": consumer.close,
+    }
+    raised: list[BaseException] = []
+
+    def listener(message: Message) -> None:
+        try:
+            call[what]()
+        except IllegalStateException as error:
+            raised.append(error)
+
+    consumer.message_listener = listener
+    sender = connection.create_session()
+    sender.create_producer(queue).send(sender.create_text_message("a"))
+    eventually(lambda: raised)
+
+
+@pytest.mark.requirement(
+    "JMS-4.3.5-1", "JMS-4.3.5-4", "JMS-4.4.1-1", "JMS-4.4.1-3", "JMS-4.5.3-1", "JAK-close-6", "NEV-170",
+)  # fmt: skip
+@pytest.mark.parametrize("what", ["connection", "session", "consumer"])
+def test_closing_ends_a_receive_that_waits(connection: Connection, queue: Queue, what: str) -> None:
+    """A receive that waits when its consumer, session or connection is closed returns None."""
+    session = connection.create_session()
+    consumer = session.create_consumer(queue)
+    entered = threading.Event()
+
+    def receive() -> Message | None:
+        entered.set()
+        return consumer.receive()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(receive)
+        assert entered.wait(20)
+        time.sleep(0.05)
+        {"connection": connection, "session": session, "consumer": consumer}[what].close()
+        assert waiting.result(20) is None
+
+
+@pytest.mark.requirement("JMS-4.3.5-6", "JMS-4.3.5-10", "JMS-4.3.5-11", "JMS-4.4.1-5", "JMS-4.4.1-8", "JMS-4.4.1-9")
+def test_what_is_closed_says_so(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """Any use of something closed raises IllegalStateException; closing again is ignored."""
+    connection = kjms_factory.create_connection()
+    session = connection.create_session()
+    consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+    message = session.create_text_message("x")
+    connection.close()
+    for call in (
+        connection.start,
+        connection.stop,
+        connection.create_session,
+        lambda: connection.meta_data,
+        lambda: session.create_queue("q"),
+        lambda: session.create_consumer(queue),
+        lambda: session.create_text_message("x"),
+        session.recover,
+        session.commit,
+        consumer.receive,
+        consumer.receive_no_wait,
+        lambda: consumer.message_listener,
+        lambda: producer.send(message),
+        lambda: producer.priority,
+    ):
+        with pytest.raises(IllegalStateException):
+            call()
+    for closable in (connection, session, consumer, producer):
+        closable.close()
+
+
+@pytest.mark.requirement("JMS-7.3-4", "NEV-314", "NET-19")
+def test_commit_and_rollback_need_a_transacted_session(session: Session) -> None:
+    """Commit and rollback of a session that is not transacted raise IllegalStateException."""
+    for call in (session.commit, session.rollback):
+        with pytest.raises(IllegalStateException):
+            call()
+
+
+@pytest.mark.requirement("JMS-4.3.2-1", "JMS-4.3.2-2", "JMS-4.3.2-3", "JMS-4.3.2-5", "JMS-7.3-7", "NEV-155", "NEV-157")
+def test_the_client_id_is_set_first_or_by_the_factory(kafka: Any, kjms_factory: ConnectionFactory) -> None:
+    """A client id comes from the factory, or is set once, before anything else."""
+    servers = kafka.bootstrap_servers
+    with ConnectionFactory(servers, client_id="billing").create_connection() as connection:
+        assert connection.client_id == "billing"
+        with pytest.raises(IllegalStateException, match="billing"):
+            connection.client_id = "other"
+    with kjms_factory.create_connection() as connection:
+        with pytest.raises(InvalidClientIDException):
+            connection.client_id = ""
+        connection.client_id = "mine"
+        assert connection.client_id == "mine"
+    with kjms_factory.create_connection() as connection:
+        connection.create_session()
+        with pytest.raises(IllegalStateException, match="before anything else"):
+            connection.client_id = "late"
+
+
+@pytest.mark.requirement("JMS-4.4.6-1")
+def test_a_session_is_used_by_one_thread_at_a_time(connection: Connection, queue: Queue) -> None:
+    """Using a session while another thread waits in it is refused at once, by name."""
+    session = connection.create_session()
+    consumer = session.create_consumer(queue)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(consumer.receive)
+        time.sleep(0.1)
+        with pytest.raises(IllegalStateException, match="tried to receive"):
+            consumer.receive(1)
+        consumer.close()
+        assert waiting.result(20) is None
+
+
+def test_a_consumer_with_a_listener_refuses_receive(session: Session, queue: Queue) -> None:
+    """A consumer either calls its listener or is asked, not both; without a listener it can be asked again."""
+    consumer = session.create_consumer(queue)
+    consumer.message_listener = print
+    assert consumer.message_listener is print
+    with pytest.raises(JMSException, match="message listener"):
+        consumer.receive(10)
+    consumer.message_listener = None
+    assert consumer.receive(10) is None
+
+
+@pytest.mark.requirement("JMS-7.3-8", "JMS-7.3-9", "NET-23", "NEV-318", "NEV-319", "NET-318")
+def test_bad_destinations_and_selectors_are_refused(session: Session, kafka: Any) -> None:
+    """What is no destination, does not exist, or is no selector, gets an error that names it."""
+    with pytest.raises(InvalidDestinationException, match="orders"):
+        session.create_consumer("orders")  # type: ignore[arg-type]
+    with pytest.raises(InvalidDestinationException):
+        Queue("")
+    with pytest.raises(InvalidSelectorException):
+        session.create_consumer(Queue("kjms-test-selectors"), "a > > 1")
+    with pytest.raises(InvalidDestinationException, match="destination"):
+        session.create_producer().send(session.create_text_message("x"))
+    with pytest.raises(MessageFormatException, match="None"):
+        session.create_producer(Queue("kjms-test-none")).send(None)  # type: ignore[arg-type]
+    strict = ConnectionFactory(kafka.bootstrap_servers, create_destinations=False)
+    with strict.create_connection() as connection, connection.create_session() as other:
+        for call in (other.create_consumer, other.create_producer):
+            with pytest.raises(InvalidDestinationException, match=r"kjms-test-never-made.*create_destinations"):
+                call(Topic("kjms-test-never-made"))
+
+
+@pytest.mark.parametrize("name", ["kjms.registry", "orders.kjms.later", "__consumer_offsets"])
+def test_what_kjms_or_kafka_keeps_for_itself_is_no_destination(session: Session, name: str) -> None:
+    """Nobody sends to, receives from or browses the topics that the library itself lives on."""
+    for call in (session.create_producer, session.create_consumer, session.create_browser):
+        with pytest.raises(InvalidDestinationException, match=name):
+            call(Queue(name))
+
+
+@pytest.mark.requirement("JMS-4.6-2", "JMS-4.6-4", "JMS-4.6.1-1", "JMS-4.7-1", "NET-321", "NET-324")
+def test_a_producers_settings_apply_unless_the_send_says_otherwise(session: Session, queue: Queue) -> None:
+    """Mode, priority and time to live come from the producer, or from the call."""
+    producer = session.create_producer()
+    producer.priority, producer.delivery_mode, producer.time_to_live = 2, 1, 60_000
+    first, second = session.create_text_message("1"), session.create_text_message("2")
+    producer.send(first, queue)
+    producer.send(second, destination=queue, delivery_mode=2, priority=9, time_to_live=0)
+    consumer = session.create_consumer(queue)
+    got = [consumer.receive(SECONDS) for _ in range(2)]  # the second, of a higher priority, may come first
+    assert {(int(m.jms_delivery_mode), m.jms_priority, m.jms_expiration > 0) for m in got if m is not None} == {
+        (1, 2, True),
+        (2, 9, False),
+    }
+    for bad in (10, -1, True, "5"):
+        with pytest.raises(ValueError, match="priority"):
+            producer.priority = bad  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="delivery_mode"):
+        producer.delivery_mode = 3
+    with pytest.raises(ValueError, match="time_to_live"):
+        producer.time_to_live = -1
+
+
+@pytest.mark.requirement("JMS-4.6.2-2", "JMS-4.6.2.3-1", "JMS-4.6.2.3-2", "JMS-4.6.2.4-1", "JMS-4.6.2.8-2")
+def test_asynchronous_sends_complete_in_order_and_before_close(connection: Connection, queue: Queue) -> None:
+    """A completion listener hears of each send, in order; close waits for them; synchronous sends keep the order."""
+    done: list[str] = []
+
+    class Listener:
+        def on_completion(self, message: Message) -> None:
+            done.append(message.text)
+
+        def on_exception(self, message: Message, exception: Exception) -> None:
+            done.append(f"failed: {exception}")
+
+    with connection.create_session() as session:
+        producer = session.create_producer(queue)
+        for number in range(500):
+            message = session.create_text_message(str(number))
+            if number % 100 == 99:
+                producer.send(message)
+            else:
+                producer.send(message, completion_listener=Listener())
+    assert done == [str(number) for number in range(500) if number % 100 != 99]
+    consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
+    assert [consumer.receive(SECONDS).text for _ in range(500)] == [str(number) for number in range(500)]  # type: ignore[union-attr]
+
+
+@pytest.mark.requirement("NEV-175")
+def test_closing_leaves_no_thread_behind(kjms_factory: ConnectionFactory, queue: Queue, eventually: Any) -> None:
+    """When the last connection is closed, every thread has ended."""
+    before = kjms_threads()
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        for _ in range(3):
+            connection.create_session().create_consumer(queue).message_listener = print
+            connection.create_session().create_consumer(Topic(queue.queue_name)).receive(1)
+        assert len(kjms_threads()) > len(before)
+    eventually(lambda: kjms_threads() <= before)  # a group that is just being joined is left a moment later
+
+
+def test_connections_with_the_same_settings_share_their_kafka_clients(
+    kjms_factory: ConnectionFactory, queue: Queue
+) -> None:
+    """A hundred connections, each with a consumer on the same queue, need no more reader threads than one."""
+    connections = [kjms_factory.create_connection() for _ in range(100)]
+    try:
+        for connection in connections:
+            connection.start()
+            connection.create_session().create_consumer(queue)
+        assert len([name for name in kjms_threads() if queue.queue_name in name]) == 1
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def test_reprs_tell_the_state(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """Repr of everything tells its state in a line."""
+    with kjms_factory.create_connection() as connection:
+        session = connection.create_session()
+        consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+        assert repr(connection).endswith("stopped, 1 sessions>")
+        assert "AUTO_ACKNOWLEDGE" in repr(session)
+        assert queue.queue_name in repr(consumer)
+        assert "PERSISTENT" in repr(producer)
+        assert connection.meta_data.jms_version == "2.0"

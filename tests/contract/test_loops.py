@@ -1,0 +1,255 @@
+"""A message is acknowledged when `receive` has returned it; a loop's, when the loop asks for the next one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kjms import Connection, ConnectionFactory, JMSContext, Message, MessageConsumer, Queue, Session, TextMessage, Topic
+
+SECONDS = 20_000
+NONE = 300  # milliseconds in which nothing is to come
+Eventually = Callable[[Callable[[], object]], None]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def process(kafka: Any) -> Iterator[Callable[..., Connection]]:
+    """A function that returns a started connection with an engine of its own, as another process would have."""
+    connections: list[Connection] = []
+
+    def begin(**options: Any) -> Connection:
+        own = {"client.id": f"return-{next(_numbers)}"}
+        factory = ConnectionFactory(kafka.bootstrap_servers, kafka=own, **options)
+        connections.append(factory.create_connection())
+        connections[-1].start()
+        return connections[-1]
+
+    yield begin
+    for connection in connections:
+        connection.close()
+
+
+def send(connection: Connection, queue: Queue, *texts: str, group: str | None = None) -> None:
+    with connection.create_session() as session, session.create_producer(queue) as producer:
+        for text in texts:
+            message = session.create_text_message(text)
+            if group is not None:
+                message.set_string_property("JMSXGroupID", group)
+            producer.send(message)
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    assert message.text is not None
+    return message.text
+
+
+def seen(message: Message | None) -> tuple[str, int]:
+    """Return a message's text and how often it was delivered."""
+    assert message is not None
+    assert message.jms_redelivered is (message.get_int_property("JMSXDeliveryCount") > 1)
+    return text(message), message.get_int_property("JMSXDeliveryCount")
+
+
+def in_queue(connection: Connection, queue: Queue) -> list[str]:
+    """Return what a browser shows."""
+    with connection.create_session() as session, session.create_browser(queue) as browser:
+        return [text(message) for message in browser]
+
+
+WAYS = [
+    pytest.param(Session.AUTO_ACKNOWLEDGE, {}, id="AUTO"),
+    pytest.param(Session.DUPS_OK_ACKNOWLEDGE, {}, id="DUPS_OK"),
+    pytest.param(Session.AUTO_ACKNOWLEDGE, {"pipelined_acknowledge": True}, id="pipelined"),
+]
+LEAVING = [
+    ("consumer", Session.AUTO_ACKNOWLEDGE, {}),
+    ("session", Session.AUTO_ACKNOWLEDGE, {}),
+    ("session", Session.DUPS_OK_ACKNOWLEDGE, {}),
+    ("connection", Session.AUTO_ACKNOWLEDGE, {"pipelined_acknowledge": True}),
+]
+
+
+@pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.11-2")
+@pytest.mark.parametrize(("mode", "options"), WAYS)
+def test_another_process_sees_that_a_received_message_is_settled(
+    process: Callable[..., Connection], queue: Queue, eventually: Eventually, mode: int, options: dict[str, Any]
+) -> None:
+    """A message that `receive` has returned is acknowledged, though its consumer never asks for another."""
+    connection, other = process(**options), process()
+    send(connection, queue, "one", "two")
+    consumer = connection.create_session(mode).create_consumer(queue)
+    assert text(consumer.receive(SECONDS)) == "one"
+    eventually(lambda: in_queue(other, queue) == ["two"])
+
+
+@pytest.mark.requirement("JMS-4.4.11-3")
+@pytest.mark.parametrize(("mode", "options"), WAYS)
+def test_an_idle_consumer_blocks_no_message_group(
+    process: Callable[..., Connection], queue: Queue, mode: int, options: dict[str, Any]
+) -> None:
+    """The next message of a group goes to another session, when the last one was received and its session is idle."""
+    connection = process(**options)
+    send(connection, queue, "one", "two", group="g")
+    first, second = [connection.create_session(mode).create_consumer(queue) for _ in range(2)]
+    assert text(first.receive(SECONDS)) == "one"
+    assert text(second.receive(SECONDS)) == "two"
+
+
+@pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.12-2")
+def test_receive_waits_for_the_acknowledgement_of_the_last_message(
+    process: Callable[..., Connection], queue: Queue
+) -> None:
+    """When `receive` returns, or finds nothing, all that the session received before is durably acknowledged."""
+    connection, other = process(), process()
+    send(connection, queue, *map(str, range(20)))
+    consumer = connection.create_session().create_consumer(queue)
+    for number in range(20):
+        assert text(consumer.receive(SECONDS)) == str(number)
+        assert in_queue(other, queue)[:1] in ([], [str(number)], [str(number + 1)])
+    assert consumer.receive_no_wait() is None
+    assert in_queue(other, queue) == []
+
+
+def loop(consumer: MessageConsumer, *expected: str) -> None:
+    """Take the messages that are expected in a loop, and leave it with the last one."""
+    for wanted, message in zip(expected, consumer, strict=False):
+        assert text(message) == wanted
+        if wanted == expected[-1]:
+            return
+
+
+@pytest.mark.parametrize(("mode", "options"), WAYS)
+def test_a_loop_acknowledges_when_it_asks_for_the_next_message(
+    process: Callable[..., Connection], queue: Queue, eventually: Eventually, mode: int, options: dict[str, Any]
+) -> None:
+    """While a loop works on a message, that message is not acknowledged; those before it are."""
+    connection, other = process(**options), process()
+    send(connection, queue, "one", "two", "three")
+    consumer = connection.create_session(mode).create_consumer(queue)
+    loop(consumer, "one", "two")
+    eventually(lambda: in_queue(other, queue) == ["two", "three"])
+    assert text(consumer.receive(SECONDS)) == "three"  # the consumer is asked for the next one
+    eventually(lambda: in_queue(other, queue) == [])
+
+
+@pytest.mark.parametrize(("closed", "mode", "options"), LEAVING)
+def test_an_orderly_close_acknowledges_what_a_loop_has(
+    process: Callable[..., Connection],
+    queue: Queue,
+    eventually: Eventually,
+    closed: str,
+    mode: int,
+    options: dict[str, Any],
+) -> None:
+    """The message that a loop ended with is acknowledged when the consumer, session or connection closes."""
+    connection, other = process(**options), process()
+    send(connection, queue, "one", "two")
+    session = connection.create_session(mode)
+    with {"consumer": session.create_consumer(queue), "session": session, "connection": connection}[closed] as it:
+        loop(it if closed == "consumer" else session.create_consumer(queue), "one")  # type: ignore[arg-type]
+    eventually(lambda: in_queue(other, queue) == ["two"])
+    if closed != "consumer":
+        consumer = other.create_session().create_consumer(queue)
+        assert seen(consumer.receive(SECONDS)) == ("two", 1)
+
+
+class WorkError(Exception):
+    """What the work on a message raises."""
+
+
+@pytest.mark.requirement("JMS-4.4.12-2")
+@pytest.mark.parametrize(("left", "mode", "options"), LEAVING)
+def test_an_exception_in_a_loop_brings_the_message_again(
+    process: Callable[..., Connection], queue: Queue, left: str, mode: int, options: dict[str, Any]
+) -> None:
+    """When an exception leaves the `with` statement, the loop's message comes again, counted; those before do not."""
+    connection, other = process(**options), process()
+    send(connection, queue, "one", "two", "three")
+    session = connection.create_session(mode)
+
+    def work() -> None:
+        with {"consumer": session.create_consumer(queue), "session": session, "connection": connection}[left] as it:
+            consumer: Any = it if left == "consumer" else session.create_consumer(queue)
+            for message in consumer:
+                if text(message) == "two":
+                    raise WorkError
+
+    with pytest.raises(WorkError):
+        work()
+    consumer = (session if left == "consumer" else other.create_session()).create_consumer(queue)
+    assert [seen(consumer.receive(SECONDS)) for _ in range(2)] == [("two", 2), ("three", 1)]
+    assert consumer.receive(NONE) is None
+
+
+def test_an_exception_that_leaves_a_context_brings_the_message_again(
+    kafka: Any, process: Callable[..., Connection], queue: Queue
+) -> None:
+    """The simplified API's context, and its consumer, do what a session and its consumer do."""
+    send(process(), queue, "one", "two")
+    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": f"return-{next(_numbers)}"})
+
+    def work(expected: tuple[str, int], is_consumer: bool) -> None:
+        with factory.create_context(JMSContext.AUTO_ACKNOWLEDGE) as context:
+            consumer = context.create_consumer(queue)
+            if is_consumer:
+                with consumer:
+                    for message in consumer:
+                        assert seen(message) == expected
+                        raise WorkError
+            for message in consumer:
+                assert seen(message) == expected
+                raise WorkError
+
+    for count, is_consumer in ((1, False), (2, True)):
+        with pytest.raises(WorkError):
+            work(("one", count), is_consumer)
+    with factory.create_context() as context:
+        consumer = context.create_consumer(queue)
+        assert [seen(consumer.receive(SECONDS)) for _ in range(2)] == [("one", 3), ("two", 1)]
+
+
+def test_a_receive_inside_of_a_loop_leaves_the_loops_message_alone(
+    process: Callable[..., Connection], queue: Queue, topic: Topic
+) -> None:
+    """Another consumer's receive in the body of a loop acknowledges its own message, and not the loop's."""
+    connection, other = process(), process()
+    replies = Queue(f"{queue.queue_name}.replies")
+    send(connection, queue, "order")
+    send(connection, replies, "reply")
+    session = connection.create_session()
+    consumer, answers = session.create_consumer(queue), session.create_consumer(replies)
+
+    def work() -> None:
+        with session:
+            for message in consumer:
+                assert text(message) == "order"
+                assert text(answers.receive(SECONDS)) == "reply"
+                assert answers.receive_no_wait() is None
+                raise WorkError
+
+    with pytest.raises(WorkError):
+        work()
+    assert in_queue(other, replies) == []
+    again = other.create_session().create_consumer(queue)
+    assert seen(again.receive(SECONDS)) == ("order", 2)
+
+
+@pytest.mark.requirement("JMS-4.4.11-8", "JMS-4.4.11-10")
+def test_recover_in_a_loop_brings_its_message_again(process: Callable[..., Connection], queue: Queue) -> None:
+    """A loop's message is unacknowledged, so `recover` delivers it again, before any later one."""
+    connection = process()
+    send(connection, queue, "one", "two")
+    session = connection.create_session()
+    got = []
+    for message in session.create_consumer(queue):
+        got.append(seen(message))
+        if len(got) == 1:
+            session.recover()
+        if len(got) == 3:
+            break
+    assert got == [("one", 1), ("one", 2), ("two", 1)]

@@ -1,0 +1,141 @@
+"""In which order a queue's messages are handed out: by priority, and message groups one session at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage
+
+SECONDS = 20_000
+NONE = 300  # milliseconds in which nothing is to come
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def send(connection: Connection, queue: Queue, *texts: str, group: str | None = None, **how: Any) -> None:
+    with connection.create_session() as session, session.create_producer(queue) as producer:
+        for text in texts:
+            message = session.create_text_message(text)
+            if group is not None:
+                message.properties["JMSXGroupID"] = group
+            producer.send(message, **how)
+
+
+def received(consumer: MessageConsumer, count: int) -> list[str]:
+    return [text(consumer.receive(SECONDS)) for _ in range(count)]
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    return message.text or ""
+
+
+@pytest.mark.requirement("JMS-3.4.10-2", "JMS-3.4.10-3", "JMS-4.4.10.2-1", "NEV-55", "NEV-56", "NEV-58", "NEV-226")
+def test_what_is_ready_is_handed_out_by_priority(connection: Connection, queue: Queue, eventually: Eventually) -> None:
+    """Of the messages that wait, those of a higher priority come first, and those of one priority in their order."""
+    connection.stop()
+    for number in range(40):
+        send(connection, queue, str(number), priority=number % 10)
+    consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+    consumer._feed.start()
+    eventually(lambda: consumer._feed.reader.buffer.held == 40)
+    connection.start()
+    expected = sorted(map(str, range(40)), key=lambda number: (-(int(number) % 10), int(number)))
+    assert received(consumer, 40) == expected
+
+
+def test_an_urgent_message_is_found_far_behind(kafka: Any, queue: Queue, eventually: Eventually) -> None:
+    """Where messages have priorities, an urgent one overtakes a backlog that is larger than what is held ready."""
+    factory = ConnectionFactory(kafka.bootstrap_servers, prefetch=20)
+    with factory.create_connection() as connection:
+        send(connection, queue, "a", priority=3)
+        send(connection, queue, *["b"] * 150)
+        send(connection, queue, "urgent", priority=9)
+        consumer = connection.create_session().create_consumer(queue)
+        consumer._feed.start()
+        eventually(lambda: consumer._feed.reader.buffer.held == 152)
+        connection.start()
+        assert received(consumer, 2) == ["urgent", "b"]
+
+
+def test_urgent_messages_that_were_settled_first_stay_settled(
+    kjms_factory: ConnectionFactory, queue: Queue, eventually: Eventually
+) -> None:
+    """What overtook others is settled on its own: the others come to the next consumer, unmarked and in order."""
+    with kjms_factory.create_connection() as connection:
+        send(connection, queue, "a", "b", "c", priority=2)
+        send(connection, queue, "urgent", "urgent, too", priority=9)
+        consumer = connection.create_session().create_consumer(queue)
+        consumer._feed.start()
+        eventually(lambda: consumer._feed.reader.buffer.held == 5)
+        connection.start()
+        assert received(consumer, 2) == ["urgent", "urgent, too"]
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+        left = [consumer.receive(SECONDS) for _ in range(3)]
+        assert [text(message) for message in left] == ["a", "b", "c"]
+        assert not any(message is None or message.jms_redelivered for message in left)
+        assert consumer.receive(NONE) is None
+
+
+@pytest.mark.requirement("JMS-3.5.9-8", "NEV-98", "NET-217")
+def test_a_message_group_is_with_one_session_at_a_time(connection: Connection, queue: Queue) -> None:
+    """While a session has a message of a group, the next of that group goes to no other; other messages do."""
+    send(connection, queue, "g1", "g2", group="g")
+    send(connection, queue, "plain")
+    send(connection, queue, "g3", group="g")
+    send(connection, queue, "h1", group="h")
+    first, second = (connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue) for _ in range(2))
+    g1 = first.receive(SECONDS)
+    assert g1 is not None
+    assert text(g1) == "g1"
+    assert received(second, 2) == ["plain", "h1"]
+    assert second.receive(NONE) is None
+    assert received(first, 1) == ["g2"]
+    g1.acknowledge()
+    assert received(second, 1) == ["g3"]
+
+
+@pytest.mark.requirement("JMS-3.5.9-8")
+def test_a_message_that_comes_again_keeps_its_place_in_its_group(connection: Connection, queue: Queue) -> None:
+    """What a session that closes had of a group goes to the next one before what waited behind it."""
+    send(connection, queue, "1", "2", "3", group="g")
+    leaving, staying = (connection.create_session(Session.CLIENT_ACKNOWLEDGE) for _ in range(2))
+    ahead, behind = leaving.create_consumer(queue), staying.create_consumer(queue)
+    assert received(ahead, 1) == ["1"]
+    assert behind.receive(NONE) is None
+    leaving.close()
+    assert received(behind, 3) == ["1", "2", "3"]
+
+
+@pytest.mark.requirement("JMS-3.5.9-8")
+def test_groups_spread_over_sessions_and_stay_in_order(
+    connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """Several listeners share the groups; each group's messages are worked on one after the other, in order."""
+    for number in range(100):
+        send(connection, queue, str(number), group=str(number % 5))
+    working: set[str | None] = set()
+    done: dict[str | None, list[int]] = {}
+    overlaps: list[str | None] = []
+
+    def listen(message: Message) -> None:
+        group = message.get_string_property("JMSXGroupID")
+        if group in working:
+            overlaps.append(group)
+        working.add(group)
+        time.sleep(0.001)  # so that others get at the next one, if they may
+        done.setdefault(group, []).append(int(text(message)))
+        working.discard(group)
+
+    sessions = [connection.create_session() for _ in range(3)]
+    for session in sessions:
+        session.create_consumer(queue).message_listener = listen
+    eventually(lambda: sum(map(len, done.values())) == 100)
+    assert overlaps == []
+    assert done == {str(group): list(range(group, 100, 5)) for group in range(5)}

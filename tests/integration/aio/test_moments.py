@@ -1,0 +1,142 @@
+"""kjms.aio on a real Kafka: the same rules, awaited; and what only asyncio has, cancellation above all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kjms import (
+    JMSException,
+    Message,
+    Queue,
+    TextMessage,
+    aio,
+)
+
+SECONDS = 20_000
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    assert message.text is not None
+    return message.text
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with _timeout():
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def _timeout() -> Any:
+    """Return a context manager that ends what takes too long; Python 3.10 has none."""
+
+    class Timeout:
+        async def __aenter__(self) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self.handle = asyncio.get_running_loop().call_later(SECONDS / 1000, task.cancel)
+
+        async def __aexit__(self, *_: object) -> None:
+            self.handle.cancel()
+
+    return Timeout()
+
+
+# Sending and receiving.
+
+
+# Settling.
+
+
+# Cancelling.
+
+
+async def test_a_receive_that_is_cancelled_while_it_takes_a_message_gives_it_back(
+    factory: aio.ConnectionFactory, queue: Queue
+) -> None:
+    """A message that a thread finds when the receive is cancelled, and its context closed, goes to another one."""
+    async with factory.create_context() as context, factory.create_context() as other:
+        consumer = await context.create_consumer(queue)
+        await context.create_producer().send(queue, "x")
+        session = consumer._session
+        with session._running:  # the thread cannot go on
+            task = asyncio.create_task(consumer.receive())
+            await until(lambda: session._turn._holder)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            closing = asyncio.create_task(context.close())
+        await closing
+        message = await other.create_consumer(queue).receive(SECONDS)
+        assert text(message) == "x"
+        assert message is not None
+        assert not message.jms_redelivered
+
+
+async def test_a_message_found_while_its_context_closes_goes_back(factory: aio.ConnectionFactory, queue: Queue) -> None:
+    """A receive that had found a message when the context was closed returns None, and another context gets it."""
+    async with factory.create_context() as context, factory.create_context() as other:
+        consumer = await context.create_consumer(queue)
+        await context.create_producer().send(queue, "x")
+        opened, session = consumer._consumer, consumer._session
+        assert opened is not None
+        reader = opened._feed.reader
+        await until(lambda: reader.buffer.held and not any(place.needs_mark for place in reader._holdings))
+        task = asyncio.create_task(consumer.receive())
+        await asyncio.sleep(0)  # the look has begun; from now on the loop hears of nothing
+        deadline = time.monotonic() + SECONDS / 1000
+        while session._look is None or session._look._found is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        assert context._context is not None
+        context._context.close()  # in this very thread
+        assert await task is None
+        assert text(await other.create_consumer(queue).receive(SECONDS)) == "x"
+
+
+# Closing.
+
+
+async def test_waiting_takes_no_threads_and_closing_leaves_none(factory: aio.ConnectionFactory, queue: Queue) -> None:
+    """A hundred consumers wait in fewer threads than that, and are served; afterwards there is none left."""
+    before = {thread.name for thread in threading.enumerate()}
+    async with factory.create_context() as context:
+        contexts = [context.create_context() for _ in range(100)]
+        waiting = [asyncio.create_task(each.create_consumer(queue).receive(SECONDS)) for each in contexts]
+        await until(
+            lambda: all(each._session("x")._news is not None and not each._opening.locked() for each in contexts)
+        )
+        assert threading.active_count() < len(before) + 60
+        producer = context.create_producer()
+        await asyncio.gather(*(producer.send(queue, str(number)) for number in range(100)))
+        assert sorted(int(text(message)) for message in await asyncio.gather(*waiting)) == list(range(100))
+        await asyncio.gather(*(each.close() for each in contexts))
+    await until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("kjms-aio")])
+
+
+# Errors.
+
+
+async def test_an_exception_listener_is_called_in_the_loop(factory: aio.ConnectionFactory) -> None:
+    """Trouble that threads of the engine report reaches a function which the loop calls."""
+    heard: asyncio.Future[tuple[JMSException, threading.Thread]] = asyncio.get_running_loop().create_future()
+    async with factory.create_context() as context:
+
+        def listen(failure: JMSException) -> None:
+            heard.set_result((failure, threading.current_thread()))
+
+        context.exception_listener = listen
+        assert context.exception_listener is listen
+        assert context._context is not None
+        context._context._connection._tell(JMSException("trouble"))
+        failure, thread = await heard
+        assert str(failure) == "trouble"
+        assert thread is threading.current_thread()
+        context.exception_listener = None
+        assert context.exception_listener is None

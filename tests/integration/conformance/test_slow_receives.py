@@ -1,0 +1,68 @@
+"""What closing a session or connection ends, whom it waits for, and what is refused afterwards."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    Message,
+    MessageConsumer,
+    Queue,
+    Session,
+    TextMessage,
+    Topic,
+)
+
+WAIT = 20.0
+NONE = 0.1  # seconds in which nothing is to happen
+
+
+def send(session: Session, destination: Queue | Topic, *texts: str) -> None:
+    with session.create_producer(destination) as producer:
+        for text in texts:
+            producer.send(session.create_text_message(text))
+
+
+def text(message: Message | None) -> str:
+    assert isinstance(message, TextMessage)
+    return message.text or ""
+
+
+@pytest.mark.requirement("JAK-close-4", "JMS-4.3.5-2", "NEV-170", "NEV-174", "NEV-198")
+@pytest.mark.parametrize("owner", ["session", "connection"])
+def test_a_close_waits_for_a_receive_in_progress(
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receive that has got a message returns with it before the close does; one that waits returns None."""
+    taken, may_go = threading.Event(), threading.Event()
+    acceptable = Session._acceptable
+
+    def slow(self: Session, delivery: Any, consumer: MessageConsumer) -> Message | None:
+        taken.set()
+        may_go.wait(WAIT)
+        return acceptable(self, delivery, consumer)
+
+    monkeypatch.setattr(Session, "_acceptable", slow)
+    closed = kjms_factory.create_connection()
+    closed.start()
+    session, other = closed.create_session(), closed.create_session()
+    consumer, waits = session.create_consumer(queue), other.create_consumer(Queue(f"{queue.queue_name}-empty"))
+    send(connection.create_session(), queue, "a")
+    with ThreadPoolExecutor(3) as pool:
+        receiving, waiting = pool.submit(consumer.receive), pool.submit(waits.receive)
+        assert taken.wait(WAIT)
+        closing = pool.submit({"session": session, "connection": closed}[owner].close)
+        with pytest.raises(TimeoutError):
+            closing.result(NONE)
+        assert not receiving.done()
+        may_go.set()
+        closing.result(WAIT)
+        assert text(receiving.result(WAIT)) == "a"
+        closed.close()
+        assert waiting.result(WAIT) is None

@@ -1,0 +1,124 @@
+"""The rules of the WebLogic .NET client's interfaces, and of their relatives in JMS, that have no better place."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    JMSException,
+    Message,
+    Queue,
+    Session,
+    TextMessage,
+)
+
+SECONDS = 20_000
+PATIENCE = SECONDS / 1000
+
+
+def text(message: Message | None) -> str | None:
+    assert isinstance(message, TextMessage)
+    return message.text
+
+
+def send(session: Session, queue: Queue, *bodies: str) -> None:
+    producer = session.create_producer(queue)
+    for body in bodies:
+        producer.send(session.create_text_message(body))
+
+
+# Exceptions.
+
+
+# The connection.
+
+
+@pytest.mark.requirement(
+    "NET-16", "NET-70", "NET-419", "NET-420", "NEV-186", "NEV-152", "NEV-184", "NEV-185", "NEV-188", "JMS-4.3.8-2",
+    "JMS-4.3.8-5",
+)  # fmt: skip
+def test_an_exception_listener_hears_of_its_own_connection(kjms_broker: Any, kjms_factory: ConnectionFactory) -> None:
+    """It is called with the exception, in a thread of its own, one call after the other, for its connection alone."""
+    other_factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": "another"})
+    heard: list[tuple[str, str]] = []
+    running: list[int] = []
+    done = threading.Semaphore(0)
+
+    def listen(name: str, failure: JMSException) -> None:
+        running.append(1)
+        assert len(running) == 1, "two calls at a time"
+        threading.Event().wait(0.02)
+        running.clear()
+        heard.append((name, str(failure)))
+        assert threading.current_thread() is not threading.main_thread()
+        done.release()
+
+    with (
+        kjms_factory.create_connection() as mine,
+        other_factory.create_connection() as other,
+        kjms_factory.create_connection() as silent,
+    ):
+        assert silent.exception_listener is None  # having one is optional
+        listener = partial(listen, "mine")
+        mine.exception_listener = listener
+        assert mine.exception_listener is listener
+        with pytest.raises(JMSException):  # what a call raises, the listener does not hear
+            mine.create_session().commit()
+        other.exception_listener = partial(listen, "other")
+        for trouble in ("first", "second", "third"):
+            mine._engine.tell(JMSException(trouble))
+        for _ in range(3):
+            assert done.acquire(timeout=PATIENCE)
+    assert {name for name, _ in heard} == {"mine"}
+    assert {trouble for _, trouble in heard} == {"first", "second", "third"}
+
+
+# Producers.
+
+
+# Listeners, and whose thread a session is.
+
+
+@pytest.mark.requirement("JAK-close-5", "JMS-4.3.5-3", "NEV-173", "NEV-198", "NEV-170", "NEV-174")
+@pytest.mark.parametrize("what", ["session", "connection"])
+def test_closing_waits_for_a_running_listener(
+    kjms_factory: ConnectionFactory, kjms_connection: Connection, queue: Queue, what: str
+) -> None:
+    """A listener that runs while its session or connection is closed can still send; close returns when it has."""
+    replies = Queue(f"{queue.queue_name}-replies")
+    running, go_on = threading.Event(), threading.Event()
+    order: list[str] = []
+    connection = kjms_factory.create_connection()
+    session = connection.create_session()
+    producer = session.create_producer(replies)
+    waiting = connection.create_session().create_consumer(replies)
+
+    def listen(message: Message) -> None:
+        running.set()
+        assert go_on.wait(PATIENCE)
+        producer.send(session.create_text_message("reply"))
+        order.append("listener")
+
+    session.create_consumer(queue).message_listener = listen
+    connection.start()
+    send(kjms_connection.create_session(), queue, "x")
+    assert running.wait(PATIENCE)
+    closing = threading.Thread(target=(session if what == "session" else connection).close)
+    closing.start()
+    while not (session._is_closed if what == "session" else connection._is_closing):
+        threading.Event().wait(0.001)
+    assert closing.is_alive()
+    go_on.set()
+    closing.join(PATIENCE)
+    order.append("closed")
+    assert order == ["listener", "closed"]
+    if what == "session":
+        assert text(waiting.receive(SECONDS)) == "reply"
+    connection.close()
+    connection.close()

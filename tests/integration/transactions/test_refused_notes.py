@@ -1,0 +1,51 @@
+"""In which order messages of transactions appear: as their session sent them, whatever others do at the same time."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from kjms import JMSException, Message, Queue
+
+SECONDS = 20_000
+
+
+@pytest.mark.requirement("JMS-4.4.7-4")
+@pytest.mark.parametrize("by", ["receive", "listener"])
+def test_a_redelivery_that_fails_is_not_overtaken(
+    desk: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Kafka does not take the note of a redelivery: the message comes again before those rolled back with it."""
+    desk.send(queue, "a", "b", "c")
+    session = desk.session()
+    consumer = session.create_consumer(queue)
+    assert desk.texts(consumer, 3) == ["a", "b", "c"]
+    session.rollback()
+    reader = consumer._feed.reader
+    flush, failures = reader.flush, [JMSException("Kafka is away")]
+
+    def fail_once(*given: Any, **named: Any) -> None:
+        if failures:
+            raise failures.pop()
+        flush(*given, **named)
+
+    monkeypatch.setattr(reader, "flush", fail_once)
+    if by == "receive":
+        with pytest.raises(JMSException, match="Kafka is away"):
+            consumer.receive(SECONDS)
+        assert desk.seen(consumer, 3) == [("a", True, 2), ("b", True, 2), ("c", True, 2)]
+    else:
+        heard: list[str] = []
+        is_done = threading.Event()
+
+        def listener(message: Message) -> None:
+            heard.append(message.get_body(str))
+            if len(heard) == 3:
+                is_done.set()
+
+        consumer.message_listener = listener
+        assert is_done.wait(SECONDS / 1000)
+        assert heard == ["a", "b", "c"]
+    assert not failures
