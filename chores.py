@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -18,8 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-FAILED = 1  # pytest's exit code
-FEW = 3  # tests that may have failed because of what ran beside them
 REFERENCE = ("kjms", "kjms.aio", "kjms.naming", "kjms.errors", "kjms.message", "kjms.selector", "kjms.broker")
 
 
@@ -80,41 +77,23 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run all tests, on a real Kafka for each processor, which they start; those of the gateway need a C compiler."""
+    """Run every test that guards behaviour, in minutes; with --slow, the long ones. A failed test fails the run."""
     ready("amqp", is_needed=False)
+    chosen = "slow" if "--slow" in arguments else "not slow"
+    rest = [argument for argument in arguments if argument != "--slow"]
     processes = str((os.cpu_count() or 1) + 1)
-    chosen = arguments or ("--cache-clear",)
-    code = run("test", "-m", "pytest", "--numprocesses", processes, "--dist", "loadgroup", *chosen)
-    return again_alone() if code == FAILED and not arguments else code
-
-
-def again_alone() -> int:
-    """Run what failed once more, with nothing beside it, unless that is much; return the exit code.
-
-    The tests provoke brokers and processes that stop, so a machine that stands still for half a minute fails one now
-    and then. What fails beside others and passes alone is named, to be looked into; it fails no run.
-    """
-    failed = json.loads((HERE / ".pytest_cache/v/cache/lastfailed").read_text(encoding="utf-8"))
-    if len(failed) > FEW:
-        return FAILED
-    code = run("test", "-m", "pytest", "--last-failed")
-    if not code:
-        print(
-            "chores.py: these failed beside the others, see above, and pass alone:",
-            *failed,
-            sep="\n  ",
-            file=sys.stderr,
-        )
-    return code
+    pytest = ("-m", "pytest", "--numprocesses", processes, "--dist", "loadgroup", "--durations", "10", "-m", chosen)
+    return run("test", *pytest, *rest)
 
 
 def check(_: Sequence[str]) -> int:
-    """Hold the code against the house's rules: ruff, mypy, and the conformance report is up to date."""
+    """Hold the code against the house's rules: ruff, mypy, the conformance report, and the list of flaky tests."""
     steps = (
         ("-m", "ruff", "check", "."),
         ("-m", "ruff", "format", "--check", "."),
         ("-m", "mypy"),
         ("tests/conformance/report.py", "--check"),
+        ("tests/flaky.py", "--check"),
     )
     return max(run("test", *step) for step in steps)
 

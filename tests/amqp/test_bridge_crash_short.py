@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from java_remote import Java
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parents[1] / "crash" / "bridge.py"
 LIMIT_SECONDS = 120
 

@@ -8,6 +8,8 @@ import pytest
 from figures import Figures, children
 from figures_delay import measure
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.requirement("JMS-3.4.13-5")
 def test_who_schedules_is_killed(kjms_broker: Any, kjms_destination_name: str) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("exactly_once.py")
 LIMIT_SECONDS = 240
 

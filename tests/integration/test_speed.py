@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 import kjms.bench
 from benchmarks._ratios import kept, measure, slower
 from kjms.bench._stage import Stage
 from kjms.bench._workload import load_workloads
 from kjms.broker import Broker
+
+pytestmark = pytest.mark.slow
 
 
 def test_kjms_has_not_become_much_slower(kjms_broker: Broker) -> None:

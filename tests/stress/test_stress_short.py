@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 STRESS = Path(__file__).with_name("stress.py")
 
 

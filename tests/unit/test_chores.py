@@ -1,4 +1,4 @@
-"""The chore `test`: what failed beside other tests is run once more, alone."""
+"""The chore `test`: it runs the fast tests or the slow ones, each once, and fails with any of them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,26 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# The first time it fails; by itself it passes, as often as *passes* says.
-TEST = """
+# Each test leaves a line that says that it ran; the flaky one passes from the second time on.
+TESTS = """
 from pathlib import Path
 import pytest
 
-@pytest.mark.parametrize("number", range({tests}))
-def test_it(number):
-    ran = Path(f"ran-{{number}}")
-    try:
-        assert ran.exists() and {passes}
-    finally:
-        ran.touch()
+def ran(name):
+    with Path("ran").open("a") as file:
+        file.write(f"{name}\\n")
+
+def test_fast():
+    ran("fast")
+
+@pytest.mark.slow
+def test_slow():
+    ran("slow")
+
+@pytest.mark.skipif(not Path("flaky").exists(), reason="not wanted")
+def test_flaky():
+    ran("flaky")
+    assert Path("ran").read_text().count("flaky") > 1
 """
 
 
@@ -35,27 +43,29 @@ def chores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "HERE", tmp_path)
     monkeypatch.setattr(module, "ready", lambda extras, is_needed=True: sys.executable)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.setattr("os.cpu_count", lambda: 0)  # one process is enough
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    (tmp_path / "test_it.py").write_text(TESTS)
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_TESTRUNUID"):
         monkeypatch.delenv(name, raising=False)
     return module
 
 
+def ran(chores: ModuleType) -> list[str]:
+    return sorted((chores.HERE / "ran").read_text().split())
+
+
 @pytest.mark.parametrize(
-    ("tests", "passes", "code", "is_named"),
-    [(2, True, 0, True), (2, False, 1, False), (4, True, 1, False)],
-    ids=["passes alone", "fails alone, too", "too many"],
+    ("arguments", "expected"), [([], ["fast"]), (["--slow"], ["slow"]), (["-m", ""], ["fast", "slow"])]
 )
-def test_what_failed_is_run_alone(
-    tests: int, passes: bool, code: int, is_named: bool, chores: ModuleType, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A few tests that pass by themselves fail no run, and are named; others fail it."""
-    (chores.HERE / "test_it.py").write_text(TEST.format(tests=tests, passes=passes))
-    assert chores.test([]) == code
-    assert ("and pass alone:\n  test_it.py::test_it[" in capfd.readouterr().err) is is_named
+def test_which_tests_run(arguments: list[str], expected: list[str], chores: ModuleType) -> None:
+    """Without an argument the fast tests run, with --slow the slow ones; pytest's own arguments choose others."""
+    assert chores.test(arguments) == 0
+    assert ran(chores) == expected
 
 
-def test_chosen_tests_run_once(chores: ModuleType) -> None:
-    """Who says which tests are to run gets what they say."""
-    (chores.HERE / "test_it.py").write_text(TEST.format(tests=1, passes=True))
-    assert chores.test(["test_it.py"]) == 1
+def test_a_failed_test_fails_the_run(chores: ModuleType) -> None:
+    """A test that would pass the second time is run once, and its failure is the run's."""
+    (chores.HERE / "flaky").touch()
+    assert chores.test([]) == 1
+    assert ran(chores) == ["fast", "flaky"]
