@@ -213,6 +213,9 @@ def test_a_publisher_says_how(topic_connection: TopicConnection, topic: Topic) -
     assert message.jms_expiration - message.jms_timestamp == 60_000
 
 
+@pytest.mark.requirement(
+    *["JMS-6.11.4-2", "JMS-6.11.4-3", "JMS-6.11.5-2", "JMS-6.11.5-3", "JMS-6.11.5-4", "JMS-6.11.6-2", "JMS-6.11.6-3"]
+)
 def test_durable_and_shared_subscriptions_of_a_topic_session(topic_connection: TopicConnection, topic: Topic) -> None:
     """A topic session makes, and ends, the subscriptions that a session does."""
     session = topic_connection.create_topic_session()
@@ -223,12 +226,34 @@ def test_durable_and_shared_subscriptions_of_a_topic_session(topic_connection: T
         session.create_shared_consumer(topic, "shared"),
         session.create_shared_durable_consumer(topic, "shared durable"),
     ]
-    session.create_publisher(topic).publish(session.create_text_message("a"))
-    assert [text(consumer.receive(SECONDS)) for consumer in consumers] == ["a"] * 3
-    for each in (durable, *consumers):
+    assert [isinstance(consumer, MessageConsumer) for consumer in consumers] == [True] * 3
+    further = [session.create_shared_consumer(topic, "shared"),
+               session.create_shared_durable_consumer(topic, "shared durable")]  # fmt: skip
+    publisher = session.create_publisher(topic)
+    for word in "ab":
+        publisher.publish(session.create_text_message(word))
+    assert [text(consumers[0].receive(SECONDS)) for _ in "ab"] == ["a", "b"]
+    for pair in zip(consumers[1:], further, strict=True):
+        assert sorted(text(consumer.receive(SECONDS)) for consumer in pair) == ["a", "b"]
+    for each in (durable, *consumers, *further):
         each.close()
     for name in ("durable", "unshared", "shared durable"):
         session.unsubscribe(name)
+
+
+@pytest.mark.requirement("JMS-6.9-2")
+def test_what_a_topic_session_had_not_acknowledged_comes_again(topic_connection: TopicConnection, topic: Topic) -> None:
+    """A durable subscription keeps it past the end of its session, and redelivers it."""
+    session = topic_connection.create_topic_session(Session.CLIENT_ACKNOWLEDGE)
+    subscriber = session.create_durable_subscriber(topic, "durable")
+    session.create_publisher(topic).publish(session.create_text_message("a"))
+    assert text(subscriber.receive(SECONDS)) == "a"
+    session.close()
+    session = topic_connection.create_topic_session()
+    again = session.create_durable_subscriber(topic, "durable").receive(SECONDS)
+    assert text(again) == "a"
+    assert again is not None
+    assert again.jms_redelivered
 
 
 @pytest.mark.requirement("JMS-4.11-1", "JMS-4.11-2", "JMS-4.11-3", "JMS-4.11-4", "NEV-268", "NEV-269", "NEV-270")
