@@ -63,29 +63,80 @@ BODIES = {
 }  # fmt: skip
 
 
-@pytest.mark.requirement(
-    "JAK-Session-4", "NEV-192", "NET-222", "NET-342", "JAK-createBytesMessage-2", "JAK-createMapMessage-2",
-    "JAK-createMessage-2", "JAK-createMessage-3", "JAK-createObjectMessage-3", "JAK-createStreamMessage-2",
-    "JAK-createTextMessage-3", "NEV-17", "JMS-4.4.5-1", "JMS-4.4.5-2",
-)  # fmt: skip
+def factories(**rows: list[str]) -> list[Any]:
+    return [
+        pytest.param(f"create_{name}", marks=pytest.mark.requirement(*ids), id=f"create_{name}")
+        for name, ids in rows.items()
+    ]
+
+
+@pytest.mark.requirement("JMS-4.4.5-1", "JMS-4.4.5-2")
 @pytest.mark.parametrize("place", [Queue, Topic])
+@pytest.mark.parametrize(
+    "factory",
+    factories(
+        message=["JAK-createMessage-1", "JAK-createMessage-2", "JAK-createMessage-3"],
+        text_message=["JAK-createTextMessage-1", "JAK-createTextMessage-3"],
+        bytes_message=["JAK-createBytesMessage-1", "JAK-createBytesMessage-2"],
+        map_message=["JAK-createMapMessage-1", "JAK-createMapMessage-2"],
+        stream_message=["JAK-createStreamMessage-1", "JAK-createStreamMessage-2"],
+        object_message=["JAK-createObjectMessage-1", "JAK-createObjectMessage-3"],
+    ),
+)
 def test_any_session_sends_what_another_made(
-    kjms_factory: ConnectionFactory, connection: Connection, kjms_destination_name: str, place: Callable[[str], Any]
-) -> None:
-    """A session's factories make messages of kjms's own, and they can be sent by any other, even when it is closed."""
+    kjms_factory: ConnectionFactory, connection: Connection, kjms_destination_name: str, place: Callable[[str], Any],
+    factory: str,
+) -> None:  # fmt: skip
+    """What a session's factory makes can be filled and sent by any other session, also when its own is closed."""
     with kjms_factory.create_connection() as other:
         maker = other.create_session()
-        made = [getattr(maker, factory)() for factory in KINDS.values()]
-    assert [type(message) for message in made] == list(KINDS)
+        message, second = getattr(maker, factory)(), getattr(maker, factory)()
+    assert message is not second
     destination, session = place(kjms_destination_name), connection.create_session()
     consumer = session.create_consumer(destination)
-    for message in made:
-        session.create_producer(destination).send(filled(message))
-    for kind, expected in BODIES.items():
-        received = consumer.receive(SECONDS)
-        assert type(received) is kind
-        assert received.properties["region"] == "EU"
-        assert body(received) == expected
+    session.create_producer(destination).send(filled(message))
+    received = consumer.receive(SECONDS)
+    assert type(received) is type(message)
+    assert received.properties["region"] == "EU"
+    assert body(received) == BODIES[type(message)]
+
+
+@pytest.mark.requirement(
+    "JMS-4.4.5-1", "JAK-Session-4", "NEV-17", "NEV-192", "NET-222", "NET-342", "JAK-createTextMessage-2",
+    "JAK-createObjectMessage-2",
+)  # fmt: skip
+def test_a_session_makes_messages_of_kjms(session: Session) -> None:
+    """Each factory makes one kind of kjms's own messages, of one common type; two of them fill it as well."""
+    assert {factory: type(getattr(session, factory)()) for factory in KINDS.values()} == {
+        factory: kind for kind, factory in KINDS.items()
+    }
+    assert all(issubclass(kind, Message) and kind.__module__.startswith("kjms.") for kind in KINDS)
+    assert session.create_text_message("hello").text == "hello"
+    assert session.create_object_message({"n": [7]}).object == {"n": [7]}
+
+
+@pytest.mark.requirement("JMS-4.3.5-12")
+def test_messages_outlive_their_connection(
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue
+) -> None:
+    """A message made or received through a connection that was closed is read, changed and sent by another."""
+    with kjms_factory.create_connection() as closed:
+        closed.start()
+        session = closed.create_session(Session.CLIENT_ACKNOWLEDGE)
+        made = session.create_text_message("made")
+        session.create_producer(queue).send(session.create_text_message("received"))
+        received = session.create_consumer(queue).receive(SECONDS)
+    assert isinstance(received, TextMessage)
+    assert (received.text, received.jms_destination) == ("received", queue)
+    with pytest.raises(IllegalStateException, match="closed"):
+        received.acknowledge()
+    received.clear_body()
+    received.text = "changed"
+    elsewhere, session = Queue(f"{queue.queue_name}-2"), connection.create_session()
+    for message in (made, received):
+        session.create_producer(elsewhere).send(message)
+    consumer = session.create_consumer(elsewhere)
+    assert [body(consumer.receive(SECONDS)) for _ in range(2)] == ["made", "changed"]  # type: ignore[arg-type]
 
 
 class ForeignTextMessage:

@@ -337,7 +337,7 @@ def test_each_subscription_has_its_own_copy(desk: Any) -> None:
     assert desk.receive(second) == ["x"]
 
 
-@each()
+@pytest.mark.parametrize("method", METHODS)
 def test_stopping_and_closing_lose_nothing_that_was_prefetched(method: str, desk: Any) -> None:
     """What was ready for a consumer that is stopped or closed before it takes it stays in the subscription."""
     connection = desk.connect(desk.client)
