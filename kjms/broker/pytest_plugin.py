@@ -5,20 +5,48 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from kjms import Connection, ConnectionFactory, Queue, Topic
     from kjms.broker import Broker
+    from kjms.broker._shared import SharedBroker
 
 _LONGEST_NAME = 80  # Kafka allows 249, and kjms appends to names
+_SHARED: pytest.StashKey[SharedBroker] = pytest.StashKey()
+_PORT = "kjms_shared_broker_port"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker process of pytest-xdist where to ask for the Kafka that all workers on this machine share."""
+    if not node.gateway.spec.popen:
+        return
+    stash = node.config.stash
+    if _SHARED not in stash:
+        from kjms.broker._shared import SharedBroker
+
+        stash[_SHARED] = SharedBroker()
+    node.workerinput[_PORT] = stash[_SHARED].port
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the Kafka that workers shared."""
+    if _SHARED in config.stash:
+        config.stash[_SHARED].close()
 
 
 @pytest.fixture(scope="session")
-def kjms_broker() -> Iterator[Broker]:
-    """A Kafka for the whole test session, with ``bootstrap_servers`` and ``kind``; see `kjms.broker.find_broker`."""
+def kjms_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Kafka for the whole test run, with ``bootstrap_servers`` and ``kind``; see `kjms.broker.find_broker`."""
+    port = getattr(request.config, "workerinput", {}).get(_PORT)
+    if port is not None:
+        from kjms.broker._shared import ask
+
+        yield ask(port)
+        return
     from kjms.broker import find_broker
 
     with find_broker() as broker:

@@ -50,6 +50,57 @@ def test_names_are_legal_readable_and_of_the_tests_own(pytester: pytest.Pytester
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=3)
 
 
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_one_kafka_serves_the_run(workers: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run starts one Kafka when a test asks for it, and ends it; workers of pytest-xdist share it."""
+    pytester.makeconftest(
+        """
+        import contextlib, pathlib, kjms.broker, kjms.broker._shared
+
+        @contextlib.contextmanager
+        def find_broker():
+            with open("log", "a") as log:
+                log.write("start ")
+            yield kjms.broker.Broker("127.0.0.1:9", "embedded")
+            with open("log", "a") as log:
+                log.write("end")
+
+        kjms.broker.find_broker = kjms.broker._shared.find_broker = find_broker
+        """
+    )
+    pytester.makepyfile("def test_nothing(): ...")
+    pytester.runpytest_subprocess("-q", "-n", workers).assert_outcomes(passed=1)
+    assert not (pytester.path / "log").exists()
+    pytester.makepyfile(
+        """
+        import pathlib, pytest
+
+        @pytest.mark.parametrize("number", range(10))
+        @pytest.mark.xdist_group("a")
+        def test_a(number, kjms_broker):
+            assert kjms_broker.bootstrap_servers == "127.0.0.1:9"
+            assert pathlib.Path("log").read_text() == "start "
+
+        @pytest.mark.parametrize("number", range(10))
+        @pytest.mark.xdist_group("b")
+        def test_b(number, kjms_broker):
+            assert kjms_broker.kind == "embedded"
+            assert pathlib.Path("log").read_text() == "start "
+        """
+    )
+    pytester.runpytest_subprocess("-q", "-n", workers, "--dist", "loadgroup").assert_outcomes(passed=20)
+    assert (pytester.path / "log").read_text() == "start end"
+
+
+def test_workers_hear_why_there_is_no_kafka(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kafka that cannot be had fails the tests that ask for it in workers, with the reason."""
+    monkeypatch.setenv("KJMS_BOOTSTRAP", "127.0.0.1:1")
+    pytester.makepyfile("def test_a(kjms_broker): ...\n\ndef test_b(kjms_broker): ...")
+    result = pytester.runpytest_subprocess("-q", "-n", "2")
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*KJMS_BOOTSTRAP names a Kafka that cannot be reached (127.0.0.1:1: *"])
+
+
 def test_the_fixtures_are_listed_with_what_they_are(pytester: pytest.Pytester) -> None:
     """``pytest --fixtures`` tells what there is."""
     result = pytester.runpytest_subprocess("--fixtures")
