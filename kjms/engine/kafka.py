@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -22,18 +23,29 @@ from typing import Any, Final, Protocol, TypeAlias
 import confluent_kafka.admin
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Node,
     TopicCollection,
     TopicPartition,
+    TopicPartitionInfo,
+    Uuid,
 )
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import (
+    BrokerMetadata,
     ClusterMetadata,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
+    ConsumerGroupListing,
     DeletedRecords,
     ListConsumerGroupsResult,
     ListOffsetsResultInfo,
@@ -43,6 +55,7 @@ from confluent_kafka.admin import (
     PartitionMetadata,
     ResourceType,
     TopicDescription,
+    TopicMetadata,
 )
 
 from kjms.errors import (
@@ -56,17 +69,31 @@ from kjms.errors import (
 __all__ = [
     "IN_USE",
     "OFFSET_BEGINNING",
+    "OFFSET_END",
+    "OFFSET_INVALID",
+    "OFFSET_STORED",
     "AdminPort",
+    "BrokerMetadata",
+    "ClusterMetadata",
+    "ConfigEntry",
     "ConfigResource",
+    "ConfigSource",
+    "ConsumerGroupListing",
+    "ConsumerGroupState",
     "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
     "ConsumerPort",
+    "DeletedRecords",
     "IsolationLevel",
     "KafkaClients",
     "KafkaError",
     "KafkaException",
     "KafkaMessage",
+    "ListConsumerGroupsResult",
+    "ListOffsetsResultInfo",
     "NewPartitions",
     "NewTopic",
+    "Node",
     "OffsetSpec",
     "OnDelivery",
     "OnRebalance",
@@ -75,7 +102,10 @@ __all__ = [
     "ResourceType",
     "TopicCollection",
     "TopicDescription",
+    "TopicMetadata",
     "TopicPartition",
+    "TopicPartitionInfo",
+    "Uuid",
     "inherited",
     "is_refusal",
     "is_shortage",
@@ -294,6 +324,7 @@ class KafkaClients(Protocol):
 # Clients of librdkafka, and of what is served in this process.
 
 _served: dict[str, KafkaClients] = {}  # by their addresses
+_IN_MEMORY: Final = re.compile(r"memory-\d+\.process-(\d+)\.invalid:\d+")  # the number of the process that serves it
 _clients: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -308,7 +339,17 @@ def serve_no_more(address: str) -> None:
 
 
 def _serving(config: Mapping[str, Any]) -> KafkaClients:
-    return _served.get(config["bootstrap.servers"], _librdkafka)
+    address = config["bootstrap.servers"]
+    found = _served.get(address)
+    if found is not None:
+        return found
+    memory = _IN_MEMORY.fullmatch(address)
+    if memory is None:
+        return _librdkafka
+    text = f"the MemoryKafka at {address} is closed"
+    if memory[1] != str(os.getpid()):
+        text = f"the MemoryKafka at {address} is in the memory of another process; use a broker for several processes"
+    raise KafkaException(KafkaError(KafkaError._RESOLVE, text))
 
 
 def open_consumer(config: Mapping[str, Any]) -> ConsumerPort:
@@ -414,6 +455,7 @@ def _disown() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))  # no end of the interpreter destroys it, either
         client.__class__ = _REFUSING[type(client)]
     _clients.clear()
+    _served.clear()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

@@ -1,0 +1,5 @@
+"""A Kafka in memory, for tests of programs that use kjms: it needs no Java and starts at once."""
+
+from kjms.testing._memory_kafka import MemoryKafka
+
+__all__ = ["MemoryKafka"]

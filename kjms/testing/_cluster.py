@@ -1,0 +1,250 @@
+"""What the clients of an in-memory Kafka share: topics, groups, transactional ids, one lock, and one clock.
+
+Nothing runs by itself: what a broker does after a time-out is done by the next call, or by a client that waits, which
+wakes when something is due.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from kjms.engine.kafka import KafkaError, KafkaException
+from kjms.testing._clock import Clock
+from kjms.testing._faults import Faults
+from kjms.testing._groups import Group, Member, Place
+from kjms.testing._logs import Log, Topic
+from kjms.testing._transactions import Transaction
+
+__all__ = ["NEVER", "Client", "Cluster", "refused"]
+
+NEVER: Final = float("inf")
+OFFSETS_RETENTION_SECONDS: Final = 7 * 86_400.0
+"""How long a group's offsets outlive its last member (``offsets.retention.minutes``)."""
+
+
+class Client(Protocol):
+    """A client, as its cluster sees it."""
+
+    def wake(self) -> None:
+        """Return from a wait: there is something to do; the caller holds the lock."""
+
+
+def refused(code: int, text: str | None = None, *, fatal: bool = False, abort: bool = False) -> KafkaException:
+    """Return the exception for an error of that *code*; *text* says more than Kafka's own words for it."""
+    error = KafkaError(code) if text is None else KafkaError(code, text)
+    retriable = code in RETRIABLE
+    if fatal or abort or retriable:
+        error = KafkaError(code, error.str(), fatal=fatal, retriable=retriable, txn_requires_abort=abort)
+    return KafkaException(error)
+
+
+RETRIABLE: Final = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+class Cluster:
+    """The state of an in-memory Kafka; who uses it holds `lock`.
+
+    Args:
+        address: Its bootstrap servers.
+
+    Attributes:
+        changed: Notified of what may end a wait of any client: a transaction's end, a fault's, the clock.
+        closed: Once it is closed: returns the error for a call.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.clock = Clock()
+        self.faults = Faults(self.clock)
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, Group] = {}
+        self.transactions: dict[str, Transaction] = {}
+        self.clients: weakref.WeakSet[Client] = weakref.WeakSet()
+        self.closed: Callable[[str], Exception] | None = None
+        self.process = os.getpid()
+        self._orders = itertools.count(1)
+        self._producers = itertools.count(1_000)
+        self._readers: dict[Place, dict[Client, None]] = {}
+        self._open: dict[Transaction, None] = {}
+        self._silent: dict[Member, Group] = {}
+
+    def check(self, doing: str) -> None:
+        """Raise the error for *doing* something once the cluster is closed, or in a forked child."""
+        if self.closed is not None:
+            raise self.closed(doing)
+
+    # Time.
+
+    def milliseconds(self) -> int:
+        """Return the time of the broker, in milliseconds since the epoch."""
+        return int(self.clock.time() * 1000)
+
+    def next_order(self) -> int:
+        """Return a number that is larger than all before."""
+        return next(self._orders)
+
+    def wait(self, news: threading.Condition, until: float) -> bool:
+        """Wait for *news*, and do what is due meanwhile; return whether it is earlier than *until*, by the clock."""
+        now = self.clock.monotonic()
+        if now >= until:
+            return False
+        due = min((transaction.deadline for transaction in self._open), default=NEVER)
+        for member in self._silent:
+            due = min(due, (member.silent_since or 0.0) + member.session_timeout)
+        seconds = max(min(until, due) - now, 0.0)
+        news.wait(None if seconds == NEVER else min(seconds, threading.TIMEOUT_MAX))
+        self.expire()
+        return True
+
+    def expire(self) -> None:
+        """Do what time-outs demand: abort transactions, and put silent members out of their groups."""
+        if not (self._open or self._silent):
+            return
+        now = self.clock.monotonic()
+        for transaction in list(self._open):
+            if transaction.deadline <= now:
+                transaction.epoch += 1  # so that the producer notices
+                self.end(transaction, commit=False)
+        for member, group in list(self._silent.items()):
+            if (member.silent_since or 0.0) + member.session_timeout <= now:
+                del self._silent[member]
+                group.leave(member, now)
+
+    def advance(self, seconds: float) -> None:
+        """Let *seconds* pass."""
+        self.clock.advance(seconds)
+        self.expire()
+        now, today = self.clock.monotonic(), self.milliseconds()
+        for group in self.groups.values():
+            if not group.members:
+                since = group.empty_since or 0.0
+                for place, offset in list(group.offsets.items()):
+                    if now - max(since, offset.time) >= OFFSETS_RETENTION_SECONDS:
+                        del group.offsets[place]
+        for topic in self.topics.values():
+            kept = int(topic.setting("retention.ms"))
+            if kept >= 0 and "delete" in topic.setting("cleanup.policy"):
+                for log in topic.logs:
+                    young = (r.offset for r in log.records[: log.stable_end - log.start] if r.timestamp > today - kept)
+                    log.delete_before(next(young, log.stable_end))
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """Have every client look at what has changed."""
+        self.changed.notify_all()
+        for client in list(self.clients):
+            client.wake()
+
+    # Topics.
+
+    def log(self, place: Place) -> Log | None:
+        """Return the log of a partition; None: there is no such partition."""
+        topic = self.topics.get(place[0])
+        return topic.logs[place[1]] if topic is not None and 0 <= place[1] < len(topic.logs) else None
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions *topic* has; 0 where there is none."""
+        found = self.topics.get(topic)
+        return 0 if found is None else len(found.logs)
+
+    def make(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        """Make a topic, which is not there."""
+        self.topics[name] = Topic(name, partitions, settings, self._tell_readers)
+        self._partitions_changed(name)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        self.topics[name].grow(partitions)
+        self._partitions_changed(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic, with what groups have committed of it."""
+        topic = self.topics.pop(name)
+        for transaction in self._open:
+            for log in topic.logs:
+                transaction.logs.pop(log, None)
+        for group in self.groups.values():
+            for offsets in (group.offsets, *group.pending.values()):
+                for place in [place for place in offsets if place[0] == name]:
+                    del offsets[place]
+        self._partitions_changed(name)
+
+    def _partitions_changed(self, name: str) -> None:
+        for group in self.groups.values():
+            if any(name in member.topics for member in group.members.values()):
+                group.rebalance()
+        for place in list(self._readers):
+            if place[0] == name:
+                self._tell_readers(place)
+        self.changed.notify_all()
+
+    def watch(self, place: Place, client: Client) -> None:
+        """Wake *client* when there is more to read of a partition."""
+        self._readers.setdefault(place, {})[client] = None
+
+    def unwatch(self, place: Place, client: Client) -> None:
+        """Wake it no more."""
+        readers = self._readers.get(place)
+        if readers is not None:
+            readers.pop(client, None)
+            if not readers:
+                del self._readers[place]
+
+    def _tell_readers(self, place: Place) -> None:
+        for client in self._readers.get(place, ()):
+            client.wake()
+
+    # Groups.
+
+    def group(self, name: str) -> Group:
+        """Return the group, which begins with the first question about it."""
+        found = self.groups.get(name)
+        if found is None:
+            found = self.groups[name] = Group(name, self.partitions)
+        return found
+
+    def silence(self, members: Iterable[tuple[Group, Member]]) -> None:
+        """Hear no more of *members*; after their session time-out they are put out of their groups."""
+        for group, member in members:
+            member.silent_since = self.clock.monotonic()
+            self._silent[member] = group
+
+    # Transactions.
+
+    def begin(self, name: str, timeout: float) -> Transaction:
+        """Return the transactional id *name* for a new producer, which shuts out those before and aborts for them."""
+        transaction = self.transactions.get(name)
+        if transaction is None:
+            transaction = self.transactions[name] = Transaction(name, next(self._producers))
+        if transaction.begun is not None:
+            self.end(transaction, commit=False)
+        transaction.epoch += 1
+        transaction.timeout = timeout
+        return transaction
+
+    def opened(self, transaction: Transaction) -> None:
+        """Note that something is done in *transaction*."""
+        transaction.touch(self.clock.monotonic())
+        self._open[transaction] = None
+
+    def end(self, transaction: Transaction, *, commit: bool) -> None:
+        """End what *transaction* has open."""
+        self._open.pop(transaction, None)
+        transaction.end(self.milliseconds(), commit=commit)
+        self.changed.notify_all()

@@ -1,0 +1,390 @@
+"""The producer of an in-memory Kafka, as confluent-kafka's behaves: idempotent, transactional where it has an id."""
+
+from __future__ import annotations
+
+import enum
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kjms.engine.kafka import (
+    OFFSET_INVALID,
+    ClusterMetadata,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    OnDelivery,
+    TopicPartition,
+)
+from kjms.testing._admin import described
+from kjms.testing._cluster import NEVER, Cluster, refused
+from kjms.testing._consumer import committable, offset_of
+from kjms.testing._groups import GroupMetadata, Place
+from kjms.testing._logs import LOG_APPEND_TIME, size_of
+from kjms.testing._transactions import Transaction
+
+__all__ = ["MemoryProducer", "murmur2"]
+
+UNASSIGNED: Final = -1
+UNREPORTED: Final = 100_000
+"""How many records and reports a producer holds (``queue.buffering.max.messages``)."""
+
+
+class State(enum.Enum):
+    """Where a transactional producer stands; the names are librdkafka's."""
+
+    INIT = "Init"
+    READY = "Ready"
+    IN_TRANSACTION = "InTransaction"
+    ABORTABLE = "AbortableError"
+    FATAL = "FatalError"
+
+
+class Waiting(NamedTuple):
+    """A record that no broker has taken yet."""
+
+    place: Place
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp: int
+    on_delivery: OnDelivery | None
+    until: float
+
+
+Report: TypeAlias = "tuple[OnDelivery | None, KafkaError | None, KafkaMessage]"
+"""What `poll` calls, and with what."""
+
+
+class MemoryProducer:
+    """A producer; see `kjms.engine.kafka.ProducerPort`.
+
+    A record is in its log when `produce` returns, unless brokers are away; its report waits for `poll` or `flush`.
+
+    Args:
+        cluster: The cluster.
+        config: librdkafka's settings.
+    """
+
+    def __init__(self, cluster: Cluster, config: Mapping[str, Any]) -> None:
+        self._cluster = cluster
+        self._news = threading.Condition(cluster.lock)
+        self.client = str(config.get("client.id", "rdkafka"))
+        self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
+        self._id = str(config.get("transactional.id") or "")
+        self._limit = int(config.get("message.max.bytes", 1_000_000))
+        self._patience = float(config.get("message.timeout.ms", 300_000)) / 1000
+        self._transaction_timeout = float(config.get("transaction.timeout.ms", 60_000)) / 1000
+        self._by_hash = str(config.get("partitioner", "consistent_random"))
+        self._waiting: deque[Waiting] = deque()
+        self._reports: deque[Report] = deque()
+        self._errors: deque[KafkaError] = deque()
+        self._state = State.INIT
+        self._error: KafkaException | None = None  # why it can only abort, or nothing any more
+        self._transaction: Transaction | None = None
+        self._epoch = -1
+        with cluster.lock:
+            cluster.check("create a producer")
+            cluster.clients.add(self)
+
+    # What the cluster calls, with the lock held.
+
+    def wake(self) -> None:
+        """Return from a wait: there is something to do."""
+        self._drain()
+        self._news.notify_all()
+
+    def hear(self, error: KafkaError) -> None:
+        """Have the error callback hear of *error*, in the next poll."""
+        self._errors.append(error)
+        self._news.notify_all()
+
+    # Records.
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        partition: int = UNASSIGNED,
+        *,
+        headers: Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None] = (),
+        timestamp: int = 0,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        value, key = _bytes(value), _bytes(key)
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
+        contents = [(name, _bytes(content)) for name, content in pairs]
+        cluster = self._cluster
+        with cluster.lock:
+            cluster.check("produce")
+            if self._id and self._state is not State.IN_TRANSACTION:
+                code = KafkaError._FATAL if self._state is State.FATAL else KafkaError._STATE
+                raise refused(code, f"Unable to produce message: {KafkaError(code).str()}")
+            if self._state is State.FATAL:
+                raise refused(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
+            if len(self) >= UNREPORTED:
+                raise BufferError("Local: Queue full")
+            if len(value or b"") + len(key or b"") > self._limit:
+                text = "Unable to produce message: Broker: Message size too large"
+                raise refused(KafkaError.MSG_SIZE_TOO_LARGE, text)
+            count = cluster.partitions(topic)
+            if count and partition >= count:
+                raise refused(KafkaError._UNKNOWN_PARTITION, "Unable to produce message: Local: Unknown partition")
+            if partition == UNASSIGNED:
+                partition = self._partition(key, count)
+            now = cluster.clock.monotonic()
+            self._waiting.append(
+                Waiting((topic, partition), key, value, contents, timestamp, on_delivery, now + self._patience)
+            )
+            self._drain()
+            if self._reports:
+                self._news.notify()
+
+    def _partition(self, key: bytes | None, count: int) -> int:
+        if count <= 1:
+            return 0
+        if key is None:
+            return random.randrange(count)
+        return (murmur2(key) & 0x7FFFFFFF) % count
+
+    def _drain(self) -> None:
+        """Have the cluster take what waits, in its order."""
+        cluster = self._cluster
+        while self._waiting:
+            waiting = self._waiting[0]
+            if cluster.faults.is_away(self):
+                if waiting.until > cluster.clock.monotonic():
+                    return
+                error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
+            else:
+                error = cluster.faults.refusal("produce", topic=waiting.place[0])
+                if error is None:
+                    error = cluster.faults.failure("produce", topic=waiting.place[0])
+            self._waiting.popleft()
+            self._take(waiting, error)
+
+    def _take(self, waiting: Waiting, error: KafkaError | None) -> None:
+        """Write a record to its log, or report why not."""
+        cluster = self._cluster
+        topic = cluster.topics.get(waiting.place[0])
+        log = cluster.log(waiting.place)
+        offset = OFFSET_INVALID
+        timestamp = waiting.timestamp or cluster.milliseconds()
+        if error is None and self._is_fenced():
+            self._fail(_fenced("Failed to add partitions to transaction"))
+            error = KafkaError(KafkaError._PURGE_QUEUE)
+        elif error is None and (topic is None or log is None):
+            error = KafkaError(KafkaError._UNKNOWN_TOPIC if topic is None else KafkaError._UNKNOWN_PARTITION)
+        elif error is None and topic is not None and size_of(waiting.key, waiting.value, waiting.headers) > topic.limit:
+            error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+        if error is None and topic is not None and log is not None:
+            transaction = self._transaction
+            if topic.time_type == LOG_APPEND_TIME:
+                timestamp = cluster.milliseconds()
+            if transaction is not None:
+                cluster.opened(transaction)
+                transaction.logs[log] = None
+            producer = None if transaction is None else transaction.producer
+            record = log.append(
+                waiting.key, waiting.value, waiting.headers, timestamp, topic.time_type, transaction=producer
+            )
+            offset = record.offset
+        elif self._state is State.IN_TRANSACTION and error is not None:
+            text = f"ProduceRequest for {waiting.place[0]} [{waiting.place[1]}] with 1 message(s) failed: {error.str()}"
+            self._fail(refused(error.code(), text, abort=True))
+        message = KafkaMessage(
+            topic=waiting.place[0],
+            partition=waiting.place[1],
+            offset=offset,
+            key=waiting.key,
+            value=waiting.value,
+            error=error,
+            timestamp=(topic.time_type, timestamp) if topic is not None and error is None else (0, -1),
+        )
+        self._reports.append((waiting.on_delivery, error, message))
+
+    def poll(self, timeout: float = -1) -> int:
+        cluster = self._cluster
+        until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
+        with cluster.lock:
+            while True:
+                cluster.check("poll")
+                cluster.expire()
+                self._drain()
+                if self._reports or self._errors or not self._wait(until):
+                    break
+            if self._errors:
+                reports: deque[Report] = deque()
+                errors, self._errors = self._errors, deque()
+            else:
+                reports, self._reports = self._reports, deque()
+                errors = deque()
+        for error in errors:
+            if error.fatal():  # confluent-kafka raises it, and asks no callback
+                raise KafkaException(error)
+            if self.on_error is not None:
+                self.on_error(error)
+        for on_delivery, why, message in reports:
+            if on_delivery is not None:
+                on_delivery(why, message)
+        return len(reports) + len(errors)
+
+    def _wait(self, until: float) -> bool:
+        """Wait, but not beyond the time at which the first record is given up."""
+        first = min((waiting.until for waiting in self._waiting), default=NEVER)
+        return self._cluster.wait(self._news, min(first, until)) or (first <= until and bool(self._waiting))
+
+    def flush(self, timeout: float = -1) -> int:
+        clock = self._cluster.clock
+        until = NEVER if timeout < 0 else clock.monotonic() + timeout
+        while len(self):
+            left = until - clock.monotonic()
+            self.poll(-1 if left == NEVER else max(left, 0))
+            if left <= 0:
+                break
+        return len(self)
+
+    def purge(self) -> None:
+        with self._cluster.lock:
+            self._cluster.check("purge")
+            while self._waiting:
+                self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
+            self._news.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._reports)
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
+        cluster = self._cluster
+        until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
+        cluster.check("list_topics")
+        with cluster.faults.request(cluster, self, "describe", topic=topic or "", until=until):
+            return described(cluster, topic)
+
+    # Transactions.
+
+    def init_transactions(self, timeout: float = -1) -> None:
+        cluster = self._cluster
+        cluster.check("init_transactions")
+        if not self._id:
+            raise refused(
+                KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured"
+            )
+        with self._request("init_transactions", timeout):
+            if self._state is not State.INIT:
+                raise self._error or self._invalid()
+            self._transaction = cluster.begin(self._id, self._transaction_timeout)
+            self._epoch = self._transaction.epoch
+            self._state = State.READY
+
+    def begin_transaction(self) -> None:
+        with self._cluster.lock:
+            self._cluster.check("begin_transaction")
+            if self._state is not State.READY:
+                raise self._error or self._invalid()
+            self._state = State.IN_TRANSACTION
+
+    def send_offsets_to_transaction(
+        self, offsets: list[TopicPartition], group_metadata: GroupMetadata, timeout: float = -1
+    ) -> None:
+        cluster = self._cluster
+        cluster.check("send_offsets_to_transaction")
+        with self._request("send_offsets", timeout, group=group_metadata.group):
+            if self._state is not State.IN_TRANSACTION or self._transaction is None:
+                raise self._error or self._invalid()
+            doing = "Failed to commit offsets to transaction on broker 1"
+            if self._is_fenced():
+                raise self._fail(_fenced(doing))
+            group = cluster.group(group_metadata.group)
+            code = None
+            if group_metadata.generation >= 0 or group_metadata.member:
+                code = group.refusal(group_metadata.generation, group_metadata.member)
+            codes = [code, *(committable(cluster, each) for each in offsets)]
+            code = next((each for each in codes if each is not None), None)
+            if code is not None:
+                raise self._fail(refused(code, f"{doing}: {KafkaError(code).str()}", abort=True))
+            cluster.opened(self._transaction)
+            self._transaction.groups[group] = None
+            pending = group.pending.setdefault(self._transaction.producer, {})
+            for each in offsets:
+                pending[each.topic, each.partition] = offset_of(cluster, each)
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        self._end(timeout, commit=True)
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        self._end(timeout, commit=False)
+
+    def _end(self, timeout: float, *, commit: bool) -> None:
+        cluster = self._cluster
+        clock = cluster.clock
+        doing = "commit_transaction" if commit else "abort_transaction"
+        cluster.check(doing)
+        begun = clock.monotonic()
+        if commit and self._state is State.IN_TRANSACTION and self.flush(timeout):
+            text = "Failed to flush all outstanding messages within the API timeout"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))
+        left = timeout if timeout < 0 else max(timeout - (clock.monotonic() - begun), 0)
+        with self._request(doing, left):
+            if self._state is not State.IN_TRANSACTION and (commit or self._state is not State.ABORTABLE):
+                raise self._error or self._invalid()
+            if self._is_fenced():
+                raise self._fail(_fenced("Failed to end transaction"))
+            if not commit:
+                while self._waiting:
+                    self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
+            if self._transaction is not None:
+                cluster.end(self._transaction, commit=commit)
+            self._state, self._error = State.READY, None
+
+    def _request(self, operation: str, timeout: float, group: str = "") -> Any:
+        cluster = self._cluster
+        until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
+        return cluster.faults.request(cluster, self, operation, group=group, id=self._id, until=until)
+
+    def _is_fenced(self) -> bool:
+        return self._transaction is not None and self._transaction.epoch != self._epoch
+
+    def _fail(self, error: KafkaException) -> KafkaException:
+        """Note that the transaction can only be aborted, or the producer do nothing more; return *error*."""
+        is_fatal = error.args[0].fatal()
+        if is_fatal or self._state is State.IN_TRANSACTION:
+            self._state = State.FATAL if is_fatal else State.ABORTABLE
+            self._error = error
+        if is_fatal:
+            self.hear(error.args[0])
+        return error
+
+    def _invalid(self) -> KafkaException:
+        return refused(KafkaError._STATE, f"Operation not valid in state {self._state.value}")
+
+
+def _fenced(doing: str) -> KafkaException:
+    text = f"{doing}: Local: This instance has been fenced by a newer instance"
+    return refused(KafkaError._FENCED, text, fatal=True)
+
+
+def _bytes(content: bytes | str | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+def murmur2(key: bytes) -> int:
+    """Return the hash by which Java's clients, and ``partitioner=murmur2_random``, choose a key's partition.
+
+    >>> murmur2(b"21") - 2**32
+    -973932308
+    """
+    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
+    found = 0x9747B28C ^ len(key)
+    whole = len(key) // 4 * 4
+    for at in range(0, whole, 4):
+        part = int.from_bytes(key[at : at + 4], "little") * multiplier & mask
+        part = (part ^ part >> 24) * multiplier & mask
+        found = found * multiplier & mask ^ part
+    if whole < len(key):
+        found = (found ^ int.from_bytes(key[whole:], "little")) * multiplier & mask
+    found = (found ^ found >> 13) * multiplier & mask
+    return found ^ found >> 15

@@ -1,0 +1,187 @@
+"""Clients of an in-memory Kafka; and, where KJMS_BOOTSTRAP names a real one, of that, too: it must behave the same."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kjms.engine.kafka import (
+    AdminPort,
+    ConsumerPort,
+    IsolationLevel,
+    KafkaError,
+    KafkaMessage,
+    NewTopic,
+    OffsetSpec,
+    ProducerPort,
+    TopicPartition,
+    open_admin,
+    open_consumer,
+    open_producer,
+)
+from kjms.testing import MemoryKafka
+
+SECONDS = 20.0
+REAL = os.environ.get("KJMS_BOOTSTRAP")
+
+
+@pytest.fixture(params=["memory", *(["kafka"] if REAL else [])])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address."""
+    if request.param == "kafka":
+        assert REAL is not None
+        yield REAL
+        return
+    with MemoryKafka() as kafka:
+        yield kafka.bootstrap_servers
+
+
+class Clients:
+    """Makes clients with the settings that kjms uses, topics, and closes what it made."""
+
+    def __init__(self, servers: str) -> None:
+        self.errors: list[KafkaError] = []
+        self._config = {"bootstrap.servers": servers, "allow.auto.create.topics": False, "error_cb": self.errors.append}
+        self.admin: AdminPort = open_admin(self._config)
+        self._made: list[ConsumerPort] = []
+
+    def topic(self, partitions: int = 1, **settings: str) -> str:
+        """Make a topic, of a name that no other has."""
+        name = f"t-{uuid.uuid4().hex}"
+        new = NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in settings.items()})
+        self.admin.create_topics([new], operation_timeout=SECONDS, request_timeout=SECONDS)[name].result()
+        until(lambda: len(self.admin.list_topics(name, timeout=SECONDS).topics[name].partitions) == partitions)
+        return name
+
+    def consumer(self, group: str | None = None, **settings: Any) -> ConsumerPort:
+        """Make a consumer."""
+        made = open_consumer(
+            {
+                **self._config,
+                "group.id": group or uuid.uuid4().hex,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "heartbeat.interval.ms": 300,
+                "session.timeout.ms": 6_000,
+                "enable.partition.eof": True,
+                "topic.metadata.refresh.interval.ms": 500,
+                **{k.replace("_", "."): v for k, v in settings.items()},
+            }
+        )
+        self._made.append(made)
+        return made
+
+    def producer(self, transactional_id: str | None = None, **settings: Any) -> ProducerPort:
+        """Make a producer; with an id, one whose transactions are initialised."""
+        config = {
+            **self._config,
+            "enable.idempotence": True,
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 50,
+            "partitioner": "murmur2_random",
+            **{k.replace("_", "."): v for k, v in settings.items()},
+        }
+        if transactional_id is not None:
+            config["transactional.id"] = transactional_id
+        made = open_producer(config)
+        if transactional_id is not None:
+            made.init_transactions(SECONDS)
+        return made
+
+    def end(self, topic: str, *, is_committed: bool = True) -> int:
+        """Return where partition 0 of *topic* ends."""
+        level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
+        answers = self.admin.list_offsets(asked, isolation_level=level, request_timeout=SECONDS)
+        return int(next(iter(answers.values())).result().offset)
+
+    def close(self) -> None:
+        for consumer in self._made:
+            consumer.close()
+
+
+@pytest.fixture
+def clients(servers: str) -> Iterator[Clients]:
+    """What makes clients."""
+    made = Clients(servers)
+    yield made
+    made.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until *condition* returns something true."""
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], None]:
+    """A function that waits for a condition."""
+    return until
+
+
+class Reports:
+    """What became of records, in the order of the reports."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int | None]] = []
+
+    def __call__(self, error: Any, message: KafkaMessage) -> None:
+        self.heard.append(("" if error is None else error.name(), message.offset()))
+
+
+@pytest.fixture
+def reports() -> Reports:
+    """A place for reports."""
+    return Reports()
+
+
+@pytest.fixture
+def write(clients: Clients) -> Callable[..., None]:
+    """A function that writes values to a partition, and waits until they are confirmed."""
+    producer = clients.producer()
+
+    def call(topic: str, *values: bytes, partition: int = 0, timestamp: int = 0, heard: Any = None) -> None:
+        for value in values:
+            producer.produce(
+                topic, value, None, partition, headers=[], timestamp=timestamp, on_delivery=heard or Reports()
+            )
+        assert producer.flush(SECONDS) == 0
+
+    return call
+
+
+@pytest.fixture
+def read() -> Callable[[ConsumerPort, str, int], list[tuple[int, bytes]]]:
+    """A function that reads a partition from an offset to its end: the offset and value of each record."""
+
+    def call(consumer: ConsumerPort, topic: str, offset: int) -> list[tuple[int, bytes]]:
+        consumer.assign([TopicPartition(topic, 0, offset)])
+        found = []
+        for message in polled(consumer):
+            if message.error() is not None:
+                assert message.error().name() == "_PARTITION_EOF"
+                return [*found, (message.offset() or 0, b"END")]
+            found.append((message.offset() or 0, message.value() or b""))
+        raise AssertionError
+
+    return call
+
+
+def polled(consumer: ConsumerPort) -> Iterator[KafkaMessage]:
+    """Give what *consumer* gets; fail where that is nothing for long."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        if message is not None:
+            yield message
+    raise AssertionError("nothing came")

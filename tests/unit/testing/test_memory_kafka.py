@@ -1,0 +1,265 @@
+"""Programs of kjms on an in-memory Kafka, as its users write them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    JMSException,
+    Message,
+    Queue,
+    RedeliveryPolicy,
+    Session,
+    TextMessage,
+    Topic,
+)
+from kjms.testing import MemoryKafka
+
+MILLISECONDS = 20_000
+ORDERS = Queue("orders")
+
+
+@pytest.fixture
+def kafka() -> Iterator[MemoryKafka]:
+    """A Kafka."""
+    with MemoryKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def connection(kafka: MemoryKafka) -> Iterator[Connection]:
+    """A started connection to it."""
+    with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+def text(message: Message | None) -> str | None:
+    """Return the text of *message*."""
+    assert message is None or isinstance(message, TextMessage)
+    return None if message is None else message.text
+
+
+def test_what_is_sent_is_received(connection: Connection) -> None:
+    """In order, with properties, and once."""
+    session = connection.create_session()
+    producer = session.create_producer(ORDERS)
+    for number in range(100):
+        message = session.create_text_message(str(number))
+        message.set_int_property("number", number)
+        producer.send(message)
+    consumer = session.create_consumer(ORDERS)
+    received = [consumer.receive(MILLISECONDS) for _ in range(100)]
+    assert [text(each) for each in received] == [str(number) for number in range(100)]
+    assert received[42] is not None
+    assert received[42].get_int_property("number") == 42
+    assert consumer.receive_no_wait() is None
+
+
+def test_selectors_share_a_queue(connection: Connection) -> None:
+    """Each consumer gets what it selects."""
+    session = connection.create_session()
+    producer = session.create_producer(ORDERS)
+    for number in range(6):
+        message = session.create_text_message(str(number))
+        message.set_boolean_property("even", number % 2 == 0)
+        producer.send(message)
+    even = session.create_consumer(ORDERS, "even")
+    odd = session.create_consumer(ORDERS, "NOT even")
+    assert [text(odd.receive(MILLISECONDS)) for _ in range(3)] == ["1", "3", "5"]
+    assert [text(even.receive(MILLISECONDS)) for _ in range(3)] == ["0", "2", "4"]
+
+
+def test_each_subscriber_of_a_topic_gets_all(connection: Connection) -> None:
+    """Durable ones also what came while they were away."""
+    news, session = Topic("news"), connection.create_session()
+    plain = session.create_consumer(news)
+    session.create_shared_durable_consumer(news, "kept").close()
+    session.create_producer(news).send(session.create_text_message("1"))
+    assert text(plain.receive(MILLISECONDS)) == "1"
+    kept = session.create_shared_durable_consumer(news, "kept")
+    assert text(kept.receive(MILLISECONDS)) == "1"
+
+
+def test_a_transaction_moves_messages_or_does_not(connection: Connection) -> None:
+    """What is received and sent in it comes through together."""
+    target, outside = Queue("shipped"), connection.create_session()
+    outside.create_producer(ORDERS).send(outside.create_text_message("1"))
+    session = connection.create_session(Session.SESSION_TRANSACTED)
+    consumer, producer = session.create_consumer(ORDERS), session.create_producer(target)
+    message = consumer.receive(MILLISECONDS)
+    assert message is not None
+    producer.send(session.create_text_message("no"))
+    session.rollback()
+    message = consumer.receive(MILLISECONDS)
+    assert message is not None
+    assert message.jms_redelivered
+    producer.send(session.create_text_message("yes"))
+    session.commit()
+    shipped = outside.create_consumer(target)
+    assert text(shipped.receive(MILLISECONDS)) == "yes"
+    assert shipped.receive_no_wait() is None
+
+
+def test_what_fails_too_often_becomes_a_dead_letter(kafka: MemoryKafka) -> None:
+    """After the deliveries that the policy allows."""
+    factory = ConnectionFactory(kafka.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=2))
+    with factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        session.create_producer(ORDERS).send(session.create_text_message("bad"))
+        consumer = session.create_consumer(ORDERS)
+        for _ in range(2):
+            assert text(consumer.receive(MILLISECONDS)) == "bad"
+            session.recover()
+        assert text(session.create_consumer(Queue("orders.dlq")).receive(MILLISECONDS)) == "bad"
+
+
+def test_a_browser_shows_what_waits(connection: Connection) -> None:
+    """It takes nothing."""
+    session = connection.create_session()
+    session.create_producer(ORDERS).send(session.create_text_message("1"))
+    with session.create_browser(ORDERS) as browser:
+        assert [text(message) for message in browser] == ["1"]
+    assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "1"
+
+
+def test_a_request_gets_its_reply(connection: Connection) -> None:
+    """Through a temporary queue."""
+    asking, answering = connection.create_session(), connection.create_session()
+
+    def answer(message: Message) -> None:
+        assert message.jms_reply_to is not None
+        reply = answering.create_text_message(f"{text(message)}!")
+        answering.create_producer(message.jms_reply_to).send(reply)
+
+    answering.create_consumer(ORDERS).message_listener = answer
+    replies = asking.create_temporary_queue()
+    request = asking.create_text_message("hello")
+    request.jms_reply_to = replies
+    asking.create_producer(ORDERS).send(request)
+    assert text(asking.create_consumer(replies).receive(MILLISECONDS)) == "hello!"
+
+
+def test_a_message_is_delivered_later(connection: Connection) -> None:
+    """No sooner than its delivery delay says."""
+    session = connection.create_session()
+    producer, consumer = session.create_producer(ORDERS), session.create_consumer(ORDERS)
+    producer.delivery_delay = 300
+    producer.send(session.create_text_message("later"))
+    message = consumer.receive(MILLISECONDS)
+    assert text(message) == "later"
+    assert message is not None
+    assert message.jms_delivery_time >= message.jms_timestamp + 300
+
+
+def test_two_engines_share_a_queue(kafka: MemoryKafka, eventually: Callable[[Callable[[], object]], None]) -> None:
+    """Two factories with different settings are two programs to Kafka: one partition serves both by hand-over."""
+    factories = [ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": name}) for name in ("one", "two")]
+    with factories[0].create_connection() as first, factories[1].create_connection() as second:
+        first.start()
+        second.start()
+        consumers = [each.create_session().create_consumer(ORDERS) for each in (first, second)]
+        got: list[list[str | None]] = [[], []]
+        is_over = threading.Event()
+
+        def work(index: int) -> None:
+            while not is_over.is_set():
+                message = consumers[index].receive(50)
+                if message is not None:
+                    got[index].append(text(message))
+                    is_over.wait(0.005)  # a consumer that is busy leaves messages to the other
+
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+        session = first.create_session()
+        producer = session.create_producer(ORDERS)
+        for thread in threads:
+            thread.start()
+        sent = 0
+        try:
+            while not (got[0] and got[1]) and sent < 10_000:
+                producer.send(session.create_text_message(str(sent)))
+                sent += 1
+            eventually(lambda: len(got[0]) + len(got[1]) >= sent)
+        finally:
+            is_over.set()
+            for thread in threads:
+                thread.join()
+        assert got[0]
+        assert got[1]
+        assert sorted(map(str, got[0] + got[1]), key=int) == [str(number) for number in range(sent)]
+
+
+def test_several_know_nothing_of_each_other(kafka: MemoryKafka, connection: Connection) -> None:
+    """What is sent to one is not in the other."""
+    session = connection.create_session()
+    session.create_producer(ORDERS).send(session.create_text_message("1"))
+    with MemoryKafka() as other, ConnectionFactory(other.bootstrap_servers).create_connection() as elsewhere:
+        elsewhere.start()
+        assert other.bootstrap_servers != kafka.bootstrap_servers
+        assert elsewhere.create_session().create_consumer(ORDERS).receive_no_wait() is None
+        assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "1"
+
+
+def test_after_its_end_calls_fail() -> None:
+    """The error names it, and says that it is closed."""
+    with MemoryKafka() as kafka:
+        factory = ConnectionFactory(kafka.bootstrap_servers, send_timeout=1_000)
+        factory.create_connection().close()
+    kafka.close()
+    assert "closed" in repr(kafka)
+    with pytest.raises(JMSException, match=rf"{kafka.bootstrap_servers}.*closed"):
+        factory.create_connection()
+
+
+def test_a_connection_outlives_it_without_harm() -> None:
+    """What is sent fails, and closing works."""
+    with MemoryKafka() as kafka:
+        connection = ConnectionFactory(kafka.bootstrap_servers, send_timeout=1_000).create_connection()
+        connection.start()
+        session = connection.create_session()
+        producer = session.create_producer(ORDERS)
+        session.create_consumer(ORDERS)
+    with pytest.raises(JMSException, match="closed"):
+        producer.send(session.create_text_message("1"))
+    connection.close()
+
+
+def test_another_process_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> None:
+    """The address means something in one process only."""
+    program = (
+        "from kjms import ConnectionFactory\n"
+        f"ConnectionFactory({kafka.bootstrap_servers!r}, send_timeout=1_000).create_connection()\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 1
+    assert "is in the memory of another process" in run.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> None:
+    """The child has no part in its parent's memory."""
+    ConnectionFactory(kafka.bootstrap_servers).create_connection().close()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            ConnectionFactory(kafka.bootstrap_servers, send_timeout=1_000).create_connection()
+            os.write(writing, b"connected")
+        except BaseException as error:
+            os.write(writing, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"is in the memory of another process" in os.read(reading, 10_000)
+    os.close(reading)
+    os.close(writing)
