@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import functools
 import inspect
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from kjms import Connection, ConnectionFactory
+from kjms import Connection, ConnectionFactory, Queue
 from tests.flaky import current, read
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
-WAIT_SECONDS = 20.0
+pytest.register_assert_rewrite("tests.helpers")
+
+from tests.helpers import Desk, Eventually, dead_letter_queue, wait_for  # noqa: E402  # its assertions are explained, too
+
 JAVA = {"java", "artemis", "guarded"}  # fixtures that start a Java client or another broker
 
 
@@ -61,13 +64,18 @@ def connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
+def eventually() -> Eventually:
     """A function that waits until its argument returns something true."""
+    return wait_for
 
-    def wait(condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.01)
 
-    return wait
+@pytest.fixture
+def dead(queue: Queue) -> Queue:
+    """The queue's dead-letter queue."""
+    return dead_letter_queue(queue)
+
+
+@pytest.fixture
+def process(desk: Desk) -> Callable[..., Connection]:
+    """A function that returns a started connection with an engine of its own, as another process would have."""
+    return functools.partial(desk.connect, is_apart=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kjms import Connection, ConnectionFactory, Session
+from tests.helpers import load_module
 
 if TYPE_CHECKING:
     from artemis_process import Artemis
@@ -22,21 +21,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 
 
-def _module(name: str) -> Any:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-_module("amqp_peer")  # for the tests that import them
-_module("gateway_thread")
-_module("java_remote")
-_module("artemis_process")
+load_module(HERE / "amqp_peer.py")  # for the tests that import them
+load_module(HERE / "gateway_thread.py")
+load_module(HERE / "java_remote.py")
+load_module(HERE / "artemis_process.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,7 +52,7 @@ def start_gateway(proton: None, kjms_factory: ConnectionFactory) -> Iterator[Cal
     started: list[RunningGateway] = []
 
     def start(**options: Any) -> RunningGateway:
-        started.append(_module("gateway_thread").RunningGateway(kjms_factory, **options))
+        started.append(load_module(HERE / "gateway_thread.py").RunningGateway(kjms_factory, **options))
         return started[-1]
 
     yield start
@@ -82,7 +70,7 @@ def gateway(start_gateway: Callable[..., RunningGateway], kjms_factory: Connecti
 @pytest.fixture(scope="session")
 def java(proton: None) -> Iterator[Java]:
     """A JVM with Apache Qpid JMS."""
-    remote = _module("java_remote")
+    remote = load_module(HERE / "java_remote.py")
     missing = remote.missing_tool()
     if missing is not None:
         pytest.skip(missing)
@@ -94,7 +82,7 @@ def java(proton: None) -> Iterator[Java]:
 @pytest.fixture(scope="session")
 def artemis(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
     """An ActiveMQ Artemis that lets anybody in."""
-    broker = _module("artemis_process").Artemis(tmp_path_factory.mktemp("artemis"))
+    broker = load_module(HERE / "artemis_process.py").Artemis(tmp_path_factory.mktemp("artemis"))
     broker.start()
     yield broker
     broker.close()
@@ -126,7 +114,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def guarded(java: Java, tmp_path: Path) -> Iterator[Artemis]:
     """An ActiveMQ Artemis that lets in the user "mover", whose password is "secret"; a test may end it."""
-    broker = _module("artemis_process").Artemis(tmp_path, ("mover", "secret"))
+    broker = load_module(HERE / "artemis_process.py").Artemis(tmp_path, ("mover", "secret"))
     broker.start()
     yield broker
     broker.close()

@@ -7,8 +7,7 @@ import threading
 from typing import Any
 
 from kjms import ConnectionFactory
-
-WAIT_SECONDS = 20.0
+from tests.helpers import WAIT_SECONDS
 
 
 class RunningGateway:

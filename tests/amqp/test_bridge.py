@@ -24,13 +24,13 @@ from kjms import (
 from kjms.destinations import Destination
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.message._values import float32
+from tests.helpers import WAIT_MS
 
 if TYPE_CHECKING:
     from artemis_process import Artemis
 
     from kjms.bridge import Bridge
 
-WAIT = 20_000
 VALUES: list[tuple[str, str, Any]] = [
     ("boolean", "Boolean", True), ("byte", "Byte", -128), ("short", "Short", -300), ("char", "Char", "é"),
     ("int", "Int", -(2**31)), ("long", "Long", 2**63 - 1), ("float", "Float", float32(0.1)),
@@ -101,7 +101,7 @@ def move(
 
 
 def received(consumer: Any) -> Message:
-    message = consumer.receive(WAIT)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     return message  # type: ignore[no-any-return]
 
@@ -162,7 +162,7 @@ def test_bodies_and_properties_go_out(
     done = move(kjms_factory, artemis.url, Queue(kjms_destination_name), inward=False, count=5)
     assert done == (5, 0, 0)
     consumer = old.createConsumer(old.createQueue(kjms_destination_name))
-    first, second, third, fourth, fifth = (consumer.receive(Typed("long", WAIT)) for _ in range(5))
+    first, second, third, fourth, fifth = (consumer.receive(Typed("long", WAIT_MS)) for _ in range(5))
     assert first.getText() == "grüße 🎉"
     for kind, name, value in PROPERTIES:
         assert getattr(first, f"get{name}Property")(f"its_{kind}") == value
@@ -198,7 +198,7 @@ def test_header_fields_come_in_and_go_out_again(
     # To another queue, by a bridge of another name: the mark of the first one is for the queue that it came from.
     done = move(kjms_factory, artemis.url, Queue(source), Queue(target), inward=False, count=1, name=target)
     assert done.moved == 1
-    received = old.createConsumer(old.createQueue(target)).receive(Typed("long", WAIT))
+    received = old.createConsumer(old.createQueue(target)).receive(Typed("long", WAIT_MS))
     assert (received.getJMSCorrelationID(), received.getJMSType()) == ("order-7", "paper")
     assert received.getJMSReplyTo().getTopicName() == "answers"
     assert (received.getJMSPriority(), received.getJMSDeliveryMode()) == (7, 1)
@@ -226,14 +226,14 @@ def test_a_selector_leaves_the_others_there(
         producer.send(message)
     assert move(kjms_factory, artemis.url, Queue(name), inward=True, selector="n >= 2", idle=300).moved == 4
     consumer = old.createConsumer(old.createQueue(name))
-    assert [consumer.receive(Typed("long", WAIT)).getText() for _ in range(2)] == ["0", "1"]
+    assert [consumer.receive(Typed("long", WAIT_MS)).getText() for _ in range(2)] == ["0", "1"]
     consumer.close()
     done = move(
         kjms_factory, artemis.url, Queue(name), Queue(f"{name}-2"), inward=False, selector="n > 3", count=2, name="x"
     )
     assert done.moved == 2
     consumer = old.createConsumer(old.createQueue(f"{name}-2"))
-    assert [consumer.receive(Typed("long", WAIT)).getText() for _ in range(2)] == ["4", "5"]
+    assert [consumer.receive(Typed("long", WAIT_MS)).getText() for _ in range(2)] == ["4", "5"]
     rest = here.create_consumer(Queue(name))
     assert [received(rest).get_int_property("n") for _ in range(2)] == [2, 3]
 
@@ -291,10 +291,10 @@ def test_a_pair_of_bridges_moves_nothing_in_circles(
     eventually(lambda: inward.is_connected and outward.is_connected)
     old.createProducer(old.createTopic(kjms_destination_name)).send(old.createTextMessage("from there"))
     assert received(ours).text == "from there"  # type: ignore[attr-defined]
-    assert there.receive(Typed("long", WAIT)).getText() == "from there"
+    assert there.receive(Typed("long", WAIT_MS)).getText() == "from there"
     here.create_producer(topic).send(TextMessage("from here"))
     assert received(ours).text == "from here"  # type: ignore[attr-defined]
-    assert there.receive(Typed("long", WAIT)).getText() == "from here"
+    assert there.receive(Typed("long", WAIT_MS)).getText() == "from here"
     eventually(lambda: (inward.progress.moved, outward.progress.moved) == (1, 1))
     assert there.receive(Typed("long", 300)) is None
     assert ours.receive(300) is None
@@ -352,7 +352,7 @@ def test_there_and_back_again(
             name = f"{'in' if inward else 'out'} {number}"
             assert move(kjms_factory, artemis.url, queue, inward=inward, count=1, name=name) == (1, 0, 0)
     consumer = old.createConsumer(old.createQueue(kjms_destination_name))
-    assert consumer.receive(Typed("long", WAIT)).getText() == "a"
+    assert consumer.receive(Typed("long", WAIT_MS)).getText() == "a"
 
 
 def test_who_is_not_let_in(artemis: Artemis, kjms_factory: ConnectionFactory, guarded: Artemis) -> None:
@@ -407,6 +407,6 @@ def test_the_broker_goes_and_comes_back(
     connection.start()
     session = connection.createSession(False, 1)
     consumer = session.createConsumer(session.createQueue(f"{name}-2"))
-    assert [consumer.receive(Typed("long", WAIT)).getText() for _ in range(60)] == [str(n) for n in range(60)]
+    assert [consumer.receive(Typed("long", WAIT_MS)).getText() for _ in range(60)] == [str(n) for n in range(60)]
     assert consumer.receive(Typed("long", 200)) is None
     connection.close()

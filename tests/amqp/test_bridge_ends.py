@@ -18,11 +18,10 @@ from java_remote import Java, Typed
 
 from kjms import BytesMessage, ConnectionFactory, Queue, Session, TextMessage
 from kjms.errors import InvalidSelectorException, JMSException, JMSSecurityException
+from tests.helpers import WAIT_MS
 
 if TYPE_CHECKING:
     from artemis_process import Artemis
-
-WAIT = 20_000
 
 
 def session_with(java: Java, url: str) -> Any:
@@ -51,10 +50,10 @@ def test_what_kafka_cannot_take_stays(
     assert bridge.run() == (2, 0, 1)
     consumer = here.create_consumer(Queue(name))
     for size in (300_000, 5):
-        received = consumer.receive(WAIT)
+        received = consumer.receive(WAIT_MS)
         assert isinstance(received, BytesMessage)
         assert received.body_length == size
-    left = session.createConsumer(session.createQueue(name)).receive(Typed("long", WAIT))
+    left = session.createConsumer(session.createQueue(name)).receive(Typed("long", WAIT_MS))
     assert left.getBodyLength() == 900_000
     connection.close()
 
@@ -87,7 +86,7 @@ def test_over_tls(
     )
     here.create_producer(source).send(TextMessage("a"))
     assert BridgeOut(kjms_factory, peer, source, target, BridgeOptions(count=1)).run() == (1, 0, 0)
-    received = here.create_consumer(target).receive(WAIT)
+    received = here.create_consumer(target).receive(WAIT_MS)
     assert isinstance(received, TextMessage)
     assert received.text == "a"
 

@@ -13,13 +13,13 @@ import pytest
 from java_remote import Java, Typed
 
 from kjms import Queue, Session, TextMessage, Topic
+from tests.helpers import WAIT_MS
 
 if TYPE_CHECKING:
     from artemis_process import Artemis
 
     from kjms.broker import Broker
 
-WAIT = 20_000
 PAGE = (Path(__file__).parents[2] / "docs" / "bridge.md").read_text("utf-8")
 RECIPE = PAGE.partition("## Moving from an old broker")[2].partition("\n## ")[0]
 COMMANDS = [
@@ -65,7 +65,7 @@ class Bridges:
         return self._wait([self._open(command, *more) for command in commands])
 
     def _wait(self, processes: Sequence[subprocess.Popen[str]]) -> list[str]:
-        said = [process.communicate(timeout=WAIT / 1000) for process in processes]
+        said = [process.communicate(timeout=WAIT_MS / 1000) for process in processes]
         assert not any(process.returncode for process in processes), said
         return [out for out, _ in said]
 
@@ -112,10 +112,10 @@ def test_the_recipe(
     subscriber = here.create_consumer(new_topic)
 
     def there(consumer: Any, count: int = 1) -> set[str]:
-        return {consumer.receive(Typed("long", WAIT)).getText() for _ in range(count)}
+        return {consumer.receive(Typed("long", WAIT_MS)).getText() for _ in range(count)}
 
     def come(consumer: Any, count: int = 1) -> set[str]:
-        return {consumer.receive(WAIT).get_body(str) for _ in range(count)}
+        return {consumer.receive(WAIT_MS).get_body(str) for _ in range(count)}
 
     mirrors = bridges.start(*COMMANDS[:2])
     old_publisher.send(old.createTextMessage("1"))

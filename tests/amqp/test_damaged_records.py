@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Producer
 
 from kjms import ConnectionFactory, Queue, Session, TextMessage
+from tests.helpers import WAIT_MS
 
 if TYPE_CHECKING:
     from kjms.broker import Broker
 
-WAIT = 20_000
 DAMAGED = [
     (b"\x7f", [("kjms", b"1;object")]),
     (b"\x0e\x02", [("kjms", b"1;object")]),
@@ -39,7 +39,7 @@ def assert_dead_letters(here: Session, name: str) -> None:
     """Each damaged record is a dead letter that says why; no good message is."""
     letters = here.create_consumer(Queue(f"{name}.dlq"))
     for _ in range(4 * len(DAMAGED)):
-        letter = letters.receive(WAIT)
+        letter = letters.receive(WAIT_MS)
         assert letter is not None
         assert not isinstance(letter, TextMessage)
         assert "no form in AMQP" in letter.get_string_property("JMS_kjms_Cause")
@@ -50,10 +50,10 @@ def test_a_gateway_serves_on_after_damaged_records(gateway: Any, here: Session, 
     """A client receives every good message once, by one link; damaged records are dead letters."""
     from proton.utils import BlockingConnection
 
-    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=WAIT / 1000)
+    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=WAIT_MS / 1000)
     receiver = connection.create_receiver(with_damage, credit=10)
     for number in range(5):
-        message = receiver.receive(WAIT / 1000)
+        message = receiver.receive(WAIT_MS / 1000)
         assert (message.body, message.delivery_count) == (str(number), 0)
         receiver.accept()
     assert_dead_letters(here, with_damage)
@@ -72,7 +72,7 @@ def test_a_bridge_moves_on_after_damaged_records(
     assert bridge.run() == (5, 0, 4 * len(DAMAGED))
     consumer = here.create_consumer(target)
     for number in range(5):
-        message = consumer.receive(WAIT)
+        message = consumer.receive(WAIT_MS)
         assert isinstance(message, TextMessage)
         assert (message.text, message.get_int_property("JMSXDeliveryCount")) == (str(number), 1)
     assert_dead_letters(here, with_damage)

@@ -7,7 +7,6 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from amqp_peer import Peer
 from kjms import Queue, Session, TextMessage
 from kjms.errors import ResourceAllocationException
 from kjms.mapping.amqp.types import Described, Symbol, UInt, ULong, encode_value
+from tests.helpers import WAIT_SECONDS, wait_for
 
 SASL = b"AMQP\x03\x01\x00\x00"
 AMQP = b"AMQP\x00\x01\x00\x00"
-WAIT_SECONDS = 20.0
 
 
 def frame(code: int, fields: list[Any], kind: int = 0) -> bytes:
@@ -73,13 +72,6 @@ def answers(port: int, data: bytes = b"") -> bytes:
         with contextlib.suppress(ConnectionError):
             client.sendall(data)
         return rest(client)
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def wait_until_open(peer: Peer) -> None:
@@ -147,9 +139,9 @@ def test_clients_that_have_not_logged_in_are_few(start_gateway: Callable[..., An
         wait_until_open(one)
         wait_until_open(two)
         with dial(gateway.port), dial(gateway.port):
-            eventually(lambda: count.connections == 4)
+            wait_for(lambda: count.connections == 4)
             assert answers(gateway.port) == b""
-        eventually(lambda: count.connections == 2)
+        wait_for(lambda: count.connections == 2)
         with Peer(gateway.port, "later") as later:
             wait_until_open(later)
 
@@ -164,17 +156,17 @@ def test_tls_handshakes_count_and_end(start_gateway: Callable[..., Any], certifi
     )
     count = gateway.gateway.metrics
     with dial(gateway.port) as one, dial(gateway.port) as two:
-        eventually(lambda: count.connections == 2)
+        wait_for(lambda: count.connections == 2)
         assert answers(gateway.port) == b""
         assert rest(one) == rest(two) == b""  # the deadline
     for _ in range(4):
         answers(gateway.port, b"GET / HTTP/1.1\r\n\r\n")
-        eventually(lambda: count.connections == 0)
+        wait_for(lambda: count.connections == 0)
     context = ssl.create_default_context(cafile=str(certificates / "root.pem"))
     with context.wrap_socket(dial(gateway.port), server_hostname="localhost") as client:
         client.sendall(AMQP + opened())
         until_open(client)
-    eventually(lambda: count.connections == 0)
+    wait_for(lambda: count.connections == 0)
 
 
 def test_a_client_may_speak_with_the_end_of_its_tls_handshake(
@@ -288,7 +280,7 @@ def test_connections_are_limited(start_gateway: Callable[..., Any]) -> None:
             assert second.connection.remote_condition.name == "amqp:resource-limit-exceeded"
             assert "--max-connections" in second.connection.remote_condition.description
             rest(second.socket)  # it does not go by itself, and is cut off
-    eventually(lambda: gateway.gateway.metrics.connections == 0)
+    wait_for(lambda: gateway.gateway.metrics.connections == 0)
     with Peer(gateway.port, "third") as third:
         wait_until_open(third)
         assert third.connection.remote_condition is None
@@ -337,10 +329,10 @@ def test_a_client_that_does_not_read_is_cut_off_in_the_end(
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.receiver(kjms_destination_name, 1000)
         deaf.write()
-        eventually(lambda: gateway.gateway._connections)
+        wait_for(lambda: gateway.gateway._connections)
         (connection,) = gateway.gateway._connections
-        eventually(lambda: gateway.gateway.metrics.connections == 0)  # it sent nothing for too long
-        eventually(lambda: connection._tcp is None)
+        wait_for(lambda: gateway.gateway.metrics.connections == 0)  # it sent nothing for too long
+        wait_for(lambda: connection._tcp is None)
 
 
 def test_what_came_and_went_before_the_open(gateway: Any) -> None:

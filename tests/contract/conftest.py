@@ -26,7 +26,7 @@ from kjms.engine.kafka import (
     open_producer,
 )
 from kjms.mapping.names import queue_group
-from tests.contract.helpers import WAIT, Desk
+from tests.helpers import WAIT_SECONDS, Desk
 
 
 @pytest.fixture(params=["real"])
@@ -78,7 +78,7 @@ def settled(admin: AdminPort) -> Callable[[Queue], int]:
     def base(queue: Queue) -> int:
         group = queue_group(queue.queue_name)
         asked = [ConsumerGroupTopicPartitions(group)]
-        answer = admin.list_consumer_group_offsets(asked, request_timeout=WAIT)[group].result()
+        answer = admin.list_consumer_group_offsets(asked, request_timeout=WAIT_SECONDS)[group].result()
         return max([p.offset for p in answer.topic_partitions if p.topic == queue.queue_name], default=0)
 
     return base
@@ -90,10 +90,10 @@ def ends(admin: AdminPort) -> Callable[[Queue | Topic], dict[int, int]]:
 
     def ends(where: Queue | Topic) -> dict[int, int]:
         name = where.queue_name if isinstance(where, Queue) else where.topic_name
-        numbers = admin.list_topics(name, timeout=WAIT).topics[name].partitions
+        numbers = admin.list_topics(name, timeout=WAIT_SECONDS).topics[name].partitions
         asked = {TopicPartition(name, number): OffsetSpec.latest() for number in numbers}
         level = IsolationLevel.READ_COMMITTED
-        found = admin.list_offsets(asked, isolation_level=level, request_timeout=WAIT)
+        found = admin.list_offsets(asked, isolation_level=level, request_timeout=WAIT_SECONDS)
         known = {}
         for place, future in found.items():
             with contextlib.suppress(KafkaException):  # of a partition that was just added
@@ -140,7 +140,7 @@ def write(kafka: Any) -> Callable[..., None]:
         name = where.queue_name if isinstance(where, Queue) else where.topic_name
         how = {"headers": list(headers), "timestamp": timestamp, "on_delivery": on_delivery}
         producer.produce(name, value, key, partition, **how)
-        assert producer.flush(WAIT) == 0
+        assert producer.flush(WAIT_SECONDS) == 0
         assert failures == []
 
     return write

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,23 +14,8 @@ from kjms import (
     Queue,
     RedeliveryPolicy,
     Session,
-    TextMessage,
 )
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, queue: Queue, *texts: str) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
+from tests.helpers import WAIT_MS, Eventually, send, text, texts_of
 
 
 @pytest.mark.requirement("JAK-AUTO_ACKNOWLEDGE-2", "JMS-4.4.11-3", "NEV-238")
@@ -41,10 +25,10 @@ def test_auto_acknowledge_is_durable_before_the_next_message(
     """When message n+1 is handed out, Kafka knows that message n is settled."""
     send(connection, queue, "a", "b", "c")
     consumer = connection.create_session(Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
-    assert text(consumer.receive(SECONDS)) == "a"
-    assert text(consumer.receive(SECONDS)) == "b"
+    assert text(consumer.receive(WAIT_MS)) == "a"
+    assert text(consumer.receive(WAIT_MS)) == "b"
     assert settled(queue) >= 1
-    assert text(consumer.receive(SECONDS)) == "c"
+    assert text(consumer.receive(WAIT_MS)) == "c"
     assert settled(queue) >= 2
 
 
@@ -54,7 +38,7 @@ def test_dups_ok_acknowledges_in_the_background(
     """DUPS_OK commits some time later, without being asked, what receive has returned."""
     send(connection, queue, "a", "b")
     consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
-    assert [text(consumer.receive(SECONDS)) for _ in "ab"] == ["a", "b"]
+    assert [text(consumer.receive(WAIT_MS)) for _ in "ab"] == ["a", "b"]
     eventually(lambda: settled(queue) == 2)
 
 
@@ -66,8 +50,8 @@ def test_client_acknowledge_settles_all_that_the_session_consumed(
     send(connection, queue, "a", "b", "c", "d")
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
-    first = consumer.receive(SECONDS)
-    assert [text(consumer.receive(SECONDS)) for _ in "bc"] == ["b", "c"]
+    first = consumer.receive(WAIT_MS)
+    assert [text(consumer.receive(WAIT_MS)) for _ in "bc"] == ["b", "c"]
     assert settled(queue) < 1
     assert first is not None
     first.acknowledge()
@@ -83,10 +67,10 @@ def test_recover_delivers_again_in_order_and_marked(connection: Connection, queu
     send(connection, queue, "a", "b", "c", "d")
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
-    consumer.receive(SECONDS).acknowledge()  # type: ignore[union-attr]
-    assert [text(consumer.receive(SECONDS)) for _ in "bc"] == ["b", "c"]
+    consumer.receive(WAIT_MS).acknowledge()  # type: ignore[union-attr]
+    assert [text(consumer.receive(WAIT_MS)) for _ in "bc"] == ["b", "c"]
     session.recover()
-    again = [consumer.receive(SECONDS) for _ in "bcd"]
+    again = [consumer.receive(WAIT_MS) for _ in "bcd"]
     assert [
         (text(message), message.jms_redelivered, message.get_int_property("JMSXDeliveryCount"))
         for message in again
@@ -100,10 +84,10 @@ def test_a_closed_sessions_messages_go_to_others_at_once(connection: Connection,
     send(connection, queue, "a", "b", "c")
     leaving = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     consumer = leaving.create_consumer(queue)
-    assert [text(consumer.receive(SECONDS)) for _ in "ab"] == ["a", "b"]
+    assert [text(consumer.receive(WAIT_MS)) for _ in "ab"] == ["a", "b"]
     staying = connection.create_session().create_consumer(queue)
     leaving.close()
-    got = [staying.receive(SECONDS) for _ in "abc"]
+    got = [staying.receive(WAIT_MS) for _ in "abc"]
     assert [(text(message), message.jms_redelivered) for message in got if message is not None] == [
         ("a", True),
         ("b", True),
@@ -119,12 +103,12 @@ def test_unacknowledged_messages_outlive_their_connection(kjms_factory: Connecti
         send(first, queue, "a", "b")
         session = first.create_session(Session.CLIENT_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
-        consumer.receive(SECONDS).acknowledge()  # type: ignore[union-attr]
-        assert text(consumer.receive(SECONDS)) == "b"
+        consumer.receive(WAIT_MS).acknowledge()  # type: ignore[union-attr]
+        assert text(consumer.receive(WAIT_MS)) == "b"
     with kjms_factory.create_connection() as second:
         second.start()
         consumer = second.create_session().create_consumer(queue)
-        assert text(consumer.receive(SECONDS)) == "b"
+        assert text(consumer.receive(WAIT_MS)) == "b"
         assert consumer.receive(100) is None
 
 
@@ -133,11 +117,11 @@ def test_individual_acknowledge_settles_one(connection: Connection, queue: Queue
     send(connection, queue, "a", "b", "c")
     session = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
-    messages = [consumer.receive(SECONDS) for _ in "abc"]
+    messages = [consumer.receive(WAIT_MS) for _ in "abc"]
     messages[1].acknowledge()  # type: ignore[union-attr]
     session.recover()
-    again = [consumer.receive(SECONDS) for _ in "ac"]
-    assert [text(message) for message in again] == ["a", "c"]
+    again = [consumer.receive(WAIT_MS) for _ in "ac"]
+    assert texts_of(again) == ["a", "c"]
     for message in again:
         assert message is not None
         message.acknowledge()
@@ -180,7 +164,7 @@ def test_a_poison_message_becomes_a_dead_letter(kafka: Any, queue: Queue, eventu
         connection.start()
         connection.create_session().create_consumer(queue).message_listener = always_fails
         send(connection, queue, "bad")
-        dead = connection.create_session().create_consumer(Queue(f"{queue.queue_name}.dlq")).receive(SECONDS)
+        dead = connection.create_session().create_consumer(Queue(f"{queue.queue_name}.dlq")).receive(WAIT_MS)
         assert text(dead) == "bad"
         assert dead is not None
         assert counts == [1, 2, 3]

@@ -27,36 +27,18 @@ from kjms import (
     TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS, Eventually, seen, send, text, texts_of
 
 BY_ITSELF = [Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE]
 BY_THE_CLIENT = [Session.CLIENT_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE]
 
-Eventually = Callable[[Callable[[], object]], None]
 Settled = Callable[[Queue], int]
 
 
-def send(connection: Connection, destination: Queue | Topic, *texts: object) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(str(text)))
-
-
 def taken(consumer: MessageConsumer) -> Message:
-    message = consumer.receive(SECONDS)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     return message
-
-
-def text(message: Message) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
-
-
-def seen(message: Message) -> tuple[str | None, bool, int]:
-    """Return a message's text, whether it is marked, and its count."""
-    return text(message), message.jms_redelivered, message.get_int_property("JMSXDeliveryCount")
 
 
 # What a session keeps.
@@ -75,7 +57,7 @@ def test_a_session_keeps_what_it_delivered_until_it_is_acknowledged(
     gc.collect()
     session.recover()
     again = [taken(consumer) for _ in "abc"]
-    assert [text(message) for message in again] == ["a", "b", "c"]
+    assert texts_of(again) == ["a", "b", "c"]
     again[0].acknowledge()
     session.recover()
     send(connection, destination, "d")
@@ -91,7 +73,7 @@ def test_many_messages_may_wait_to_be_acknowledged(kafka: Any, queue: Queue, set
         send(connection, queue, *range(60))
         consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
         held = [taken(consumer) for _ in range(60)]
-        assert [text(message) for message in held] == [str(number) for number in range(60)]
+        assert texts_of(held) == [str(number) for number in range(60)]
         assert settled(queue) == 0
         held[-1].acknowledge()
         assert settled(queue) == 60
@@ -276,7 +258,7 @@ def test_nothing_can_be_acknowledged_when_the_connection_is_closed(
         connection.start()
         send(connection, queue, *modes)
         messages = [taken(connection.create_session(mode).create_consumer(queue)) for mode in modes]
-    assert [text(message) for message in messages] == [str(mode) for mode in modes]
+    assert texts_of(messages) == [str(mode) for mode in modes]
     for message in messages:
         with pytest.raises(IllegalStateException, match="closed"):
             message.acknowledge()
@@ -294,7 +276,7 @@ def test_an_administrator_may_limit_unacknowledged_messages(kafka: Any, queue: Q
         consumer = session.create_consumer(queue)
         held = [taken(consumer) for _ in range(2)]
         with pytest.raises(ResourceAllocationException, match=r"holds 2 messages.*max_unacknowledged"):
-            consumer.receive(SECONDS)
+            consumer.receive(WAIT_MS)
         assert text(taken(connection.create_session(mode).create_consumer(queue))) == "c"
         if mode == Session.SESSION_TRANSACTED:
             session.commit()
@@ -315,7 +297,7 @@ def test_a_listener_at_its_sessions_limit_waits(kafka: Any, queue: Queue, eventu
         connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).message_listener = heard.append
         send(connection, queue, *"abc")
         eventually(lambda: told)
-        assert [text(message) for message in heard] == ["a", "b"]
+        assert texts_of(heard) == ["a", "b"]
         heard[0].acknowledge()
         eventually(lambda: len(heard) == 3)
         assert text(heard[2]) == "c"

@@ -9,11 +9,11 @@ import pytest
 
 from kjms import Connection, ConnectionFactory, MessageConsumer, Queue, Session, TextMessage, Topic
 from kjms.engine.kafka import AdminPort, NewPartitions
+from tests.helpers import Eventually
 
 SECONDS = 45_000  # well below librdkafka's five minutes
 ADDED = 3
 
-Eventually = Callable[[Callable[[], object]], None]
 Opened = Callable[[Session, str], MessageConsumer]
 KINDS: dict[str, Opened] = {
     "queue": lambda session, name: session.create_consumer(Queue(name)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,7 +12,6 @@ from kjms import (
     Connection,
     DeliveryMode,
     InvalidDestinationException,
-    Message,
     MessageFormatException,
     Queue,
     ResourceAllocationException,
@@ -21,39 +20,7 @@ from kjms import (
     Topic,
 )
 from kjms.engine.kafka import AdminPort, NewTopic
-
-SECONDS = 20_000
-WAIT = 20.0
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-class Completions:
-    """Notes what it is told, and by whom; `may_return` holds it."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.failed: list[tuple[Message, Exception]] = []
-        self.threads: set[threading.Thread] = set()
-        self.is_inside = self.overlapped = False
-        self.called, self.may_return = threading.Event(), threading.Event()
-        self.may_return.set()
-
-    def _told(self) -> None:
-        self.overlapped |= self.is_inside
-        self.is_inside = True
-        self.threads.add(threading.current_thread())
-        self.called.set()
-        self.may_return.wait(WAIT)
-        self.is_inside = False
-
-    def on_completion(self, message: Message) -> None:
-        self._told()
-        self.sent.append(message)
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        self._told()
-        self.failed.append((message, exception))
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions, Eventually
 
 
 @pytest.fixture
@@ -66,7 +33,9 @@ def completions() -> Iterator[Completions]:
 def create(admin: AdminPort, queue: Queue, **config: str) -> None:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     made = NewTopic(queue.queue_name, 1, 1, config=settings)
-    admin.create_topics([made], operation_timeout=WAIT, request_timeout=WAIT)[queue.queue_name].result(WAIT)
+    admin.create_topics([made], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[queue.queue_name].result(
+        WAIT_SECONDS
+    )
 
 
 @pytest.mark.requirement("JMS-4.6.2-1", "JMS-4.6.2.8-1", "JMS-4.6.2.8-3")
@@ -110,10 +79,10 @@ def test_the_program_uses_the_session_while_a_completion_listener_runs(
     producer, consumer = session.create_producer(queue), session.create_consumer(queue)
     completions.may_return.clear()
     producer.send(session.create_text_message("a"), completion_listener=completions)
-    assert completions.called.wait(WAIT)
+    assert completions.called.wait(WAIT_SECONDS)
     producer.send(session.create_text_message("b"))
     session.create_producer(queue).send(session.create_text_message("c"), completion_listener=completions)
-    messages = [consumer.receive(SECONDS) for _ in "abc"]
+    messages = [consumer.receive(WAIT_MS) for _ in "abc"]
     assert [message.text for message in messages if isinstance(message, TextMessage)] == ["a", "b", "c"]
     messages[-1].acknowledge()  # type: ignore[union-attr]
     assert completions.is_inside

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -16,29 +15,12 @@ from kjms import (
     InvalidDestinationException,
     InvalidSelectorException,
     JMSException,
-    Message,
     Queue,
     QueueBrowser,
     Session,
     Topic,
 )
-from tests.contract.helpers import refused
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(session: Session, queue: Queue, *texts: object, **how: Any) -> None:
-    with session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(str(text))
-            message.set_int_property("n", len(str(text)))
-            producer.send(message, **how)
-
-
-def texts(messages: Iterable[Message]) -> list[str]:
-    return [message.text for message in messages]  # type: ignore[attr-defined]
+from tests.helpers import WAIT_MS, Eventually, refused, send_with_length, texts_of
 
 
 def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
@@ -52,14 +34,14 @@ def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
 def test_a_browser_shows_the_messages_and_takes_none(session: Session, queue: Queue) -> None:
     """Each iteration scans the whole queue in order; afterwards every message is delivered, for the first time."""
     sent = [f"message {number}" for number in range(20)]
-    send(session, queue, *sent)
+    send_with_length(session, queue, *sent)
     browser = session.create_browser(queue)
     assert browser.queue == queue
-    assert texts(browser) == sent
-    send(session, queue, "later")
-    assert texts(browser) == [*sent, "later"]
+    assert texts_of(browser) == sent
+    send_with_length(session, queue, "later")
+    assert texts_of(browser) == [*sent, "later"]
     consumer = session.create_consumer(queue)
-    received = [consumer.receive(SECONDS) for _ in range(21)]
+    received = [consumer.receive(WAIT_MS) for _ in range(21)]
     assert [(m.text, m.jms_redelivered, m.get_int_property("JMSXDeliveryCount")) for m in received] == [  # type: ignore[union-attr,attr-defined]
         (text, False, 1) for text in [*sent, "later"]
     ]
@@ -68,21 +50,21 @@ def test_a_browser_shows_the_messages_and_takes_none(session: Session, queue: Qu
 def test_a_browser_works_on_a_connection_that_is_not_started(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """Delivery, which starting permits, has nothing to do with looking."""
     with kjms_factory.create_connection() as connection, connection.create_session() as session:
-        assert texts(session.create_browser(queue)) == []
-        send(session, queue, "a")
-        assert texts(session.create_browser(queue)) == ["a"]
+        assert texts_of(session.create_browser(queue)) == []
+        send_with_length(session, queue, "a")
+        assert texts_of(session.create_browser(queue)) == ["a"]
 
 
 @pytest.mark.requirement("JMS-5.9-3", "JAK-createBrowser-4", "JAK-createBrowser-5", "JMS-B.4.4-5")
 def test_a_selector_says_what_a_browser_shows(session: Session, queue: Queue) -> None:
     """With a selector a browser shows the messages that match; None and "" are none."""
-    send(session, queue, "a", "bb", "cc", "ddd")
+    send_with_length(session, queue, "a", "bb", "cc", "ddd")
     chosen = session.create_browser(queue, "n = 2")
-    assert (texts(chosen), chosen.message_selector) == (["bb", "cc"], "n = 2")
+    assert (texts_of(chosen), chosen.message_selector) == (["bb", "cc"], "n = 2")
     for nothing in (None, ""):
         browser = session.create_browser(queue, nothing)
-        assert (texts(browser), browser.message_selector) == (["a", "bb", "cc", "ddd"], None)
-    assert texts(session.create_browser(queue)) == ["a", "bb", "cc", "ddd"]
+        assert (texts_of(browser), browser.message_selector) == (["a", "bb", "cc", "ddd"], None)
+    assert texts_of(session.create_browser(queue)) == ["a", "bb", "cc", "ddd"]
 
 
 @pytest.mark.requirement("JAK-createBrowser-6")
@@ -109,10 +91,10 @@ def test_settled_messages_are_hidden_and_held_ones_are_shown(
     connection: Connection, session: Session, queue: Queue, kafka: Any
 ) -> None:
     """What was acknowledged is hidden, wherever it stood; what a consumer has and did not acknowledge is shown."""
-    send(session, queue, *"abcdef")
+    send_with_length(session, queue, *"abcdef")
     holder = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
     consumer = holder.create_consumer(queue)
-    held = [consumer.receive(SECONDS) for _ in range(5)]
+    held = [consumer.receive(WAIT_MS) for _ in range(5)]
     for number in (1, 3):
         held[number].acknowledge()  # type: ignore[union-attr]
     other = ConnectionFactory(kafka.bootstrap_servers, send_timeout=9_999)  # shares nothing with the first
@@ -123,24 +105,24 @@ def test_settled_messages_are_hidden_and_held_ones_are_shown(
         holder.recover()
         assert marks(session.create_browser(queue)) == {**dict.fromkeys("ace", (True, 2)), "f": (False, 1)}
         for text in "ace":
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(WAIT_MS)
             assert message is not None
-            assert texts([message]) == [text]
+            assert texts_of([message]) == [text]
             message.acknowledge()
-        assert texts(browser) == ["f"]
+        assert texts_of(browser) == ["f"]
 
 
 def test_what_is_acknowledged_lazily_is_hidden_at_once_in_its_own_process(
     connection: Connection, session: Session, queue: Queue
 ) -> None:
     """DUPS_OK tells Kafka later; a browser of the same process knows."""
-    send(session, queue, *"abc")
+    send_with_length(session, queue, *"abc")
     lazy = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
     consumer = lazy.create_consumer(queue)
     for _ in range(3):
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
     consumer.close()
-    assert texts(session.create_browser(queue)) == []
+    assert texts_of(session.create_browser(queue)) == []
 
 
 def test_browsing_while_messages_are_consumed_disturbs_nobody(
@@ -148,22 +130,22 @@ def test_browsing_while_messages_are_consumed_disturbs_nobody(
 ) -> None:
     """A consumer gets every message once and in order, however often the queue is browsed meanwhile."""
     sent = [str(number) for number in range(300)]
-    send(session, queue, *sent)
+    send_with_length(session, queue, *sent)
     received: list[str] = []
 
     def consume() -> None:
         consumer = connection.create_session().create_consumer(queue)
         for _ in sent:
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(WAIT_MS)
             assert message is not None
             assert not message.jms_redelivered
-            received.extend(texts([message]))
+            received.extend(texts_of([message]))
 
     thread = threading.Thread(target=consume)
     thread.start()
     browser = session.create_browser(queue)
     while thread.is_alive():
-        shown = texts(browser)
+        shown = texts_of(browser)
         assert shown == sent[len(sent) - len(shown) :]
     thread.join()
     assert received == sent
@@ -179,7 +161,7 @@ def test_every_partition_is_shown_and_the_group_is_left_alone(kafka: Any, queue:
                     message = session.create_text_message(f"{group}{number}")
                     message.properties["JMSXGroupID"] = group
                     producer.send(message)
-        shown = texts(session.create_browser(queue))
+        shown = texts_of(session.create_browser(queue))
         assert sorted(shown) == [f"{group}{number}" for group in "wxyz" for number in range(5)]
         for group in "wxyz":
             assert [text for text in shown if text[0] == group] == sorted(text for text in shown if text[0] == group)
@@ -188,10 +170,10 @@ def test_every_partition_is_shown_and_the_group_is_left_alone(kafka: Any, queue:
 
 def test_expired_messages_are_not_shown(session: Session, queue: Queue) -> None:
     """A message whose time is over is on the queue for nobody."""
-    send(session, queue, "stale", time_to_live=1)
-    send(session, queue, "fresh", time_to_live=600_000)
+    send_with_length(session, queue, "stale", time_to_live=1)
+    send_with_length(session, queue, "fresh", time_to_live=600_000)
     time.sleep(0.01)  # let a millisecond pass
-    assert texts(session.create_browser(queue)) == ["fresh"]
+    assert texts_of(session.create_browser(queue)) == ["fresh"]
 
 
 @pytest.mark.requirement("JMS-5.9-5")
@@ -204,17 +186,17 @@ def test_a_message_is_not_shown_before_its_delivery_time(
     for text, due in (("now", now), ("soon", now + 1_500), ("tomorrow", now + 86_400_000)):
         headers = {"kjms": b"1;text", "JMSTimestamp": b"%d" % now, "JMSDeliveryTime": b"%d" % due}
         write(queue, text.encode(), headers=headers.items())
-    first = texts(browser)
+    first = texts_of(browser)
     assert first == ["now"] or time.time_ns() // 1_000_000 > now + 1_500
-    eventually(lambda: texts(browser) == ["now", "soon"])
+    eventually(lambda: texts_of(browser) == ["now", "soon"])
     assert time.time_ns() // 1_000_000 >= now + 1_500
 
 
 def test_a_closed_browser_refuses(connection: Connection, session: Session, queue: Queue) -> None:
     """After close() of the browser or its session everything but close() is refused."""
-    send(session, queue, "a", "b")
+    send_with_length(session, queue, "a", "b")
     with session.create_browser(queue) as browser:
-        assert texts(browser) == ["a", "b"]
+        assert texts_of(browser) == ["a", "b"]
     browser.close()
     its_session = connection.create_session()
     second = its_session.create_browser(queue)
@@ -231,10 +213,10 @@ def test_a_closed_browser_refuses(connection: Connection, session: Session, queu
 
 def test_a_look_ends_when_its_session_closes(connection: Connection, session: Session, queue: Queue) -> None:
     """A look that is under way ends with IllegalStateException: it has not shown everything."""
-    send(session, queue, "a", "b")
+    send_with_length(session, queue, "a", "b")
     looking = connection.create_session()
     look = iter(looking.create_browser(queue))
-    assert texts([next(look)]) == ["a"]
+    assert texts_of([next(look)]) == ["a"]
     closer = threading.Thread(target=looking.close)
     closer.start()
     closer.join(20)
@@ -245,21 +227,21 @@ def test_a_look_ends_when_its_session_closes(connection: Connection, session: Se
 
 def test_one_thread_at_a_time(session: Session, queue: Queue, eventually: Eventually) -> None:
     """A browser belongs to its session: while another thread uses that, it refuses."""
-    send(session, queue, "a")
+    send_with_length(session, queue, "a")
     consumer = session.create_consumer(Queue(f"{queue.queue_name}-empty"))
     thread = threading.Thread(target=consumer.receive)
     thread.start()
     browser = session.create_browser(queue)
-    eventually(lambda: refused(lambda: texts(browser)))
+    eventually(lambda: refused(lambda: texts_of(browser)))
     with pytest.raises(IllegalStateException, match="thread"):
-        texts(browser)
+        texts_of(browser)
     consumer.close()
     thread.join()
 
 
 def test_a_settlement_of_a_later_version_is_not_guessed(session: Session, queue: Queue, commit: Any) -> None:
     """Where a later kjms has written what is settled, a browser says so, and shows nothing that may be settled."""
-    send(session, queue, "a")
+    send_with_length(session, queue, "a")
     commit(queue, 0, "kjms/99 - - pAAAA")
     with pytest.raises(JMSException, match="version 99"):
-        texts(session.create_browser(queue))
+        texts_of(session.create_browser(queue))

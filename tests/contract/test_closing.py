@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,24 +14,9 @@ from kjms import (
     Message,
     Queue,
     Session,
-    TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(session: Session, destination: Queue | Topic, *texts: str) -> None:
-    with session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
+from tests.helpers import WAIT_MS, Eventually, kjms_threads, send, text
 
 
 class Made:
@@ -98,7 +82,7 @@ def test_after_the_close_of_a_session_only_close_can_be_called(kjms_factory: Con
         closable.close()
         closable.close()
     send(made.connection.create_session(), queue, "a")
-    assert text(made.connection.create_session().create_consumer(queue).receive(SECONDS)) == "a"
+    assert text(made.connection.create_session().create_consumer(queue).receive(WAIT_MS)) == "a"
     made.connection.close()
 
 
@@ -144,17 +128,13 @@ def test_a_with_statement_closes(kjms_factory: ConnectionFactory, queue: Queue) 
             refused()
 
 
-def kjms_threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("kjms-")}
-
-
 @pytest.mark.requirement("NEV-200")
 def test_closing_a_session_releases_what_it_made(connection: Connection, queue: Queue, eventually: Eventually) -> None:
     """Its threads and readers end, though nothing else was closed; its messages go to others at once."""
     send(connection.create_session(), queue, "a")
     before = kjms_threads()
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
-    held = session.create_consumer(queue).receive(SECONDS)
+    held = session.create_consumer(queue).receive(WAIT_MS)
     assert held is not None
     topics = [Topic(f"{queue.queue_name}-{number}") for number in range(2)]
     for topic in topics:
@@ -175,7 +155,7 @@ def test_closing_a_session_releases_what_it_made(connection: Connection, queue: 
     assert len(kjms_threads() - before) >= 4  # two readers, and what calls the two listeners
     session.close()
     own.close()
-    again = connection.create_session().create_consumer(queue).receive(SECONDS)
+    again = connection.create_session().create_consumer(queue).receive(WAIT_MS)
     assert again is not None
     assert again.jms_redelivered
     own_names = ["kjms-session-", *(topic.topic_name for topic in topics)]

@@ -19,26 +19,10 @@ from kjms import (
     MessageConsumer,
     Queue,
     Session,
-    TextMessage,
     Topic,
     __version__,
 )
-
-SECONDS = 20_000
-NONE = 100  # milliseconds in which nothing is to come
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(session: Session, destination: Queue | Topic, *texts: str) -> None:
-    with session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, text
 
 
 class Stage:
@@ -66,7 +50,7 @@ class Stage:
         """Send *word* to each of the three; on return, somebody who may have it has got that of the topic."""
         for destination in (self.queue, self.other, self.topic):
             send(self._sender, destination, word)
-        assert text(self._witness.receive(SECONDS)) == word
+        assert text(self._witness.receive(WAIT_MS)) == word
 
 
 @pytest.fixture
@@ -82,16 +66,16 @@ def test_nothing_is_delivered_unless_started(stage: Stage, was_started: bool, ev
     if was_started:
         stage.connection.start()
         stage.send("first")
-        assert text(stage.consumer.receive(SECONDS)) == "first"
+        assert text(stage.consumer.receive(WAIT_MS)) == "first"
         eventually(lambda: stage.heard == ["first", "first"])
         stage.connection.stop()
         stage.heard.clear()
     stage.send("held")
     assert stage.consumer.receive_no_wait() is None
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(stage.consumer.receive, SECONDS)
+        waiting = pool.submit(stage.consumer.receive, WAIT_MS)
         with pytest.raises(TimeoutError):
-            waiting.result(NONE / 1000)
+            waiting.result(NOTHING_MS / 1000)
         assert stage.heard == []
         stage.connection.start()
         assert text(waiting.result()) == "held"
@@ -104,16 +88,16 @@ def test_starts_and_stops_are_not_counted(stage: Stage, eventually: Eventually) 
     stage.connection.start()
     stage.connection.start()
     stage.send("a")
-    assert text(stage.consumer.receive(SECONDS)) == "a"
+    assert text(stage.consumer.receive(WAIT_MS)) == "a"
     eventually(lambda: len(stage.heard) == 2)
     stage.connection.stop()
     stage.send("b")
-    assert stage.consumer.receive(NONE) is None
+    assert stage.consumer.receive(NOTHING_MS) is None
     stage.connection.stop()
     stage.connection.start()
-    assert text(stage.consumer.receive(SECONDS)) == "b"
+    assert text(stage.consumer.receive(WAIT_MS)) == "b"
     eventually(lambda: len(stage.heard) == 4)
-    assert stage.consumer.receive(NONE) is None
+    assert stage.consumer.receive(NOTHING_MS) is None
     assert stage.heard == ["a", "a", "b", "b"]
 
 
@@ -138,9 +122,9 @@ def test_from_the_factory_to_producers_and_consumers(
         producers = [(session, session.create_producer(to)) for session in (one, two) for to in (queue, topic)]
         for session, producer in producers:
             producer.send(session.create_text_message("x"))
-        assert [text(from_queue.receive(SECONDS)) for _ in range(2)] == ["x", "x"]
+        assert [text(from_queue.receive(WAIT_MS)) for _ in range(2)] == ["x", "x"]
         for consumer in from_topic:
-            assert [text(consumer.receive(SECONDS)) for _ in range(2)] == ["x", "x"]
+            assert [text(consumer.receive(WAIT_MS)) for _ in range(2)] == ["x", "x"]
         eventually(lambda: heard == ["x", "x"])
 
 
@@ -156,12 +140,12 @@ def test_connections_are_independent(kjms_factory: ConnectionFactory, topic: Top
         connections[0].stop()
         connections[1].close()
         send(sessions[2], topic, "x")
-        assert text(consumers[2].receive(SECONDS)) == "x"
-        assert consumers[0].receive(NONE) is None
+        assert text(consumers[2].receive(WAIT_MS)) == "x"
+        assert consumers[0].receive(NOTHING_MS) is None
         with pytest.raises(IllegalStateException):
-            consumers[1].receive(NONE)
+            consumers[1].receive(NOTHING_MS)
         connections[0].start()
-        assert text(consumers[0].receive(SECONDS)) == "x"
+        assert text(consumers[0].receive(WAIT_MS)) == "x"
 
 
 @pytest.mark.requirement("NEV-156")

@@ -19,14 +19,10 @@ from kjms import (
     MessageConsumer,
     Queue,
     Session,
-    TextMessage,
     Topic,
 )
+from tests.helpers import NOTHING_SECONDS, WAIT_MS, Eventually, send, text, texts_of
 
-SECONDS = 20_000
-MOMENT = 0.1  # seconds in which what must not happen would happen
-
-Eventually = Callable[[Callable[[], object]], None]
 Aside = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
@@ -55,23 +51,10 @@ def destination(request: pytest.FixtureRequest, kjms_destination_name: str) -> A
     return request.param(kjms_destination_name)
 
 
-def send(connection: Connection, destination: Queue | Topic, *texts: str, **properties: object) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            message.properties.update(properties)
-            producer.send(message)
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
-
-
 def waits(future: Future[Any]) -> bool:
     """Tell whether *future* is still without a result, after a moment."""
     try:
-        future.result(MOMENT)
+        future.result(NOTHING_SECONDS)
     except TimeoutError:
         return True
     return False
@@ -88,10 +71,10 @@ def test_a_consumer_is_made_from_a_destination(
     for arguments, expected in [((), "ab"), (("region = 'EU'",), "b"), (("region = 'EU'", False), "b")]:
         with session.create_consumer(destination, *arguments) as consumer:
             assert isinstance(consumer, MessageConsumer)
-            send(connection, other, "elsewhere", region="EU")
+            send(connection, other, "elsewhere", properties={"region": "EU"})
             send(connection, destination, "a")
-            send(connection, destination, "b", region="EU")
-            assert "".join(str(text(consumer.receive(SECONDS))) for _ in expected) == expected
+            send(connection, destination, "b", properties={"region": "EU"})
+            assert "".join(str(text(consumer.receive(WAIT_MS))) for _ in expected) == expected
             assert consumer.receive_no_wait() is None
 
 
@@ -104,7 +87,7 @@ def test_the_third_argument_leaves_out_local_messages(
     send(connection, topic, "mine")
     with kjms_factory.create_connection() as other:
         send(other, topic, "yours")
-    assert text(consumer.receive(SECONDS)) == "yours"
+    assert text(consumer.receive(WAIT_MS)) == "yours"
 
 
 @pytest.mark.requirement("JAK-createConsumer-3")
@@ -167,7 +150,7 @@ def test_receive_can_wait_for_a_while_or_poll(
     began = time.monotonic()
     assert consumer.receive(150) is None
     assert time.monotonic() - began >= 0.15
-    waiting = aside(lambda: consumer.receive(SECONDS))
+    waiting = aside(lambda: consumer.receive(WAIT_MS))
     assert waits(waiting)
     send(connection, queue, "a", "b")
     assert text(waiting.result(20)) == "a"
@@ -180,7 +163,7 @@ def test_receive_can_wait_for_a_while_or_poll(
         return message is not None
 
     eventually(poll)
-    assert [text(message) for message in polled] == ["b"]
+    assert texts_of(polled) == ["b"]
 
 
 @pytest.mark.requirement("NEV-161", "NEV-167", "JMS-4.3.4-6")
@@ -199,4 +182,4 @@ def test_receives_wait_while_the_connection_is_stopped(connection: Connection, q
     assert time.monotonic() - began >= 0.15
     assert consumer.receive_no_wait() is None
     connection.start()
-    assert text(consumer.receive(SECONDS)) == "b"
+    assert text(consumer.receive(WAIT_MS)) == "b"

@@ -8,7 +8,6 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,27 +24,13 @@ from kjms import (
     Topic,
     aio,
 )
+from tests.helpers import WAIT_MS, Eventually, send
 
-SECONDS = 20_000
 ONCE = RedeliveryPolicy(max_deliveries=1)
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-@pytest.fixture
-def dead(queue: Queue) -> Queue:
-    """The queue's dead-letter queue."""
-    return Queue(f"{queue.queue_name}.dlq")
 
 
 def factory(broker: Any, **options: Any) -> ConnectionFactory:
     return ConnectionFactory(broker.bootstrap_servers, **{"redelivery": ONCE, **options})
-
-
-def send(connection: Connection, destination: Queue | Topic, *texts: str) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
 
 
 def letters(connection: Connection, dead: Queue) -> list[Message]:
@@ -68,7 +53,7 @@ def test_a_message_dies_when_its_last_transaction_is_rolled_back(
         session = connection.create_session(Session.SESSION_TRANSACTED)
         consumer = session.create_consumer(queue)
         for _ in range(2):
-            assert consumer.receive(SECONDS) is not None
+            assert consumer.receive(WAIT_MS) is not None
             assert letters(connection, dead) == []
             session.rollback()
         eventually(lambda: letters(connection, dead))
@@ -98,10 +83,10 @@ def test_a_message_dies_when_its_session_recovers(
         send(connection, queue, "bad", "worse")
         session = connection.create_session(mode)
         consumer = session.create_consumer(queue)
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
         session.recover()
         eventually(lambda: len(letters(connection, dead)) == 1)
-        worse = consumer.receive(SECONDS)
+        worse = consumer.receive(WAIT_MS)
         assert worse is not None
         assert worse.get_body(str) == "worse"
         assert not worse.jms_redelivered
@@ -115,7 +100,7 @@ def test_a_message_dies_when_its_session_closes(kafka: Any, queue: Queue, dead: 
         connection.start()
         send(connection, queue, "bad")
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
-        assert session.create_consumer(queue).receive(SECONDS) is not None
+        assert session.create_consumer(queue).receive(WAIT_MS) is not None
     with factory(kafka).create_connection() as connection:
         (letter,) = letters(connection, dead)
         assert told(letter, "Cause") == "delivered 1 time; its session closed"
@@ -133,7 +118,7 @@ def test_a_subscription_that_closes_after_a_rollback_leaves_its_dead_letter(
         session = connection.create_session(Session.SESSION_TRANSACTED)
         consumer = session.create_durable_consumer(topic, "it") if is_durable else session.create_consumer(topic)
         send(connection, topic, "bad")
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
         session.rollback()
         session.close()
         eventually(lambda: len(letters(connection, dead)) == 1)
@@ -204,14 +189,14 @@ def test_an_exception_that_is_handled_is_the_cause(
         send(connection, queue, "first", "second")
         session = connection.create_session(Session.SESSION_TRANSACTED)
         consumer = session.create_consumer(queue)
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
         try:
             raise OrderError("one")
         except OrderError:
             session.rollback()
         session.close()
         with contextlib.suppress(OrderError), connection.create_session(Session.CLIENT_ACKNOWLEDGE) as other:
-            assert other.create_consumer(queue).receive(SECONDS) is not None
+            assert other.create_consumer(queue).receive(WAIT_MS) is not None
             raise OrderError("two")
         eventually(lambda: len(letters(connection, dead)) == 2)
         found = {told(letter, "ExceptionMessage"): told(letter, "Cause") for letter in letters(connection, dead)}
@@ -224,7 +209,7 @@ def test_an_exception_that_is_handled_is_the_cause(
 async def rolled_back(servers: str, queue: Queue) -> None:
     async with aio.ConnectionFactory(servers, redelivery=ONCE).create_context(Session.SESSION_TRANSACTED) as context:
         consumer = context.create_consumer(queue)
-        assert await consumer.receive(SECONDS) is not None
+        assert await consumer.receive(WAIT_MS) is not None
         try:
             raise OrderError("in a task")
         except OrderError:
@@ -278,13 +263,13 @@ def test_the_first_failure_outlives_its_process(kafka: Any, queue: Queue, dead: 
         connection.start()
         send(connection, queue, "bad")
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
-        assert session.create_consumer(queue).receive(SECONDS) is not None
+        assert session.create_consumer(queue).receive(WAIT_MS) is not None
         session.recover()
     between = time.time_ns() // 1_000_000
     with factory(kafka, **twice, kafka={"client.id": "second"}).create_connection() as connection:
         connection.start()
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
-        assert session.create_consumer(queue).receive(SECONDS) is not None
+        assert session.create_consumer(queue).receive(WAIT_MS) is not None
         session.recover()
         eventually(lambda: letters(connection, dead))
         (letter,) = letters(connection, dead)

@@ -16,7 +16,6 @@ from kjms import (
     InvalidClientIDException,
     InvalidDestinationException,
     JMSContext,
-    Message,
     MessageConsumer,
     MessageProducer,
     Queue,
@@ -26,7 +25,6 @@ from kjms import (
     QueueSender,
     QueueSession,
     Session,
-    TextMessage,
     Topic,
     TopicConnection,
     TopicConnectionFactory,
@@ -34,9 +32,7 @@ from kjms import (
     TopicSession,
     TopicSubscriber,
 )
-
-SECONDS = 20_000
-MOMENT = 250  # milliseconds in which what must not come would come
+from tests.helpers import NOTHING_MS, WAIT_MS, text, texts_of
 
 
 @pytest.fixture
@@ -64,11 +60,6 @@ def topic_connection(kafka: Any) -> Iterator[TopicConnection]:
         connection.client_id = f"client-{uuid.uuid4().hex[:12]}"
         connection.start()
         yield connection
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
 
 
 @pytest.mark.requirement("JMS-2.5-1", "JAK-Session-35")
@@ -108,18 +99,18 @@ def test_queues_as_with_the_common_names(
             producer.send(other.create_text_message(f"producer {number}"))
         expected = [f"{who} {number}" for number in range(3) for who in ("sender", "producer")]
         for one in (session, other):
-            assert [text(message) for message in one.create_browser(queue)] == expected
+            assert texts_of(one.create_browser(queue)) == expected
         with session.create_receiver(queue) as receiver, other.create_consumer(queue) as consumer:
             assert isinstance(receiver, QueueReceiver)
-            assert [text(receiver.receive(SECONDS)) for _ in range(6)] == expected
-            assert consumer.receive(MOMENT) is None
+            assert [text(receiver.receive(WAIT_MS)) for _ in range(6)] == expected
+            assert consumer.receive(NOTHING_MS) is None
             session.recover()
-            message = receiver.receive(SECONDS)
+            message = receiver.receive(WAIT_MS)
             assert message is not None
             assert (text(message), message.get_int_property("JMSXDeliveryCount")) == ("sender 0", 2)
             message.acknowledge()
             session.close()
-            again = consumer.receive(SECONDS)
+            again = consumer.receive(WAIT_MS)
             assert again is not None
             assert (text(again), again.get_int_property("JMSXDeliveryCount")) == ("producer 0", 2)
 
@@ -135,10 +126,10 @@ def test_a_receiver_leaves_what_its_selector_does_not_want(queue_connection: Que
             sender.send(message, queue)
     with session.create_receiver(queue, "n > 1") as receiver:
         assert (receiver.queue, receiver.message_selector) == (queue, "n > 1")
-        assert [text(receiver.receive(SECONDS)) for _ in range(2)] == ["2", "3"]
-        assert receiver.receive(MOMENT) is None
+        assert [text(receiver.receive(WAIT_MS)) for _ in range(2)] == ["2", "3"]
+        assert receiver.receive(NOTHING_MS) is None
     with session.create_receiver(queue) as receiver:
-        assert [text(receiver.receive(SECONDS)) for _ in range(2)] == ["0", "1"]
+        assert [text(receiver.receive(WAIT_MS)) for _ in range(2)] == ["0", "1"]
     with pytest.raises(IllegalStateException, match="closed"):
         receiver.queue  # noqa: B018
 
@@ -152,7 +143,7 @@ def test_a_queue_session_can_be_transacted(queue_connection: QueueConnection, qu
     session.create_sender(queue).send(session.create_text_message("kept"))
     session.commit()
     receiver = queue_connection.create_queue_session().create_receiver(queue)
-    assert text(receiver.receive(SECONDS)) == "kept"
+    assert text(receiver.receive(WAIT_MS)) == "kept"
 
 
 def test_a_sender_and_a_publisher_name_their_destination(
@@ -197,9 +188,9 @@ def test_topics_as_with_the_common_names(
                 send(message)
         expected = [f"{who} {number}" for number in (1, 2) for who in ("TopicSession", "Session")]
         for each in (subscriber, consumer, from_session):
-            assert [text(each.receive(SECONDS)) for _ in range(4)] == expected
-        assert text(second.receive(SECONDS)) == "Session 1"
-        assert second.receive(MOMENT) is None
+            assert [text(each.receive(WAIT_MS)) for _ in range(4)] == expected
+        assert text(second.receive(WAIT_MS)) == "Session 1"
+        assert second.receive(NOTHING_MS) is None
 
 
 def test_a_publisher_says_how(topic_connection: TopicConnection, topic: Topic) -> None:
@@ -207,7 +198,7 @@ def test_a_publisher_says_how(topic_connection: TopicConnection, topic: Topic) -
     session = topic_connection.create_topic_session()
     subscriber = session.create_subscriber(topic)
     session.create_publisher().publish(session.create_message(), topic, 1, 7, 60_000)
-    message = subscriber.receive(SECONDS)
+    message = subscriber.receive(WAIT_MS)
     assert message is not None
     assert (message.jms_delivery_mode, message.jms_priority) == (1, 7)
     assert message.jms_expiration - message.jms_timestamp == 60_000
@@ -232,9 +223,9 @@ def test_durable_and_shared_subscriptions_of_a_topic_session(topic_connection: T
     publisher = session.create_publisher(topic)
     for word in "ab":
         publisher.publish(session.create_text_message(word))
-    assert [text(consumers[0].receive(SECONDS)) for _ in "ab"] == ["a", "b"]
+    assert [text(consumers[0].receive(WAIT_MS)) for _ in "ab"] == ["a", "b"]
     for pair in zip(consumers[1:], further, strict=True):
-        assert sorted(text(consumer.receive(SECONDS)) for consumer in pair) == ["a", "b"]
+        assert sorted(text(consumer.receive(WAIT_MS)) for consumer in pair) == ["a", "b"]
     for each in (durable, *consumers, *further):
         each.close()
     for name in ("durable", "unshared", "shared durable"):
@@ -247,10 +238,10 @@ def test_what_a_topic_session_had_not_acknowledged_comes_again(topic_connection:
     session = topic_connection.create_topic_session(Session.CLIENT_ACKNOWLEDGE)
     subscriber = session.create_durable_subscriber(topic, "durable")
     session.create_publisher(topic).publish(session.create_text_message("a"))
-    assert text(subscriber.receive(SECONDS)) == "a"
+    assert text(subscriber.receive(WAIT_MS)) == "a"
     session.close()
     session = topic_connection.create_topic_session()
-    again = session.create_durable_subscriber(topic, "durable").receive(SECONDS)
+    again = session.create_durable_subscriber(topic, "durable").receive(WAIT_MS)
     assert text(again) == "a"
     assert again is not None
     assert again.jms_redelivered

@@ -6,8 +6,7 @@ import pytest
 
 from kjms import ConnectionFactory, Session, TextMessage
 from kjms.mapping import encode
-
-WAIT = 20_000
+from tests.helpers import WAIT_MS
 
 
 @pytest.fixture
@@ -36,9 +35,9 @@ def test_a_message_that_was_there_is_not_delivered_again(factory, write_ids, kjm
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         consumer = session.create_consumer(kjms_queue)
         write_ids(kjms_queue, "a", "a", "b", "a", "c")
-        assert [consumer.receive(WAIT).text for _ in range(3)] == ["a", "b", "c"]
+        assert [consumer.receive(WAIT_MS).text for _ in range(3)] == ["a", "b", "c"]
         session.recover()
-        again = [consumer.receive(WAIT) for _ in range(3)]
+        again = [consumer.receive(WAIT_MS) for _ in range(3)]
         assert [message.text for message in again] == ["a", "b", "c"]
         assert again[0].jms_redelivered
         again[-1].acknowledge()
@@ -52,7 +51,7 @@ def test_what_was_settled_before_a_restart_is_remembered(factory, write_ids, kjm
             connection.start()
             consumer = connection.create_session().create_consumer(kjms_queue)
             write_ids(kjms_queue, *ids)
-            assert [consumer.receive(WAIT).text for _ in expected] == expected
+            assert [consumer.receive(WAIT_MS).text for _ in expected] == expected
 
 
 def test_messages_without_an_id_repeat_nothing(factory, kjms_queue):
@@ -65,4 +64,4 @@ def test_messages_without_an_id_repeat_nothing(factory, kjms_queue):
         for _ in range(2):
             producer.send(session.create_text_message("same"))
         consumer = session.create_consumer(kjms_queue)
-        assert [consumer.receive(WAIT).text for _ in range(2)] == ["same", "same"]
+        assert [consumer.receive(WAIT_MS).text for _ in range(2)] == ["same", "same"]

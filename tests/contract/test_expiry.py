@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, ConnectionFactory, DestinationOptions, Message, Queue, Session, TextMessage, Topic
-
-SECONDS = 20_000
-NONE = 300  # milliseconds in which nothing is to come
+from tests.helpers import NOTHING_MS, WAIT_MS, now_ms
 
 
 @contextmanager
@@ -28,10 +26,6 @@ def message(session: Session, text: str) -> TextMessage:
     return made
 
 
-def now() -> int:
-    return time.time_ns() // 1_000_000
-
-
 @pytest.mark.requirement(
     *("JMS-3.4.9-1", "JMS-3.4.9-5", "NEV-48", "NEV-49", "AMQP-3.2.1-24", "AMQP-3.2.1-25", "AMQP-3.2.1-26"),
     *("NET-322", "NET-325", "NET-326", "NET-327"),
@@ -42,14 +36,14 @@ def test_the_expiration_is_the_time_of_sending_plus_the_time_to_live(session: Se
     producer.time_to_live = 60_000
     for given, lives in ((None, 60_000), (90_000, 90_000), (0, 0)):
         sent = message(session, "x")
-        before = now()
+        before = now_ms()
         producer.send(sent, time_to_live=given)
-        after = now()
+        after = now_ms()
         if lives:
             assert before + lives <= sent.jms_expiration <= after + lives
         else:
             assert sent.jms_expiration == 0
-        received = consumer.receive(SECONDS)
+        received = consumer.receive(WAIT_MS)
         assert received is not None
         assert received.jms_expiration == sent.jms_expiration
 
@@ -63,7 +57,7 @@ def test_an_expired_message_is_delivered_to_nobody(session: Session, queue: Queu
         producer.send(message(session, f"fresh {round_}"), time_to_live=600_000)
     time.sleep(0.01)  # let a millisecond pass
     consumer = session.create_consumer(queue)
-    received = consumer.receive(SECONDS)
+    received = consumer.receive(WAIT_MS)
     assert isinstance(received, TextMessage)
     assert received.text == "fresh 0"
     heard: list[str | None] = []
@@ -87,10 +81,10 @@ def test_an_expired_message_goes_to_the_expiry_queue(kafka: Any, queue: Queue) -
         producer.send(sent, time_to_live=1, priority=7)
         producer.send(message(session, "fresh"))
         time.sleep(0.01)
-        fresh = session.create_consumer(queue).receive(SECONDS)
+        fresh = session.create_consumer(queue).receive(WAIT_MS)
         assert isinstance(fresh, TextMessage)
         assert fresh.text == "fresh"
-        moved = session.create_consumer(expired).receive(SECONDS)
+        moved = session.create_consumer(expired).receive(WAIT_MS)
         assert isinstance(moved, TextMessage)
         assert (moved.text, moved.jms_message_id, moved.jms_timestamp) == (
             "stale",
@@ -121,8 +115,8 @@ def test_a_destination_has_an_expiry_queue_of_its_own(kafka: Any, queue: Queue) 
         subscriber = session.create_shared_durable_consumer(prices, queue.queue_name)
         session.create_producer(prices).send(message(session, "price"), time_to_live=1)
         time.sleep(0.01)
-        assert subscriber.receive(NONE) is None
-        moved = session.create_consumer(ours).receive(SECONDS)
+        assert subscriber.receive(NOTHING_MS) is None
+        moved = session.create_consumer(ours).receive(WAIT_MS)
         assert moved is not None
         assert moved.get_string_property("JMS_kjms_OriginalDestination") == str(prices)
         subscriber.close()
@@ -138,10 +132,10 @@ def test_what_expires_in_the_expiry_queue_vanishes(kafka: Any, queue: Queue) -> 
         producer.send(message(session, "fresh"))
         time.sleep(0.01)
         consumer = session.create_consumer(queue)
-        received: Message | None = consumer.receive(SECONDS)
+        received: Message | None = consumer.receive(WAIT_MS)
         assert isinstance(received, TextMessage)
         assert received.text == "fresh"
-        assert consumer.receive(NONE) is None
+        assert consumer.receive(NOTHING_MS) is None
 
 
 def test_a_dead_letter_does_not_expire(kafka: Any, queue: Queue) -> None:
@@ -152,10 +146,10 @@ def test_a_dead_letter_does_not_expire(kafka: Any, queue: Queue) -> None:
         session.create_producer(queue).send(sent, time_to_live=600_000)
         consumer = session.create_consumer(queue)
         for _ in range(10):
-            assert consumer.receive(SECONDS) is not None
+            assert consumer.receive(WAIT_MS) is not None
             session.recover()
-        assert consumer.receive(NONE) is None
-        dead = session.create_consumer(Queue(f"{queue.queue_name}.dlq")).receive(SECONDS)
+        assert consumer.receive(NOTHING_MS) is None
+        dead = session.create_consumer(Queue(f"{queue.queue_name}.dlq")).receive(WAIT_MS)
         assert dead is not None
         assert dead.jms_expiration == 0
         assert dead.get_long_property("JMS_kjms_OriginalExpiration") == sent.jms_expiration

@@ -5,112 +5,42 @@ Two connections with different Kafka settings have engines of their own, and so 
 
 from __future__ import annotations
 
-import itertools
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage, Topic
+from kjms import Connection, Message, MessageConsumer, Queue, Session, Topic
+from tests.helpers import NOTHING_MS, WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text, texts, texts_of
 
-SECONDS = 20_000
-NONE = 300  # milliseconds in which nothing is to come
-
-Eventually = Callable[[Callable[[], object]], None]
 Process = Callable[..., Connection]
-numbers = itertools.count()
 
 
 @pytest.fixture
-def process(kafka: Any) -> Iterator[Process]:
-    """A function that returns a started connection with an engine of its own, as another process would have."""
-    connections: list[Connection] = []
-
-    def begin(prefetch: int = 1000) -> Connection:
-        own = {"client.id": f"process-{next(numbers)}"}
-        factory = ConnectionFactory(kafka.bootstrap_servers, kafka=own, hand_over=True, prefetch=prefetch)
-        connections.append(factory.create_connection())
-        connections[-1].start()
-        return connections[-1]
-
-    yield begin
-    for connection in connections:
-        connection.close()
-
-
-def send(connection: Connection, queue: Queue | Topic, *texts: str, **properties: Any) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            for name, value in properties.items():
-                message.properties[name] = value
-            producer.send(message)
-
-
-def consume(connection: Connection, queue: Queue, selector: str | None = None, mode: int = 1) -> MessageConsumer:
-    return connection.create_session(mode).create_consumer(queue, selector)
-
-
-def owner_of(process: Process, queue: Queue, selector: str | None = None, mode: int = 1) -> MessageConsumer:
-    """Return a consumer in a process that has the queue's partition: nobody else was there."""
-    consumer = consume(process(), queue, selector, mode)
-    send(consumer._session._connection, queue, "hello", kind="first")
-    if selector is None:
-        assert text(consumer.receive(SECONDS)) == "hello"
-    return consumer
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
-
-
-def texts(consumer: MessageConsumer, count: int) -> list[str]:
-    return [text(consumer.receive(SECONDS)) for _ in range(count)]
-
-
-class Busy:
-    """A listener that takes as long for each message as the test wants; on leaving the `with` block, no longer."""
-
-    def __init__(self, consumer: MessageConsumer) -> None:
-        self.got: list[str] = []
-        self.blocks = False
-        self._is_over = threading.Event()
-        consumer.message_listener = self._on_message
-
-    def _on_message(self, message: Message) -> None:
-        self.got.append(text(message))
-        if self.blocks:
-            self._is_over.wait(60)
-
-    def __enter__(self) -> Busy:
-        self.blocks = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.blocks = False
-        self._is_over.set()
+def process(desk: Desk) -> Process:
+    """A function that returns a started connection that hands over, as another process would have."""
+    return functools.partial(desk.connect, is_apart=True, hand_over=True)
 
 
 @pytest.mark.requirement("JMS-5.8-2", "JMS-3.8.1-3")
 def test_what_only_a_consumer_elsewhere_wants_goes_there(process: Process, queue: Queue) -> None:
     """A message goes to the consumer whose selector wants it, wherever; being handed over is no delivery."""
     here = owner_of(process, queue, "kind = 'first'")
-    assert text(here.receive(SECONDS)) == "hello"
+    assert text(here.receive(WAIT_MS)) == "hello"
     there = consume(process(), queue, "kind = 'second'")
-    send(here._session._connection, queue, "a", "b", "c", kind="second")
-    send(here._session._connection, queue, "d", kind="first")
+    send(here._session._connection, queue, "a", "b", "c", properties={"kind": "second"})
+    send(here._session._connection, queue, "d", properties={"kind": "first"})
     for expected in "abc":
-        message = there.receive(SECONDS)
+        message = there.receive(WAIT_MS)
         assert text(message) == expected
         assert message is not None
         assert not message.jms_redelivered
         assert message.get_int_property("JMSXDeliveryCount") == 1
         assert message.jms_destination == queue
-    assert text(here.receive(SECONDS)) == "d"
-    assert here.receive(NONE) is None
+    assert text(here.receive(WAIT_MS)) == "d"
+    assert here.receive(NOTHING_MS) is None
 
 
 @pytest.mark.requirement("JMS-5.8-2")
@@ -120,12 +50,12 @@ def test_what_nobody_wants_stays_until_somebody_does(process: Process, queue: Qu
     here._session.close()
     here = consume(here._session._connection, queue, "kind = 'first'")
     sender = process()
-    send(sender, queue, "a", "b", kind="second")
+    send(sender, queue, "a", "b", properties={"kind": "second"})
     with sender.create_session() as session, session.create_browser(queue) as browser:
-        assert [text(message) for message in browser] == ["a", "b"]
+        assert texts_of(browser) == ["a", "b"]
     there = consume(sender, queue)
     assert texts(there, 2) == ["a", "b"]
-    assert here.receive(NONE) is None
+    assert here.receive(NOTHING_MS) is None
 
 
 def test_a_busy_owner_shares(process: Process, queue: Queue) -> None:
@@ -157,12 +87,12 @@ def test_nothing_waits_behind_a_busy_consumer(
     process: Process, queue: Queue, eventually: Eventually, prefetch: int
 ) -> None:
     """While the owner's listener runs, every ready message reaches an idle consumer elsewhere, down to the last."""
-    connection = process(prefetch)
+    connection = process(prefetch=prefetch)
     there: MessageConsumer
     with Busy(consume(connection, queue)) as here:
         send(connection, queue, "held")
         eventually(lambda: here.got == ["held"])
-        there = consume(process(prefetch), queue)
+        there = consume(process(prefetch=prefetch), queue)
         for count in (5, 1, 1):
             bodies = [str(number) for number in range(count)]
             send(connection, queue, *bodies)
@@ -176,15 +106,15 @@ def test_nothing_waits_in_a_busy_process_that_was_quick(
     process: Process, queue: Queue, eventually: Eventually, idle: str, prefetch: int
 ) -> None:
     """What a quick process got in advance, and has no time for, goes on to a consumer that has, wherever."""
-    connection = process(prefetch)
+    connection = process(prefetch=prefetch)
     with Busy(consume(connection, queue)) as here:
         send(connection, queue, "held")
         eventually(lambda: here.got == ["held"])
-        with Busy(consume(process(prefetch), queue)) as there:
+        with Busy(consume(process(prefetch=prefetch), queue)) as there:
             there.blocks = False
             send(connection, queue, *map(str, range(300)))
             eventually(lambda: len(there.got) == 300)
-            third = consume(process(prefetch), queue) if idle != "the owner" else None
+            third = consume(process(prefetch=prefetch), queue) if idle != "the owner" else None
             there.blocks = True
             send(connection, queue, *map(str, range(300, 340)))
             eventually(lambda: len(there.got) == 301)
@@ -203,17 +133,17 @@ def test_what_a_closing_process_leaves_goes_to_others(process: Process, queue: Q
     here = owner_of(process, queue, "kind = 'first'")
     other = process()
     there = consume(other, queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE)
-    send(here._session._connection, queue, *"ab", kind="second")
+    send(here._session._connection, queue, *"ab", properties={"kind": "second"})
     assert texts(there, 2) == ["a", "b"]
     waiting = consume(other, queue, "kind = 'second'")
-    assert waiting.receive(NONE) is None
-    send(here._session._connection, queue, *"cdef", kind="second")
+    assert waiting.receive(NOTHING_MS) is None
+    send(here._session._connection, queue, *"cdef", properties={"kind": "second"})
     eventually(lambda: there._feed.reader.buffer.held == 4)
     other.close()
     here.close()
     here = consume(here._session._connection, queue, "kind = 'second'")
     assert sorted(texts(here, 6)) == list("abcdef")
-    assert here.receive(NONE) is None
+    assert here.receive(NOTHING_MS) is None
 
 
 def test_what_a_consumer_leaves_goes_back(process: Process, queue: Queue, eventually: Eventually) -> None:
@@ -222,35 +152,35 @@ def test_what_a_consumer_leaves_goes_back(process: Process, queue: Queue, eventu
     other = process()
     there = consume(other, queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE)
     staying = consume(other, queue, "kind = 'third'")
-    send(here._session._connection, queue, "a", kind="second")
-    assert text(there.receive(SECONDS)) == "a"
+    send(here._session._connection, queue, "a", properties={"kind": "second"})
+    assert text(there.receive(WAIT_MS)) == "a"
     waiting = consume(other, queue, "kind = 'second'")
-    assert waiting.receive(NONE) is None
-    send(here._session._connection, queue, *"bcdef", kind="second")
+    assert waiting.receive(NOTHING_MS) is None
+    send(here._session._connection, queue, *"bcdef", properties={"kind": "second"})
     eventually(lambda: there._feed.reader.buffer.held == 5)
     waiting._session.close()
     there._session.close()
     here.close()
     here = consume(here._session._connection, queue, "kind = 'second'")
     assert sorted(texts(here, 6)) == list("abcdef")
-    assert staying.receive(NONE) is None
+    assert staying.receive(NOTHING_MS) is None
 
 
 def test_what_is_handed_over_is_part_of_transactions(process: Process, queue: Queue) -> None:
     """A rollback redelivers what was handed over, marked and counted; a commit settles it."""
     here = owner_of(process, queue, "kind = 'first'")
     there = consume(process(), queue, "kind = 'second'", Session.SESSION_TRANSACTED)
-    send(here._session._connection, queue, "a", "b", kind="second")
+    send(here._session._connection, queue, "a", "b", properties={"kind": "second"})
     assert texts(there, 2) == ["a", "b"]
     there._session.rollback()
-    again = there.receive(SECONDS)
+    again = there.receive(WAIT_MS)
     assert again is not None
     assert (text(again), again.jms_redelivered, again.get_int_property("JMSXDeliveryCount")) == ("a", True, 2)
-    assert text(there.receive(SECONDS)) == "b"
+    assert text(there.receive(WAIT_MS)) == "b"
     there._session.commit()
     there._session._connection.close()
     with consume(here._session._connection, queue, "kind = 'second'") as late:
-        assert late.receive(NONE) is None
+        assert late.receive(NOTHING_MS) is None
 
 
 def test_shared_subscriptions_are_shared_among_processes(process: Process, topic: Topic) -> None:
@@ -269,8 +199,8 @@ def test_shared_subscriptions_are_shared_among_processes(process: Process, topic
     for name, connection in (("first", first), ("second", second)):
         consumer = connection.create_session().create_shared_consumer(topic, "shared", "kind = 'wanted'")
         consumer.message_listener = listen(name)
-    send(first, topic, *map(str, range(400)), kind="wanted")
-    send(first, topic, "no", kind="unwanted")
+    send(first, topic, *map(str, range(400)), properties={"kind": "wanted"})
+    send(first, topic, "no", properties={"kind": "unwanted"})
     deadline = time.monotonic() + 20
     while len(got) < 400 and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -283,7 +213,12 @@ def test_a_group_stays_together_elsewhere(process: Process, queue: Queue) -> Non
     here = owner_of(process, queue, "kind = 'first'")
     there = [consume(process(), queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE) for _ in range(2)]
     for number in range(20):
-        send(here._session._connection, queue, str(number), kind="second", JMSXGroupID=f"group {number % 2}")
+        send(
+            here._session._connection,
+            queue,
+            str(number),
+            properties={"kind": "second", "JMSXGroupID": f"group {number % 2}"},
+        )
     got: dict[str, list[tuple[int, int]]] = {"group 0": [], "group 1": []}
     deadline = time.monotonic() + 20
     while sum(map(len, got.values())) < 20 and time.monotonic() < deadline:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,14 +23,7 @@ from kjms import (
     Session,
     Topic,
 )
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def kjms_threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("kjms-")}
+from tests.helpers import WAIT_MS, Eventually, kjms_threads
 
 
 @pytest.mark.requirement(
@@ -48,11 +40,11 @@ def test_nothing_is_delivered_while_the_connection_is_stopped(kjms_factory: Conn
         producer.send(session.create_text_message("b"))
         assert consumer.receive(100) is None
         connection.start()
-        assert consumer.receive(SECONDS).text == "a"  # type: ignore[union-attr]
+        assert consumer.receive(WAIT_MS).text == "a"  # type: ignore[union-attr]
         connection.stop()
         assert consumer.receive(100) is None
         connection.start()
-        assert consumer.receive(SECONDS).text == "b"  # type: ignore[union-attr]
+        assert consumer.receive(WAIT_MS).text == "b"  # type: ignore[union-attr]
 
 
 @pytest.mark.requirement("JMS-4.3.4-5")
@@ -264,7 +256,7 @@ def test_a_producers_settings_apply_unless_the_send_says_otherwise(session: Sess
     producer.send(first, queue)
     producer.send(second, destination=queue, delivery_mode=2, priority=9, time_to_live=0)
     consumer = session.create_consumer(queue)
-    got = [consumer.receive(SECONDS) for _ in range(2)]  # the second, of a higher priority, may come first
+    got = [consumer.receive(WAIT_MS) for _ in range(2)]  # the second, of a higher priority, may come first
     assert {(int(m.jms_delivery_mode), m.jms_priority, m.jms_expiration > 0) for m in got if m is not None} == {
         (1, 2, True),
         (2, 9, False),
@@ -300,7 +292,7 @@ def test_asynchronous_sends_complete_in_order_and_before_close(connection: Conne
                 producer.send(message, completion_listener=Listener())
     assert done == [str(number) for number in range(500) if number % 100 != 99]
     consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
-    assert [consumer.receive(SECONDS).text for _ in range(500)] == [str(number) for number in range(500)]  # type: ignore[union-attr]
+    assert [consumer.receive(WAIT_MS).text for _ in range(500)] == [str(number) for number in range(500)]  # type: ignore[union-attr]
 
 
 @pytest.mark.requirement("NEV-175")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,26 +17,9 @@ from kjms import (
     MessageConsumer,
     Queue,
     Session,
-    TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
-WAIT = 20.0
-NONE = 0.1  # seconds in which nothing is to happen
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, destination: Queue | Topic, *texts: str) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
+from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Eventually, send, text
 
 
 class Holds:
@@ -55,7 +37,7 @@ class Holds:
         self.heard.append(text(message))
         self.threads.add(threading.current_thread())
         self.running.set()
-        self.may_return.wait(WAIT)
+        self.may_return.wait(WAIT_SECONDS)
         self.is_inside = False
 
 
@@ -82,8 +64,8 @@ def test_a_sessions_listeners_run_one_after_another_in_its_own_thread(
         for place in places:
             send(connection, place, "1", "2")
         connection.start()
-        assert holds.running.wait(WAIT)
-        threading.Event().wait(NONE)
+        assert holds.running.wait(WAIT_SECONDS)
+        threading.Event().wait(NOTHING_SECONDS)
         assert len(holds.heard) == 1
         holds.may_return.set()
         eventually(lambda: len(holds.heard) == 6)
@@ -111,7 +93,7 @@ def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(
         message = session.create_text_message("x")
         consumer.message_listener = holds
         send(connection, queue, "a")
-        assert holds.running.wait(WAIT)
+        assert holds.running.wait(WAIT_SECONDS)
         for use in (
             *(lambda producer=producer: producer.send(message) for producer in producers),
             session.commit,
@@ -123,10 +105,10 @@ def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(
         with ThreadPoolExecutor(1) as pool:
             closing = pool.submit(close)
             with pytest.raises(TimeoutError):
-                closing.result(NONE)
+                closing.result(NOTHING_SECONDS)
             assert holds.is_inside
             holds.may_return.set()
-            closing.result(WAIT)
+            closing.result(WAIT_SECONDS)
         assert not holds.is_inside
 
 
@@ -147,7 +129,7 @@ def test_a_listener_that_a_close_waits_for_keeps_everything(
 
     def listener(message: Message) -> None:
         running.set()
-        may_go_on.wait(WAIT)
+        may_go_on.wait(WAIT_SECONDS)
         try:
             for producer in producers:
                 producer.send(session.create_text_message(text(message)))
@@ -160,23 +142,23 @@ def test_a_listener_that_a_close_waits_for_keeps_everything(
 
     session.create_consumer(queue).message_listener = listener
     send(connection, queue, "a", "b")
-    assert running.wait(WAIT)
+    assert running.wait(WAIT_SECONDS)
     with ThreadPoolExecutor(2) as pool:
         receiving = pool.submit(waits.receive)
         closing = pool.submit({"session": session, "connection": served}[owner].close)
         if owner == "connection":
-            assert receiving.result(WAIT) is None
+            assert receiving.result(WAIT_SECONDS) is None
         with pytest.raises(TimeoutError):
-            closing.result(NONE)
+            closing.result(NOTHING_SECONDS)
         may_go_on.set()
-        closing.result(WAIT)
+        closing.result(WAIT_SECONDS)
         assert outcome == ["2.0"]
         served.close()
-        receiving.result(WAIT)
+        receiving.result(WAIT_SECONDS)
     look = connection.create_session()
     sent = look.create_consumer(other_queue)
-    assert [text(sent.receive(SECONDS)) for _ in range(4)] == ["a"] * 4
-    assert text(look.create_consumer(queue).receive(SECONDS)) == "b"
+    assert [text(sent.receive(WAIT_MS)) for _ in range(4)] == ["a"] * 4
+    assert text(look.create_consumer(queue).receive(WAIT_MS)) == "b"
 
 
 @pytest.mark.requirement("JMS-4.5.2-7", "NET-314", "NEV-248", "NEV-255")
@@ -211,7 +193,7 @@ def test_on_a_started_connection_delivery_begins_during_set_up(
     send(connection, queue, "a")
     session = connection.create_session()
     session.create_consumer(queue).message_listener = holds
-    assert holds.running.wait(WAIT)
+    assert holds.running.wait(WAIT_SECONDS)
     holds.may_return.set()
     session.create_consumer(other := Queue(f"{queue.queue_name}-other")).message_listener = holds
     send(connection, other, "b")
@@ -229,7 +211,7 @@ def test_a_session_with_listeners_is_not_asked_for_messages(connection: Connecti
         with pytest.raises(IllegalStateException, match="message listeners"):
             ask()
     listening.message_listener = None
-    assert text(other.receive(SECONDS)) == "a"
+    assert text(other.receive(WAIT_MS)) == "a"
     listening.message_listener = print
     listening.close()
     assert other.receive_no_wait() is None
@@ -279,9 +261,9 @@ def test_a_session_may_have_one_listener_for_all(
         send(connection, place, f"to {type(place).__name__}")
     eventually(lambda: len(heard) == 2)
     sent = connection.create_session().create_consumer(answers)
-    assert {text(sent.receive(SECONDS)) for _ in range(2)} == {"answer to to Queue", "answer to to Topic"}
+    assert {text(sent.receive(WAIT_MS)) for _ in range(2)} == {"answer to to Queue", "answer to to Topic"}
     session.message_listener = None
     assert session.message_listener is None
     send(connection, places[0], "asked for")
-    assert text(consumers[0].receive(SECONDS)) == "asked for"
+    assert text(consumers[0].receive(WAIT_MS)) == "asked for"
     assert len(heard) == 2

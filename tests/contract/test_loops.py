@@ -2,64 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, JMSContext, Message, MessageConsumer, Queue, Session, TextMessage, Topic
-
-SECONDS = 20_000
-NONE = 300  # milliseconds in which nothing is to come
-Eventually = Callable[[Callable[[], object]], None]
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def process(kafka: Any) -> Iterator[Callable[..., Connection]]:
-    """A function that returns a started connection with an engine of its own, as another process would have."""
-    connections: list[Connection] = []
-
-    def begin(**options: Any) -> Connection:
-        own = {"client.id": f"return-{next(_numbers)}"}
-        factory = ConnectionFactory(kafka.bootstrap_servers, kafka=own, **options)
-        connections.append(factory.create_connection())
-        connections[-1].start()
-        return connections[-1]
-
-    yield begin
-    for connection in connections:
-        connection.close()
-
-
-def send(connection: Connection, queue: Queue, *texts: str, group: str | None = None) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            if group is not None:
-                message.set_string_property("JMSXGroupID", group)
-            producer.send(message)
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    assert message.text is not None
-    return message.text
-
-
-def seen(message: Message | None) -> tuple[str, int]:
-    """Return a message's text and how often it was delivered."""
-    assert message is not None
-    assert message.jms_redelivered is (message.get_int_property("JMSXDeliveryCount") > 1)
-    return text(message), message.get_int_property("JMSXDeliveryCount")
-
-
-def in_queue(connection: Connection, queue: Queue) -> list[str]:
-    """Return what a browser shows."""
-    with connection.create_session() as session, session.create_browser(queue) as browser:
-        return [text(message) for message in browser]
-
+from kjms import Connection, ConnectionFactory, JMSContext, MessageConsumer, Queue, Session, Topic
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, browse, counted, send, text
 
 WAYS = [
     pytest.param(Session.AUTO_ACKNOWLEDGE, {}, id="AUTO"),
@@ -83,8 +32,8 @@ def test_another_process_sees_that_a_received_message_is_settled(
     connection, other = process(**options), process()
     send(connection, queue, "one", "two")
     consumer = connection.create_session(mode).create_consumer(queue)
-    assert text(consumer.receive(SECONDS)) == "one"
-    eventually(lambda: in_queue(other, queue) == ["two"])
+    assert text(consumer.receive(WAIT_MS)) == "one"
+    eventually(lambda: browse(other, queue) == ["two"])
 
 
 @pytest.mark.requirement("JMS-4.4.11-3")
@@ -96,8 +45,8 @@ def test_an_idle_consumer_blocks_no_message_group(
     connection = process(**options)
     send(connection, queue, "one", "two", group="g")
     first, second = [connection.create_session(mode).create_consumer(queue) for _ in range(2)]
-    assert text(first.receive(SECONDS)) == "one"
-    assert text(second.receive(SECONDS)) == "two"
+    assert text(first.receive(WAIT_MS)) == "one"
+    assert text(second.receive(WAIT_MS)) == "two"
 
 
 @pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.12-2")
@@ -109,10 +58,10 @@ def test_receive_waits_for_the_acknowledgement_of_the_last_message(
     send(connection, queue, *map(str, range(20)))
     consumer = connection.create_session().create_consumer(queue)
     for number in range(20):
-        assert text(consumer.receive(SECONDS)) == str(number)
-        assert in_queue(other, queue)[:1] in ([], [str(number)], [str(number + 1)])
+        assert text(consumer.receive(WAIT_MS)) == str(number)
+        assert browse(other, queue)[:1] in ([], [str(number)], [str(number + 1)])
     assert consumer.receive_no_wait() is None
-    assert in_queue(other, queue) == []
+    assert browse(other, queue) == []
 
 
 def loop(consumer: MessageConsumer, *expected: str) -> None:
@@ -132,9 +81,9 @@ def test_a_loop_acknowledges_when_it_asks_for_the_next_message(
     send(connection, queue, "one", "two", "three")
     consumer = connection.create_session(mode).create_consumer(queue)
     loop(consumer, "one", "two")
-    eventually(lambda: in_queue(other, queue) == ["two", "three"])
-    assert text(consumer.receive(SECONDS)) == "three"  # the consumer is asked for the next one
-    eventually(lambda: in_queue(other, queue) == [])
+    eventually(lambda: browse(other, queue) == ["two", "three"])
+    assert text(consumer.receive(WAIT_MS)) == "three"  # the consumer is asked for the next one
+    eventually(lambda: browse(other, queue) == [])
 
 
 @pytest.mark.parametrize(("closed", "mode", "options"), LEAVING)
@@ -152,10 +101,10 @@ def test_an_orderly_close_acknowledges_what_a_loop_has(
     session = connection.create_session(mode)
     with {"consumer": session.create_consumer(queue), "session": session, "connection": connection}[closed] as it:
         loop(it if closed == "consumer" else session.create_consumer(queue), "one")  # type: ignore[arg-type]
-    eventually(lambda: in_queue(other, queue) == ["two"])
+    eventually(lambda: browse(other, queue) == ["two"])
     if closed != "consumer":
         consumer = other.create_session().create_consumer(queue)
-        assert seen(consumer.receive(SECONDS)) == ("two", 1)
+        assert counted(consumer.receive(WAIT_MS)) == ("two", 1)
 
 
 class WorkError(Exception):
@@ -182,8 +131,8 @@ def test_an_exception_in_a_loop_brings_the_message_again(
     with pytest.raises(WorkError):
         work()
     consumer = (session if left == "consumer" else other.create_session()).create_consumer(queue)
-    assert [seen(consumer.receive(SECONDS)) for _ in range(2)] == [("two", 2), ("three", 1)]
-    assert consumer.receive(NONE) is None
+    assert [counted(consumer.receive(WAIT_MS)) for _ in range(2)] == [("two", 2), ("three", 1)]
+    assert consumer.receive(NOTHING_MS) is None
 
 
 def test_an_exception_that_leaves_a_context_brings_the_message_again(
@@ -191,7 +140,7 @@ def test_an_exception_that_leaves_a_context_brings_the_message_again(
 ) -> None:
     """The simplified API's context, and its consumer, do what a session and its consumer do."""
     send(process(), queue, "one", "two")
-    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": f"return-{next(_numbers)}"})
+    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": queue.queue_name})
 
     def work(expected: tuple[str, int], is_consumer: bool) -> None:
         with factory.create_context(JMSContext.AUTO_ACKNOWLEDGE) as context:
@@ -199,10 +148,10 @@ def test_an_exception_that_leaves_a_context_brings_the_message_again(
             if is_consumer:
                 with consumer:
                     for message in consumer:
-                        assert seen(message) == expected
+                        assert counted(message) == expected
                         raise WorkError
             for message in consumer:
-                assert seen(message) == expected
+                assert counted(message) == expected
                 raise WorkError
 
     for count, is_consumer in ((1, False), (2, True)):
@@ -210,7 +159,7 @@ def test_an_exception_that_leaves_a_context_brings_the_message_again(
             work(("one", count), is_consumer)
     with factory.create_context() as context:
         consumer = context.create_consumer(queue)
-        assert [seen(consumer.receive(SECONDS)) for _ in range(2)] == [("one", 3), ("two", 1)]
+        assert [counted(consumer.receive(WAIT_MS)) for _ in range(2)] == [("one", 3), ("two", 1)]
 
 
 def test_a_receive_inside_of_a_loop_leaves_the_loops_message_alone(
@@ -228,15 +177,15 @@ def test_a_receive_inside_of_a_loop_leaves_the_loops_message_alone(
         with session:
             for message in consumer:
                 assert text(message) == "order"
-                assert text(answers.receive(SECONDS)) == "reply"
+                assert text(answers.receive(WAIT_MS)) == "reply"
                 assert answers.receive_no_wait() is None
                 raise WorkError
 
     with pytest.raises(WorkError):
         work()
-    assert in_queue(other, replies) == []
+    assert browse(other, replies) == []
     again = other.create_session().create_consumer(queue)
-    assert seen(again.receive(SECONDS)) == ("order", 2)
+    assert counted(again.receive(WAIT_MS)) == ("order", 2)
 
 
 @pytest.mark.requirement("JMS-4.4.11-8", "JMS-4.4.11-10")
@@ -247,7 +196,7 @@ def test_recover_in_a_loop_brings_its_message_again(process: Callable[..., Conne
     session = connection.create_session()
     got = []
     for message in session.create_consumer(queue):
-        got.append(seen(message))
+        got.append(counted(message))
         if len(got) == 1:
             session.recover()
         if len(got) == 3:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,29 +25,11 @@ from kjms import (
     QueueSender,
     ResourceAllocationException,
     Session,
-    TextMessage,
     Topic,
     TopicPublisher,
 )
 from kjms.engine.kafka import KafkaException
-from tests.contract.helpers import refused
-
-SECONDS = 20_000
-PATIENCE = SECONDS / 1000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
-
-
-def send(session: Session, queue: Queue, *bodies: str) -> None:
-    producer = session.create_producer(queue)
-    for body in bodies:
-        producer.send(session.create_text_message(body))
-
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, refused, send, text
 
 # Exceptions.
 
@@ -140,7 +121,7 @@ def test_a_connection_says_what_it_is(connection: Connection, session: Session, 
     message.set_string_property("JMSXGroupID", "group")
     message.set_int_property("JMSXGroupSeq", 3)
     session.create_producer(queue).send(message)
-    received = session.create_consumer(queue).receive(SECONDS)
+    received = session.create_consumer(queue).receive(WAIT_MS)
     assert received is not None
     assert {name: received.get_object_property(name) for name in names} == {
         "JMSXGroupID": "group", "JMSXGroupSeq": 3, "JMSXDeliveryCount": 1,
@@ -163,7 +144,7 @@ def test_producers_and_their_destinations(session: Session, kjms_destination_nam
     anonymous = session.create_producer(None)
     assert anonymous.destination is None
     anonymous.send(session.create_text_message("to the topic"), topic)
-    assert [text(each.receive(SECONDS)) for each in consumers] == ["to the queue", "to the topic"]
+    assert [text(each.receive(WAIT_MS)) for each in consumers] == ["to the queue", "to the topic"]
     with pytest.raises(InvalidDestinationException):
         anonymous.send(session.create_text_message("nowhere"))
     with pytest.raises(InvalidDestinationException):
@@ -187,7 +168,7 @@ def test_delivery_modes(session: Session, queue: Queue, ends: Any) -> None:
     producer.send(session.create_message(), delivery_mode=DeliveryMode.PERSISTENT)
     assert ends(queue) == {0: 3}
     consumer = session.create_consumer(queue)
-    received = [consumer.receive(SECONDS) for _ in range(3)]
+    received = [consumer.receive(WAIT_MS) for _ in range(3)]
     assert [message and message.jms_delivery_mode for message in received] == [2, 1, 2]
 
 
@@ -200,7 +181,7 @@ def test_a_stopped_connection_sends(kjms_factory: ConnectionFactory, queue: Queu
         send(session, queue, "early")
         connection.start()
         session.create_consumer(queue).message_listener = lambda message: heard.set()
-        assert heard.wait(PATIENCE)
+        assert heard.wait(WAIT_SECONDS)
         connection.stop()
         other = Queue(f"{queue.queue_name}-other")
         send(connection.create_session(), other, "late")
@@ -261,7 +242,7 @@ def test_a_session_with_listeners_is_its_own_threads(
         running.append(1)
         seen.append(len(running))
         first.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(WAIT_SECONDS)
         running.pop()
 
     producer = session.create_producer(queues[0])
@@ -270,7 +251,7 @@ def test_a_session_with_listeners_is_its_own_threads(
     sending = connection.create_session()
     for queue in queues:
         send(sending, queue, "a", "b")
-    assert first.wait(PATIENCE)
+    assert first.wait(WAIT_SECONDS)
     with pytest.raises(IllegalStateException, match=r"kjms-session-.*-delivery"):
         producer.send(sending.create_text_message("from another thread"))
     go_on.set()
@@ -296,7 +277,7 @@ def test_close_alone_comes_from_other_threads(connection: Connection, queue: Que
                 use()
         session.close()
         order.append("closed")
-        waiting.join(PATIENCE)
+        waiting.join(WAIT_SECONDS)
         session.close()  # again: nothing
     assert order == [None, "closed"]
     for used in (

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kjms import (
-    Connection,
     ConnectionFactory,
     DeliveryMode,
     DestinationOptions,
@@ -18,29 +17,13 @@ from kjms import (
     MessageConsumer,
     Queue,
     Session,
-    TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, destination: Queue | Topic, *texts: str) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    assert message.text is not None
-    return message.text
+from tests.helpers import WAIT_MS, Eventually, send, text
 
 
 def numbers(consumer: MessageConsumer, count: int) -> list[int]:
-    return [int(text(consumer.receive(SECONDS))) for _ in range(count)]
+    return [int(text(consumer.receive(WAIT_MS))) for _ in range(count)]
 
 
 @pytest.mark.requirement("JAK-Session-8", "JMS-4.4.10.1-1", "NEV-194", "NET-346", "JAK-recover-6")
@@ -129,7 +112,7 @@ def test_each_delivery_mode_keeps_its_order(
         connection.start()
         got: dict[int, list[int]] = {DeliveryMode.PERSISTENT: [], DeliveryMode.NON_PERSISTENT: []}
         for _ in modes:
-            received = consumer.receive(SECONDS)
+            received = consumer.receive(WAIT_MS)
             got[received.jms_delivery_mode].append(int(text(received)))  # type: ignore[union-attr]
     for mode, arrived in got.items():
         assert arrived == [number for number, sent in enumerate(modes) if sent == mode]
@@ -144,8 +127,8 @@ def test_a_selector_passes_over_earlier_messages(session: Session, queue: Queue)
         message.properties["region"] = region
         producer.send(message)
     with session.create_consumer(queue, "region = 'EU'") as consumer:
-        assert text(consumer.receive(SECONDS)) == "later"
-    assert text(session.create_consumer(queue).receive(SECONDS)) == "earlier"
+        assert text(consumer.receive(WAIT_MS)) == "later"
+    assert text(session.create_consumer(queue).receive(WAIT_MS)) == "earlier"
 
 
 @pytest.mark.requirement("NEV-55", "NET-321", "NET-324")
@@ -162,11 +145,11 @@ def test_a_priority_is_0_to_9(session: Session, queue: Queue) -> None:
         session.create_producer(queue).send(message, priority=priority)
 
     session.create_producer(queue).send(message)
-    assert consumer.receive(SECONDS).jms_priority == 4  # type: ignore[union-attr]
+    assert consumer.receive(WAIT_MS).jms_priority == 4  # type: ignore[union-attr]
     for send_with in (from_the_producer, from_the_call):
         for priority in range(10):
             send_with(priority)
-            assert consumer.receive(SECONDS).jms_priority == priority  # type: ignore[union-attr]
+            assert consumer.receive(WAIT_MS).jms_priority == priority  # type: ignore[union-attr]
         for wrong in (-1, 10, 255, True, "5", 4.0):
             with pytest.raises(ValueError, match="from 0 to 9"):
                 send_with(wrong)

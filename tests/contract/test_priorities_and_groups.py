@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage
-
-SECONDS = 20_000
-NONE = 300  # milliseconds in which nothing is to come
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, queue: Queue, *texts: str, group: str | None = None, **how: Any) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            if group is not None:
-                message.properties["JMSXGroupID"] = group
-            producer.send(message, **how)
-
-
-def received(consumer: MessageConsumer, count: int) -> list[str]:
-    return [text(consumer.receive(SECONDS)) for _ in range(count)]
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
+from kjms import Connection, ConnectionFactory, Message, Queue, Session
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, text, texts, texts_of
 
 
 @pytest.mark.requirement("JMS-3.4.10-2", "JMS-3.4.10-3", "JMS-4.4.10.2-1", "NEV-55", "NEV-56", "NEV-58", "NEV-226")
@@ -45,7 +22,7 @@ def test_what_is_ready_is_handed_out_by_priority(connection: Connection, queue: 
     eventually(lambda: consumer._feed.reader.buffer.held == 40)
     connection.start()
     expected = sorted(map(str, range(40)), key=lambda number: (-(int(number) % 10), int(number)))
-    assert received(consumer, 40) == expected
+    assert texts(consumer, 40) == expected
 
 
 def test_an_urgent_message_is_found_far_behind(kafka: Any, queue: Queue, eventually: Eventually) -> None:
@@ -59,7 +36,7 @@ def test_an_urgent_message_is_found_far_behind(kafka: Any, queue: Queue, eventua
         consumer._feed.start()
         eventually(lambda: consumer._feed.reader.buffer.held == 152)
         connection.start()
-        assert received(consumer, 2) == ["urgent", "b"]
+        assert texts(consumer, 2) == ["urgent", "b"]
 
 
 def test_urgent_messages_that_were_settled_first_stay_settled(
@@ -73,14 +50,14 @@ def test_urgent_messages_that_were_settled_first_stay_settled(
         consumer._feed.start()
         eventually(lambda: consumer._feed.reader.buffer.held == 5)
         connection.start()
-        assert received(consumer, 2) == ["urgent", "urgent, too"]
+        assert texts(consumer, 2) == ["urgent", "urgent, too"]
     with kjms_factory.create_connection() as connection:
         connection.start()
         consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-        left = [consumer.receive(SECONDS) for _ in range(3)]
-        assert [text(message) for message in left] == ["a", "b", "c"]
+        left = [consumer.receive(WAIT_MS) for _ in range(3)]
+        assert texts_of(left) == ["a", "b", "c"]
         assert not any(message is None or message.jms_redelivered for message in left)
-        assert consumer.receive(NONE) is None
+        assert consumer.receive(NOTHING_MS) is None
 
 
 @pytest.mark.requirement("JMS-3.5.9-8", "NEV-98", "NET-217")
@@ -91,14 +68,14 @@ def test_a_message_group_is_with_one_session_at_a_time(connection: Connection, q
     send(connection, queue, "g3", group="g")
     send(connection, queue, "h1", group="h")
     first, second = (connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue) for _ in range(2))
-    g1 = first.receive(SECONDS)
+    g1 = first.receive(WAIT_MS)
     assert g1 is not None
     assert text(g1) == "g1"
-    assert received(second, 2) == ["plain", "h1"]
-    assert second.receive(NONE) is None
-    assert received(first, 1) == ["g2"]
+    assert texts(second, 2) == ["plain", "h1"]
+    assert second.receive(NOTHING_MS) is None
+    assert texts(first, 1) == ["g2"]
     g1.acknowledge()
-    assert received(second, 1) == ["g3"]
+    assert texts(second, 1) == ["g3"]
 
 
 @pytest.mark.requirement("JMS-3.5.9-8")
@@ -107,10 +84,10 @@ def test_a_message_that_comes_again_keeps_its_place_in_its_group(connection: Con
     send(connection, queue, "1", "2", "3", group="g")
     leaving, staying = (connection.create_session(Session.CLIENT_ACKNOWLEDGE) for _ in range(2))
     ahead, behind = leaving.create_consumer(queue), staying.create_consumer(queue)
-    assert received(ahead, 1) == ["1"]
-    assert behind.receive(NONE) is None
+    assert texts(ahead, 1) == ["1"]
+    assert behind.receive(NOTHING_MS) is None
     leaving.close()
-    assert received(behind, 3) == ["1", "2", "3"]
+    assert texts(behind, 3) == ["1", "2", "3"]
 
 
 @pytest.mark.requirement("JMS-3.5.9-8")

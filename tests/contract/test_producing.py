@@ -15,21 +15,14 @@ from kjms import (
     Queue,
     QueueSender,
     Session,
-    TextMessage,
     Topic,
     TopicPublisher,
 )
-
-SECONDS = 20_000
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
+from tests.helpers import WAIT_MS, text
 
 
 def received(consumer: MessageConsumer) -> Message:
-    message = consumer.receive(SECONDS)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     return message
 
@@ -51,9 +44,9 @@ def test_a_producer_is_of_a_destination_or_of_none(session: Session, kjms_destin
     assert free.destination is None
     assert session.create_producer().destination is None
     for place, consumer in consumers.items():
-        assert text(consumer.receive(SECONDS)) == f"to {place}"
+        assert text(consumer.receive(WAIT_MS)) == f"to {place}"
         free.send(session.create_text_message(f"free, to {place}"), place)
-        assert text(consumer.receive(SECONDS)) == f"free, to {place}"
+        assert text(consumer.receive(WAIT_MS)) == f"free, to {place}"
     for wrong in (None, "orders", [queue, topic]):  # one destination at a time
         with pytest.raises(InvalidDestinationException):
             free.send(session.create_text_message("nowhere"), wrong)  # type: ignore[arg-type]

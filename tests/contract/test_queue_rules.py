@@ -23,8 +23,7 @@ from kjms import (
     Topic,
 )
 from kjms.engine.kafka import AdminPort, ConfigResource, ResourceType
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 def send(session: Session, destination: Queue, *numbers: int) -> None:
@@ -36,7 +35,7 @@ def send(session: Session, destination: Queue, *numbers: int) -> None:
 
 
 def receive(consumer: MessageConsumer, count: int) -> list[int]:
-    return [consumer.receive(SECONDS).get_int_property("n") for _ in range(count)]  # type: ignore[union-attr]
+    return [consumer.receive(WAIT_MS).get_int_property("n") for _ in range(count)]  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_a_queue_is_a_name_and_makes_nothing(kafka: Any, admin: AdminPort, kjms_
         session.create_producer().send(message, queue)
         assert len(list(session.create_browser(queue))) == 2
         for _ in range(2):
-            received = consumer.receive(SECONDS)
+            received = consumer.receive(WAIT_MS)
             assert received is not None
             assert (received.jms_destination, received.jms_reply_to) == (queue, queue)
 
@@ -153,7 +152,7 @@ def test_a_queue_holds_a_mixture(session: Session, queue: Queue) -> None:
         StreamMessage: lambda message: message.read_string(),
         ObjectMessage: lambda message: message.object,
     }
-    received = [consumer.receive(SECONDS) for _ in made]
+    received = [consumer.receive(WAIT_MS) for _ in made]
     assert [(type(m), bodies[type(m)](m)) for m in received if m is not None] == list(
         zip(bodies, [None, "text", 7, 7, "streamed", {"any": ["value"]}], strict=True)
     )

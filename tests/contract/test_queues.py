@@ -18,10 +18,7 @@ from kjms import (
     Session,
     TextMessage,
 )
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import WAIT_MS, Eventually
 
 
 def send_texts(session: Session, queue: Queue, *texts: str) -> None:
@@ -33,7 +30,7 @@ def send_texts(session: Session, queue: Queue, *texts: str) -> None:
 def texts(session: Session, queue: Queue, count: int) -> list[str]:
     """Receive *count* texts, and find that there are no more."""
     with session.create_consumer(queue) as consumer:
-        received = [consumer.receive(SECONDS) for _ in range(count)]
+        received = [consumer.receive(WAIT_MS) for _ in range(count)]
         assert consumer.receive_no_wait() is None
     return [message.text for message in received if isinstance(message, TextMessage)]
 
@@ -59,7 +56,7 @@ def test_a_message_arrives_with_its_headers_and_properties(session: Session, que
     message.properties["region"] = "EU"
     with session.create_producer(queue) as producer:
         producer.send(message, priority=7, time_to_live=60_000)
-    received = session.create_consumer(queue).receive(SECONDS)
+    received = session.create_consumer(queue).receive(WAIT_MS)
     assert isinstance(received, TextMessage)
     assert received.text == "Grüße, 世界 🌍"
     assert received.jms_message_id == message.jms_message_id
@@ -93,7 +90,7 @@ def test_bytes_arrive_as_bytes(session: Session, queue: Queue) -> None:
     message.write_int(7)
     message.write_utf("x")
     session.create_producer(queue).send(message)
-    received = session.create_consumer(queue).receive(SECONDS)
+    received = session.create_consumer(queue).receive(WAIT_MS)
     assert isinstance(received, BytesMessage)
     assert (received.body_length, received.read_int(), received.read_utf()) == (7, 7, "x")
 
@@ -185,7 +182,7 @@ def test_selectors_share_out_a_queue(connection: Connection, queue: Queue) -> No
             producer.send(message)
     small = session.create_consumer(queue, "n < 10")
     assert small.message_selector == "n < 10"
-    assert [small.receive(SECONDS).text for _ in range(10)] == [str(n) for n in range(10)]  # type: ignore[union-attr]
+    assert [small.receive(WAIT_MS).text for _ in range(10)] == [str(n) for n in range(10)]  # type: ignore[union-attr]
     assert small.receive(200) is None
     small.close()
     assert texts(session, queue, 10) == [str(n) for n in range(10, 20)]

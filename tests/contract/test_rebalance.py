@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-from typing import Any
+import functools
+from collections.abc import Callable
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, DestinationOptions, MessageConsumer, Queue, Session
+from kjms import Connection, DestinationOptions, MessageConsumer, Queue, Session
+from tests.helpers import Desk, Eventually, take
 
-SECONDS = 20_000
 MESSAGES = 40
-Eventually = Callable[[Callable[[], object]], None]
-_numbers = itertools.count()
 
 
 @pytest.fixture
-def process(kafka: Any, queue: Queue) -> Iterator[Callable[[], Connection]]:
-    """A function that returns a started connection with an engine of its own, as another process would have."""
-    connections: list[Connection] = []
-
-    def begin() -> Connection:
-        factory = ConnectionFactory(
-            kafka.bootstrap_servers,
-            kafka={"client.id": f"rebalance-{next(_numbers)}"},
-            destinations={queue.queue_name: DestinationOptions(partitions=2, ordering="none")},
-        )
-        connections.append(factory.create_connection())
-        connections[-1].start()
-        return connections[-1]
-
-    yield begin
-    for connection in connections:
-        connection.close()
+def process(desk: Desk, queue: Queue) -> Callable[[], Connection]:
+    """A function that returns a started connection of another process, for a queue of two partitions."""
+    two = {queue.queue_name: DestinationOptions(partitions=2, ordering="none")}
+    return functools.partial(desk.connect, is_apart=True, destinations=two)
 
 
 def partitions(consumer: MessageConsumer) -> int:
     return len(consumer._feed.reader.numbers())
-
-
-def received(consumer: MessageConsumer, count: int) -> list[Any]:
-    messages = [consumer.receive(SECONDS) for _ in range(count)]
-    assert None not in messages
-    return messages
 
 
 @pytest.mark.requirement("JMS-4.4.11-5", "JMS-4.4.11-6")
@@ -58,7 +36,7 @@ def test_what_a_session_has_stays_with_it(
             producer.send(session.create_text_message(str(number)))
     session = first.create_session(mode)
     consumer = session.create_consumer(queue)
-    have = received(consumer, MESSAGES // 2)
+    have = take(consumer, MESSAGES // 2)
     late = process().create_session().create_consumer(queue)
     eventually(lambda: partitions(consumer) == partitions(late) == 1)
     if mode == Session.SESSION_TRANSACTED:
@@ -66,7 +44,7 @@ def test_what_a_session_has_stays_with_it(
     else:
         have[-1].acknowledge()
     consumer.close()
-    rest = received(late, MESSAGES - len(have))
+    rest = take(late, MESSAGES - len(have))
     assert sorted(int(m.text) for m in [*have, *rest]) == list(range(MESSAGES))
     assert late.receive(300) is None
     assert not any(message.jms_redelivered for message in rest)
@@ -83,15 +61,15 @@ def test_what_a_session_gives_back_comes_again(
             producer.send(session.create_text_message(str(number)))
     session = first.create_session(Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
-    have = received(consumer, MESSAGES // 2)
+    have = take(consumer, MESSAGES // 2)
     late = process().create_session().create_consumer(queue)
     eventually(lambda: partitions(consumer) == partitions(late) == 1)
     session.recover()
-    again = received(consumer, len(have))
+    again = take(consumer, len(have))
     assert {message.text for message in again} == {message.text for message in have}
     assert {message.get_int_property("JMSXDeliveryCount") for message in again} == {2}
     first.close()
-    rest = received(late, MESSAGES)
+    rest = take(late, MESSAGES)
     assert sorted(int(message.text) for message in rest) == list(range(MESSAGES))
     texts = {message.text for message in have}
     assert {message.get_int_property("JMSXDeliveryCount") for message in rest if message.text in texts} == {3}

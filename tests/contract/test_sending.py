@@ -17,8 +17,7 @@ from kjms import (
     TextMessage,
     TopicConnectionFactory,
 )
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 class Foreign:
@@ -49,7 +48,7 @@ def test_the_destination_may_stand_before_the_message(connection: Connection, se
         producer.send(*arguments, **named)
     connection.start()
     consumer = session.create_consumer(queue)
-    received = [consumer.receive(SECONDS) for _ in sends]
+    received = [consumer.receive(WAIT_MS) for _ in sends]
     texts = {message.text: message for message in received if isinstance(message, TextMessage)}
     assert set(texts) == {*"12345", "from elsewhere"}
     assert texts["5"].jms_priority == 7
@@ -91,5 +90,5 @@ def test_a_publisher_takes_both_orders(kafka: Any, kjms_destination_name: str) -
         publisher = session.create_publisher(None)
         publisher.publish(topic, TextMessage("1"))
         publisher.publish(TextMessage("2"), topic)
-        received: list[Message | None] = [subscriber.receive(SECONDS) for _ in range(2)]
+        received: list[Message | None] = [subscriber.receive(WAIT_MS) for _ in range(2)]
         assert [message.text for message in received if isinstance(message, TextMessage)] == ["1", "2"]

@@ -8,16 +8,10 @@ from typing import Any
 import psutil
 import pytest
 
-from kjms import Connection, ConnectionFactory, IllegalStateException, Message, Queue, Session, TextMessage, Topic
-
-SECONDS = 20_000
+from kjms import Connection, ConnectionFactory, IllegalStateException, Queue, Session, Topic
+from tests.helpers import WAIT_MS, text
 
 MODES = [Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE]
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
 
 
 @pytest.mark.requirement(
@@ -59,7 +53,7 @@ def test_a_connection_makes_many_sessions(connection: Connection, queue: Queue) 
     assert len(set(map(id, sessions))) == 3
     sessions[0].close()
     sessions[1].create_producer(queue).send(sessions[1].create_text_message("a"))
-    assert text(sessions[2].create_consumer(queue).receive(SECONDS)) == "a"
+    assert text(sessions[2].create_consumer(queue).receive(WAIT_MS)) == "a"
 
 
 @pytest.mark.requirement(
@@ -73,7 +67,7 @@ def test_one_session_serves_many_producers_and_consumers(session: Session, kjms_
     producers = [session.create_producer(place) for place in places for _ in range(2)]
     for number, producer in enumerate(producers):
         producer.send(session.create_text_message(str(number)))
-    received = [[text(consumer.receive(SECONDS)) for _ in range(2)] for consumer in consumers]
+    received = [[text(consumer.receive(WAIT_MS)) for _ in range(2)] for consumer in consumers]
     assert received == [["0", "1"], ["2", "3"], ["4", "5"], ["6", "7"]]
 
 
@@ -96,7 +90,7 @@ def test_a_thread_receives_and_answers_in_one_session(connection: Connection, qu
         request = session.create_text_message(name)
         request.jms_reply_to = answers
         producer.send(request)
-        assert text(consumer.receive(SECONDS)) == f"answer to {name}"
+        assert text(consumer.receive(WAIT_MS)) == f"answer to {name}"
     requests.close()
     server.join(20)
     assert not server.is_alive()
@@ -113,12 +107,12 @@ def test_a_session_turns_names_into_destinations_and_makes_none(
     for destination in (queue, topic):
         consumer = session.create_consumer(destination)
         session.create_producer(destination).send(session.create_text_message("a"))
-        assert text(consumer.receive(SECONDS)) == "a"
+        assert text(consumer.receive(WAIT_MS)) == "a"
     strict = ConnectionFactory(kafka.bootstrap_servers, create_destinations=False)
     with strict.create_connection() as connection:
         other = connection.create_session()
         other.create_producer(other.create_queue(kjms_destination_name)).send(other.create_text_message("b"))
-    assert text(session.create_consumer(queue).receive(SECONDS)) == "b"
+    assert text(session.create_consumer(queue).receive(WAIT_MS)) == "b"
 
 
 @pytest.mark.requirement("JAK-Session-2", "NET-340")

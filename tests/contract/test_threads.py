@@ -7,16 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Message, Queue, TextMessage
+from kjms import Connection, ConnectionFactory, Queue
+from tests.helpers import WAIT_MS, text
 
-SECONDS = 20_000
 THREADS = 8
 EACH = 20
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
 
 
 @pytest.mark.requirement(
@@ -41,7 +36,7 @@ def test_factories_connections_and_destinations_are_for_any_number_of_threads(
                 assert connection.meta_data.jms_major_version == 2
                 session.close()
             consumer = shared.create_session().create_consumer(queue)
-            received = [text(consumer.receive(SECONDS)) for _ in range(2 * EACH)]
+            received = [text(consumer.receive(WAIT_MS)) for _ in range(2 * EACH)]
             consumer.close()
             shared.stop()
             shared.start()

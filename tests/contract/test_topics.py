@@ -6,15 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kjms import Connection, Session, Topic
-
-SECONDS = 20_000
-
-
-def send(session: Session, topic: Topic, *texts: str) -> None:
-    with session.create_producer(topic) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
+from kjms import Connection, Topic
+from tests.helpers import WAIT_MS, send
 
 
 @pytest.mark.requirement("JMS-A.1.6-2")
@@ -26,8 +19,8 @@ def test_every_subscriber_gets_what_is_sent_after_its_creation(connection: Conne
     send(session, topic, "one")
     second = connection.create_session().create_consumer(topic)
     send(session, topic, "two")
-    assert [first.receive(SECONDS).text for _ in range(2)] == ["one", "two"]  # type: ignore[union-attr]
-    assert second.receive(SECONDS).text == "two"  # type: ignore[union-attr]
+    assert [first.receive(WAIT_MS).text for _ in range(2)] == ["one", "two"]  # type: ignore[union-attr]
+    assert second.receive(WAIT_MS).text == "two"  # type: ignore[union-attr]
     assert first.receive_no_wait() is None
     assert second.receive(100) is None
 
@@ -40,7 +33,7 @@ def test_a_subscription_made_before_start_misses_nothing(kjms_factory: object, t
         send(session, topic, "early")
         assert consumer.receive(50) is None
         connection.start()
-        assert consumer.receive(SECONDS).text == "early"
+        assert consumer.receive(WAIT_MS).text == "early"
 
 
 def test_a_selector_on_a_topic_skips_the_rest(connection: Connection, topic: Topic) -> None:
@@ -52,7 +45,7 @@ def test_a_selector_on_a_topic_skips_the_rest(connection: Connection, topic: Top
             message = session.create_text_message(str(number))
             message.properties["kind"] = "x" if number % 3 == 0 else "y"
             producer.send(message)
-    assert [consumer.receive(SECONDS).text for _ in range(4)] == ["0", "3", "6", "9"]  # type: ignore[union-attr]
+    assert [consumer.receive(WAIT_MS).text for _ in range(4)] == ["0", "3", "6", "9"]  # type: ignore[union-attr]
 
 
 def test_a_listener_hears_a_topic(

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +12,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, Queue, Session, Topic
+from tests.helpers import Desk, Program
 
 
 @pytest.fixture
@@ -36,42 +33,11 @@ def topic(kjms_destination_name: str) -> Topic:
     return Topic(kjms_destination_name)
 
 
-class Program:
-    """Another process that does what it is told: the file ``other_program.py`` beside the test."""
-
-    def __init__(self, program: Path, servers: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(program), servers], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, name: str, *arguments: Any) -> None:
-        """Tell it what to do, without waiting."""
-        assert self.process.stdin is not None
-        print(json.dumps([name, *arguments]), file=self.process.stdin, flush=True)
-
-    def answer(self) -> Any:
-        """Return what it says to what it was told first: a value, or the name of an exception with ``!`` before it."""
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
-
-    def do(self, name: str, *arguments: Any) -> Any:
-        """Tell it what to do, and return what it says."""
-        self.ask(name, *arguments)
-        return self.answer()
-
-    def kill(self) -> None:
-        """End it as ``kill -9`` does."""
-        self.process.kill()
-        self.process.wait(30)
-
-    def end(self) -> None:
-        """End it, in order where it still lives."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait(30)
-        self.process.stdout.close()
+@pytest.fixture
+def desk(kjms_broker: Any) -> Iterator[Desk]:
+    """Connections that end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield Desk(kjms_broker.bootstrap_servers, stack)
 
 
 @pytest.fixture

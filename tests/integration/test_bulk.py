@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from kjms import ConnectionFactory, Queue
 from kjms.broker import Broker
-from kjms.mapping.names import queue_group, topic_for
+from tests.helpers import committed
 
 MESSAGES = 100_000
 PROGRAM = Path(__file__).with_name("bulk_process.py")
@@ -39,14 +38,4 @@ def test_a_hundred_thousand_messages_go_from_one_process_to_another_in_order(
 
     assert said == ["", ""]
     assert [end.returncode for end in ends] == [0, 0]
-    assert committed(kjms_broker, queue) == MESSAGES
-
-
-def committed(broker: Broker, queue: Queue) -> int:
-    """Return up to where Kafka holds the queue's messages as settled."""
-    topic = topic_for(queue, "", "")
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": queue_group(topic)})
-    try:
-        return consumer.committed([TopicPartition(topic, 0)], timeout=10)[0].offset
-    finally:
-        consumer.close()
+    assert committed(kjms_broker.bootstrap_servers, queue) == MESSAGES

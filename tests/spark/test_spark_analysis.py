@@ -16,8 +16,8 @@ from kjms.mapping import encode as encode_record
 from kjms.message import TextMessage
 from kjms.spark import dead_letters, get_property, object_body, read_batch, redeliveries, settlement
 from kjms.spark import decode as spark_decode
+from tests.helpers import WAIT_MS
 
-WAIT = 20_000
 KINDS = ("boolean", "byte", "short", "int", "long", "float", "double", "string")
 
 
@@ -37,15 +37,15 @@ def test_settlement_and_what_befell_messages(spark, kjms_broker, kjms_queue, kjm
         name = kjms_topic.topic_name
         session.create_shared_durable_consumer(kjms_topic, name).close()
         consumer = session.create_consumer(kjms_queue)
-        received = [consumer.receive(WAIT) for _ in range(4)]
+        received = [consumer.receive(WAIT_MS) for _ in range(4)]
         for message in received[1:]:
             message.acknowledge()
         session.recover()
-        assert consumer.receive(WAIT).text == "0"
+        assert consumer.receive(WAIT_MS).text == "0"
         session.recover()
         looker = connection.create_session().create_browser(letters)
-        assert consumer.receive(WAIT).text == "4"
-        deadline = time.monotonic() + WAIT / 1000
+        assert consumer.receive(WAIT_MS).text == "4"
+        deadline = time.monotonic() + WAIT_MS / 1000
         while [message.text for message in looker] != ["0"]:
             assert time.monotonic() < deadline, "waited in vain"
             time.sleep(0.01)

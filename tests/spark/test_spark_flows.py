@@ -28,8 +28,8 @@ from kjms.errors import InvalidDestinationException, InvalidSelectorException, M
 from kjms.mapping import KafkaRecord, confluent
 from kjms.spark._confluent import confluent_decoded
 from kjms.spark.pipelines import report, route
+from tests.helpers import WAIT_MS
 
-WAIT = 20_000
 NOW = time.time_ns() // 1_000_000  # what is older than a week, Kafka would delete
 ONCE = {"availableNow": True}
 EVEN = "number = 0 OR number = 2 OR number = 4"
@@ -37,7 +37,7 @@ EVEN = "number = 0 OR number = 2 OR number = 4"
 
 def received(connection, destination, count):
     with connection.create_session() as session, session.create_consumer(destination) as consumer:
-        found = [consumer.receive(WAIT) for _ in range(count)]
+        found = [consumer.receive(WAIT_MS) for _ in range(count)]
         assert consumer.receive_no_wait() is None
         return found
 
@@ -222,11 +222,11 @@ def test_a_report_tells_what_went_through(spark, kjms_broker, kjms_queue, tmp_pa
                 request.jms_reply_to = replies
                 producer.send(request, destination=kjms_queue)
             with session.create_consumer(kjms_queue) as consumer:
-                first = consumer.receive(WAIT)
+                first = consumer.receive(WAIT_MS)
                 session.recover()
-                assert consumer.receive(WAIT).jms_message_id == first.jms_message_id
+                assert consumer.receive(WAIT_MS).jms_message_id == first.jms_message_id
                 session.recover()
-                second = consumer.receive(WAIT)
+                second = consumer.receive(WAIT_MS)
                 answer = session.create_text_message("y")
                 answer.jms_correlation_id = second.jms_message_id
                 producer.send(answer, destination=replies)

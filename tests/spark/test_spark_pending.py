@@ -13,10 +13,9 @@ from kjms.errors import InvalidDestinationException
 from kjms.mapping.names import aside, handover, queue_group
 from kjms.spark import Pattern, read_batch
 from kjms.spark.pipelines import where
+from tests.helpers import WAIT_MS
 
 pytestmark = pytest.mark.usefixtures("no_python_on_executors")
-
-WAIT = 20_000
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_queue, mon
         assert len(seen(read_batch(spark, factory, kjms_queue, pending=True))) == 500
         consumer = session.create_consumer(kjms_queue)
         for _ in range(450):
-            message = consumer.receive(WAIT)
+            message = consumer.receive(WAIT_MS)
             if chance.random() > 0.3:
                 message.acknowledge()
         assert connection._engine.topics.look_up(aside(kjms_queue.queue_name, queue_group(kjms_queue.queue_name)))
@@ -83,11 +82,11 @@ def test_what_was_handed_to_another_process_is_pending(spark, factory, kjms_fact
         session, there = owner.create_session(Session.CLIENT_ACKNOWLEDGE), other.create_session(2)
         send(session, kjms_queue, range(1))
         owner.start()
-        first = session.create_consumer(kjms_queue).receive(WAIT)
+        first = session.create_consumer(kjms_queue).receive(WAIT_MS)
         other.start()
         consumer = there.create_consumer(kjms_queue, "n > 0")
         send(session, kjms_queue, range(1, 3))
-        received = consumer.receive(WAIT)
+        received = consumer.receive(WAIT_MS)
         assert first.text == "0"
         assert any(other._engine.topics.ends(handover(name, queue_group(name))).values())
         assert [each[0] for each in seen(read_batch(spark, factory, kjms_queue, pending=True))] == ["0", "1", "2"]

@@ -17,11 +17,11 @@ from kjms import cli
 from kjms.errors import JMSException
 from kjms.spark import read_batch
 from kjms.spark.pipelines import archive, replay, where
+from tests.helpers import WAIT_MS
 
 LAUNCHED = {"master", "spark.driver.memory"}  # what spark-submit has options of its own for
 pytestmark = pytest.mark.usefixtures("no_python_on_executors")
 
-WAIT = 20_000
 WAIT_SECONDS = 90.0
 
 
@@ -96,13 +96,13 @@ def test_an_archive_is_sent_again_as_it_was(spark, kjms_factory, kjms_connection
     stored = {row["text"]: row["stored"] - begin for row in again.collect()}
     assert min(stored["1"], stored["2"]) >= 0
     assert stored["3"] >= 1_000  # two have gone in the first second
-    received = [consumer.receive(WAIT) for _ in range(3)]
+    received = [consumer.receive(WAIT_MS) for _ in range(3)]
     assert [message.text for message in received] == ["1", "2", "3"]
     assert [message.get_int_property("number") for message in received] == [1, 2, 3]
     assert [message.jms_message_id for message in received] == [sent[text] for text in ("1", "2", "3")]
     again = ["spark", "replay", f"topic://{kjms_topic.topic_name}", "--path", path, "--selector", "number = 5"]
     assert cli.main([*again, "--bootstrap", bootstrap]) == 0
-    assert consumer.receive(WAIT).text == "5"
+    assert consumer.receive(WAIT_MS).text == "5"
 
 
 def test_what_is_missing_is_said(spark, kjms_factory, kjms_topic, tmp_path, capsys):

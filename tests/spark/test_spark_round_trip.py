@@ -19,8 +19,8 @@ from kjms import (
 )
 from kjms.errors import InvalidDestinationException, MessageFormatException
 from kjms.spark import Pattern, Subscription, encode, read_batch, read_stream, write_batch, write_stream
+from tests.helpers import WAIT_MS
 
-WAIT = 20_000
 PROPERTIES = {
     "flag": ("boolean", True),
     "tiny": ("byte", -128),
@@ -107,7 +107,7 @@ def test_each_message_goes_through_spark_and_is_the_same(spark, kjms_factory, kj
 
     consumer = session.create_consumer(kjms_topic)
     write_batch(frame, kjms_factory, kjms_topic)
-    received = [consumer.receive(WAIT) for _ in sent]
+    received = [consumer.receive(WAIT_MS) for _ in sent]
     assert all(received)
     by_id = {message.jms_message_id: seen(message) for message in received}
     assert by_id == {message.jms_message_id: seen(message) for message in sent}
@@ -127,7 +127,7 @@ def test_a_frame_becomes_messages(spark, kjms_factory, kjms_connection, kjms_que
     )
     consumer = kjms_connection.create_session().create_consumer(kjms_queue)
     write_batch(frame, kjms_factory, kjms_queue, query="nightly")
-    received = sorted((consumer.receive(WAIT) for _ in range(3)), key=lambda message: message.text)
+    received = sorted((consumer.receive(WAIT_MS) for _ in range(3)), key=lambda message: message.text)
     assert [message.text for message in received] == ["text 0", "text 1", "text 2"]
     first = received[0]
     assert (first.jms_priority, first.jms_reply_to) == (9, Topic("replies"))
@@ -151,7 +151,7 @@ def test_a_column_key_is_the_records_key(spark, kjms_factory, kjms_connection, k
     )
     write_batch(frame, kjms_factory, kjms_queue)
     write_batch(spark.sql("SELECT 'd' AS text, X'FF00' AS key"), kjms_factory, kjms_queue)
-    assert sorted(consumer.receive(WAIT).text for _ in range(4)) == ["a", "b", "c", "d"]
+    assert sorted(consumer.receive(WAIT_MS).text for _ in range(4)) == ["a", "b", "c", "d"]
     rows = read_batch(spark, kjms_factory, kjms_queue).select("text", "key", "properties").collect()
     keys = {row["text"]: row["key"] and bytes(row["key"]) for row in rows}
     assert keys == {"a": b"k1", "b": b"group", "c": None, "d": b"\xff\x00"}
@@ -187,7 +187,7 @@ def test_bodies_of_plain_columns(spark, kjms_factory, kjms_connection, kjms_queu
     consumer = kjms_connection.create_session().create_consumer(kjms_queue)
     for frame in (map_frame, stream_frame, object_frame):
         write_batch(frame, kjms_factory, kjms_queue)
-    received = {type(message): message for message in (consumer.receive(WAIT) for _ in range(3))}
+    received = {type(message): message for message in (consumer.receive(WAIT_MS) for _ in range(3))}
     assert received[MapMessage]._body == {
         "a": ("int", 1), "b": ("long", 2), "c": ("string", "x"), "d": ("bytes", b"\1"), "e": ("string", None),
     }  # fmt: skip
@@ -240,7 +240,7 @@ def test_selectors_places_and_patterns(spark, kjms_factory, kjms_connection, kjm
     assert texts(topics[0], ending={(topics[0], 0): 1}) == ["a0"]
     third = read_batch(spark, kjms_factory, topics[0], selector="number = 2").first()
     assert texts(topics[0], starting=int(third["kafkaTimestamp"].timestamp() * 1000))[-2:] == ["a2", "a3"]
-    assert consumer.receive(WAIT).text == "a0"
+    assert consumer.receive(WAIT_MS).text == "a0"
     consumer.close()
     standing = Subscription(kjms_destination_name)
     assert texts(topics[0], starting=standing) == ["a1", "a2", "a3"]
@@ -267,6 +267,6 @@ def test_a_stream_goes_on_from_its_checkpoint(spark, kjms_factory, kjms_connecti
         frame = read_stream(spark, kjms_factory, kjms_queue, starting="earliest").drop("messageID")
         query = write_stream(frame, kjms_factory, kjms_topic, checkpoint=str(tmp_path), trigger={"availableNow": True})
         query.awaitTermination(60)
-        received = [consumer.receive(WAIT) for _ in range(3)]
+        received = [consumer.receive(WAIT_MS) for _ in range(3)]
         assert sorted(message.text for message in received) == [f"{part}{number}" for number in range(3)]
         assert all(message.jms_message_id.startswith(f"ID:spark-{query.id}-{part}-") for message in received)

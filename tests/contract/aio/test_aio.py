@@ -21,18 +21,10 @@ from kjms import (
     MessageFormatException,
     Queue,
     ResourceAllocationException,
-    TextMessage,
     Topic,
     aio,
 )
-
-SECONDS = 20_000
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    assert message.text is not None
-    return message.text
+from tests.helpers import WAIT_MS, text
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -48,7 +40,7 @@ def _timeout() -> Any:
         async def __aenter__(self) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self.handle = asyncio.get_running_loop().call_later(SECONDS / 1000, task.cancel)
+            self.handle = asyncio.get_running_loop().call_later(WAIT_MS / 1000, task.cancel)
 
         async def __aexit__(self, *_: object) -> None:
             self.handle.cancel()
@@ -80,8 +72,8 @@ async def test_bodies(factory: aio.ConnectionFactory, queue: Queue) -> None:
         assert await consumer.receive_body_no_wait(str) is None
         await context.create_producer().send(queue, b"bytes")
         with pytest.raises(MessageFormatException):
-            await consumer.receive_body(str, SECONDS)
-        assert await consumer.receive_body(bytes, SECONDS) == b"bytes"
+            await consumer.receive_body(str, WAIT_MS)
+        assert await consumer.receive_body(bytes, WAIT_MS) == b"bytes"
         with pytest.raises(ValueError, match="class"):
             await consumer.receive_body("str")  # type: ignore[arg-type]
 
@@ -101,7 +93,7 @@ async def test_a_subscription_exists_when_its_consumer_is_open(factory: aio.Conn
     async with factory.create_context() as context:
         consumer = await context.create_consumer(topic)
         await context.create_producer().send(topic, "news")
-        assert text(await consumer.receive(SECONDS)) == "news"
+        assert text(await consumer.receive(WAIT_MS)) == "news"
 
 
 @pytest.mark.parametrize("mode", [DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT])
@@ -114,13 +106,13 @@ async def test_many_sends_at_once_keep_their_order(
         producer = context.create_producer().set_delivery_mode(mode)
         await asyncio.gather(*(producer.send(queue, str(number)) for number in range(count)))
         consumer = context.create_consumer(queue)
-        assert [text(await consumer.receive(SECONDS)) for _ in range(count)] == [str(n) for n in range(count)]
+        assert [text(await consumer.receive(WAIT_MS)) for _ in range(count)] == [str(n) for n in range(count)]
 
 
 async def test_sends_of_one_context_while_it_waits_for_a_message(factory: aio.ConnectionFactory, queue: Queue) -> None:
     """A task that waits for a message keeps no other from sending by the same context."""
     async with factory.create_context() as context:
-        waiting = asyncio.create_task(context.create_consumer(queue).receive(SECONDS))
+        waiting = asyncio.create_task(context.create_consumer(queue).receive(WAIT_MS))
         await asyncio.sleep(0)
         await context.create_producer().send(queue, "x")
         assert text(await waiting) == "x"
@@ -130,7 +122,7 @@ async def test_two_receives_of_one_context_at_a_time_are_refused(factory: aio.Co
     """While a task waits for a message, another one that asks the same context hears IllegalStateException."""
     async with factory.create_context() as context:
         consumer = await context.create_consumer(queue)
-        waiting = asyncio.create_task(consumer.receive(SECONDS))
+        waiting = asyncio.create_task(consumer.receive(WAIT_MS))
         await asyncio.sleep(0)
         with pytest.raises(IllegalStateException, match="another task"):
             await consumer.receive()
@@ -157,11 +149,11 @@ async def test_request_and_reply(factory: aio.ConnectionFactory, queue: Queue) -
         replies = await asking.create_temporary_queue()
         requests = answering.create_consumer(queue)
         await asking.create_producer().set_jms_reply_to(replies).send(queue, "2 + 2")
-        request = await requests.receive(SECONDS)
+        request = await requests.receive(WAIT_MS)
         assert request is not None
         assert request.jms_reply_to is not None
         await answering.create_producer().send(request.jms_reply_to, "4")
-        assert await asking.create_consumer(replies).receive_body(str, SECONDS) == "4"
+        assert await asking.create_consumer(replies).receive_body(str, WAIT_MS) == "4"
 
 
 # Settling.
@@ -175,17 +167,17 @@ async def test_transactions(factory: aio.ConnectionFactory, queue: Queue, kjms_d
         producer, consumer = context.create_producer(), context.create_consumer(queue)
         await producer.send(queue, "order")
         await context.commit()
-        assert text(await consumer.receive(SECONDS)) == "order"
+        assert text(await consumer.receive(WAIT_MS)) == "order"
         await producer.send(results, "wrong")
         await context.rollback()
-        again = await consumer.receive(SECONDS)
+        again = await consumer.receive(WAIT_MS)
         assert text(again) == "order"
         assert again is not None
         assert again.jms_redelivered
         await producer.send(results, "right")
         await context.commit()
         async with context.create_context() as other:
-            assert text(await other.create_consumer(results).receive(SECONDS)) == "right"
+            assert text(await other.create_consumer(results).receive(WAIT_MS)) == "right"
         assert await consumer.receive_no_wait() is None
 
 
@@ -195,10 +187,10 @@ async def test_acknowledging(factory: aio.ConnectionFactory, queue: Queue) -> No
         producer, consumer = context.create_producer(), context.create_consumer(queue)
         for each in "abc":
             await producer.send(queue, each)
-        received = [await consumer.receive(SECONDS) for _ in "abc"]
+        received = [await consumer.receive(WAIT_MS) for _ in "abc"]
         await context.acknowledge(received[1])
         await context.recover()
-        assert [text(await consumer.receive(SECONDS)) for _ in "ac"] == ["a", "c"]
+        assert [text(await consumer.receive(WAIT_MS)) for _ in "ac"] == ["a", "c"]
         await context.acknowledge()
         await context.recover()
         assert await consumer.receive(50) is None
@@ -221,7 +213,7 @@ async def test_cancelled_receives_lose_nothing_and_repeat_nothing(
         sends = asyncio.gather(*(producer.send(queue, str(number)) for number in range(count)))
         async with _timeout():
             while len(got) < count:
-                task = asyncio.create_task(consumer.receive(SECONDS))
+                task = asyncio.create_task(consumer.receive(WAIT_MS))
                 await asyncio.sleep(random.choice([0, 0, 0.0002, 0.0005, 0.001, 0.002]))
                 if random.random() < 0.7:
                     task.cancel()
@@ -252,7 +244,7 @@ async def test_a_cancelled_call_leaves_the_context_usable(factory: aio.Connectio
                 await task
         await context.commit()
         consumer = context.create_consumer(queue)
-        assert [text(await consumer.receive(SECONDS)) for _ in range(5)] == list("01234")
+        assert [text(await consumer.receive(WAIT_MS)) for _ in range(5)] == list("01234")
         await context.commit()
 
 
@@ -337,7 +329,7 @@ async def test_stopping_holds_messages_back(factory: aio.ConnectionFactory, queu
         await context.create_producer().send(queue, "y")
         assert await consumer.receive(100) is None
         await context.start()
-        assert text(await consumer.receive(SECONDS)) == "y"
+        assert text(await consumer.receive(WAIT_MS)) == "y"
 
 
 # Errors.
@@ -376,7 +368,7 @@ async def test_a_send_that_kafka_refuses_raises(factory: aio.ConnectionFactory, 
         assert outcomes[0] is outcomes[2] is producer
         assert isinstance(outcomes[1], ResourceAllocationException)
         consumer = context.create_consumer(queue)
-        assert [text(await consumer.receive(SECONDS)) for _ in range(3)] == ["first", "a", "b"]
+        assert [text(await consumer.receive(WAIT_MS)) for _ in range(3)] == ["first", "a", "b"]
 
 
 async def test_nobody_answers() -> None:
@@ -414,7 +406,7 @@ async def test_a_received_message_is_acknowledged(kafka: Any, queue: Queue, mode
         for word in ("one", "two"):
             await context.create_producer().send(queue, word)
         consumer = context.create_consumer(queue)
-        assert text(await consumer.receive(SECONDS)) == "one"
+        assert text(await consumer.receive(WAIT_MS)) == "one"
         await _until_in_queue(looking, queue, "two")
 
 
@@ -445,7 +437,7 @@ async def test_an_exception_in_a_loop_brings_the_message_again(kafka: Any, queue
         with pytest.raises(WorkError):
             await leave()
         async with looking.create_consumer(queue) as consumer:
-            found = [await consumer.receive(SECONDS) for _ in range(2)]
+            found = [await consumer.receive(WAIT_MS) for _ in range(2)]
             counts = [message.get_int_property("JMSXDeliveryCount") for message in found if message is not None]
         assert [text(message) for message in found] == ["two", "three"]
         assert counts == [2, 1]

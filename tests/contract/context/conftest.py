@@ -7,21 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import kjms.engine._engine
-from kjms import ConnectionFactory, JMSContext, Message
-
-
-class Completions:
-    """Notes what it is told: the messages that were sent, and the exceptions of those that were not."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.failed: list[Exception] = []
-
-    def on_completion(self, message: Message) -> None:
-        self.sent.append(message)
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        self.failed.append(exception)
+from kjms import ConnectionFactory, JMSContext
+from tests.helpers import Completions
 
 
 @pytest.fixture(autouse=True)

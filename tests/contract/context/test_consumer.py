@@ -25,12 +25,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-from tests.contract.helpers import refused
-
-SECONDS = 20_000
-MOMENT = 250  # milliseconds in which what must not come would come
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, refused, seen
 
 BY_ITSELF = [SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE]
 BY_THE_PROGRAM = [
@@ -40,18 +35,13 @@ BY_THE_PROGRAM = [
 ]
 
 
-def seen(message: Message | None) -> tuple[str | None, bool, int]:
-    assert isinstance(message, TextMessage)
-    return message.text, message.jms_redelivered, message.get_int_property("JMSXDeliveryCount")
-
-
 def left(factory: ConnectionFactory, queue: Queue) -> list[tuple[str | None, bool, int]]:
     """Return, and take away, what is left in *queue*."""
     with factory.create_context() as context:
         context.create_producer().send(queue, "the end")
         consumer = context.create_consumer(queue)
         found = []
-        while (message := seen(consumer.receive(SECONDS)))[0] != "the end":
+        while (message := seen(consumer.receive(WAIT_MS)))[0] != "the end":
             found.append(message)
     return found
 
@@ -72,11 +62,11 @@ def test_a_consumer_of_a_destination(context: JMSContext, queue: Queue, topic: T
     assert (everything.message_selector, some.message_selector) == (None, "n = 2")
     for number in (1, 2):
         producer.set_property("n", number).send(topic, str(number)).send(queue, str(number))
-    assert [everything.receive_body(str, SECONDS) for _ in range(2)] == ["1", "2"]
-    assert some.receive_body(str, SECONDS) == "2"
-    assert others.receive(MOMENT) is None
-    assert context.create_consumer(queue, "n = 2", no_local=True).receive_body(str, SECONDS) == "2"
-    assert context.create_consumer(queue).receive_body(str, SECONDS) == "1"
+    assert [everything.receive_body(str, WAIT_MS) for _ in range(2)] == ["1", "2"]
+    assert some.receive_body(str, WAIT_MS) == "2"
+    assert others.receive(NOTHING_MS) is None
+    assert context.create_consumer(queue, "n = 2", no_local=True).receive_body(str, WAIT_MS) == "2"
+    assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "1"
 
 
 @pytest.mark.requirement("JMS-11.2.5.1-2", "JMS-11.2.5.1-3", "JMS-11.2.5.1-4")
@@ -103,7 +93,7 @@ def test_a_consumer_of_a_subscription(kjms_factory: ConnectionFactory, topic: To
         }
         for name, texts in expected.items():
             consumer = consumers[name]
-            assert [consumer.receive_body(str, SECONDS) for _ in texts] == texts
+            assert [consumer.receive_body(str, WAIT_MS) for _ in texts] == texts
             if "shared" in kind:
                 create(topic, name, *({"some": ("n > 1",), "others": ("n > 1", True)}.get(name, ()))).close()
             else:
@@ -126,11 +116,11 @@ def test_a_durable_subscription_keeps_messages(kjms_factory: ConnectionFactory, 
     with kjms_factory.create_context() as context:
         context.client_id = client_id
         with context.create_durable_consumer(topic, "name") as consumer:
-            assert consumer.receive_body(str, SECONDS) == "a"
+            assert consumer.receive_body(str, WAIT_MS) == "a"
         context.create_producer().send(topic, "b")
         context.unsubscribe("name")
         with context.create_durable_consumer(topic, "name") as consumer:
-            assert consumer.receive(MOMENT) is None
+            assert consumer.receive(NOTHING_MS) is None
         context.unsubscribe("name")
 
 
@@ -148,7 +138,7 @@ def test_messages_are_received_one_by_one(context: JMSContext, queue: Queue, eve
     for number in range(5):
         producer.send(queue, str(number))
     assert seen(consumer.receive())[0] == "0"
-    assert seen(consumer.receive(SECONDS))[0] == "1"
+    assert seen(consumer.receive(WAIT_MS))[0] == "1"
     bodies: list[str | None] = []
     eventually(lambda: bodies.append(consumer.receive_body_no_wait(str)) or bodies[-1])  # type: ignore[func-returns-value]
     assert bodies[-1] == "2"
@@ -198,7 +188,7 @@ def test_listeners_are_called_at_once_and_one_at_a_time(
     first.message_listener = second.message_listener = None
     assert first.message_listener is None
     sender.create_producer().send(queue, "asked for")
-    assert first.receive_body(str, SECONDS) == "asked for"
+    assert first.receive_body(str, WAIT_MS) == "asked for"
     sender.close()
 
 
@@ -207,7 +197,7 @@ def test_a_context_is_used_by_one_thread_at_a_time(context: JMSContext, queue: Q
     """While one thread waits in a context, another one that uses it is told so; closing the consumer ends the wait."""
     consumer, second = context.create_consumer(queue), context.create_consumer(queue)
     producer = context.create_producer().send(queue, "sets up what is shared")
-    assert consumer.receive_body(str, SECONDS) is not None
+    assert consumer.receive_body(str, WAIT_MS) is not None
     waits = threading.Event()
 
     def receive() -> str | None:
@@ -243,7 +233,7 @@ def test_any_thread_may_close_a_context(kjms_factory: ConnectionFactory, queue: 
         context.close()
         assert waiting.result(20) is None
     other.create_producer().send(queue, "a")
-    assert other.create_consumer(queue).receive_body(str, SECONDS) == "a"
+    assert other.create_consumer(queue).receive_body(str, WAIT_MS) == "a"
     other.close()
 
 
@@ -344,7 +334,7 @@ def test_a_body_is_received_as_what_it_is(
     consumer, producer = context.create_consumer(queue), context.create_producer()
     for type_ in types:
         producer.send(queue, value)
-        body = consumer.receive_body(type_, SECONDS)
+        body = consumer.receive_body(type_, WAIT_MS)
         assert (body, type(body)) == (value, type(value))
 
 
@@ -377,7 +367,7 @@ def test_another_body_is_refused(context: JMSContext, queue: Queue, value: Any, 
     consumer = context.create_consumer(queue)
     context.create_producer().send(queue, value)
     with pytest.raises(MessageFormatRuntimeException):
-        consumer.receive_body(type_, SECONDS)
+        consumer.receive_body(type_, WAIT_MS)
     with pytest.raises(MessageFormatException):  # and again, since it counts as not received
         consumer.receive_body_no_wait(type_)
     assert consumer.receive_no_wait() is not None
@@ -391,7 +381,7 @@ def test_a_type_is_a_class(context: JMSContext, queue: Queue) -> None:
         for receive in (consumer.receive_body, consumer.receive_body_no_wait):
             with pytest.raises(ValueError, match="class"):
                 receive(bad)  # type: ignore[operator]
-    assert consumer.receive_body(str, SECONDS) == "a"
+    assert consumer.receive_body(str, WAIT_MS) == "a"
 
 
 @pytest.mark.requirement("JMS-11.2.5.1-9")
@@ -405,12 +395,12 @@ def test_a_body_of_the_wrong_type_comes_again_as_if_new(
         producer.send(queue, "a").send(queue, "b").send(queue, "c")
         for _ in range(20):  # more than max_deliveries: none of them is one
             with pytest.raises(MessageFormatException):
-                consumer.receive_body(bytes, SECONDS)
+                consumer.receive_body(bytes, WAIT_MS)
         producer.set_priority(9).send(queue, "in a hurry")
         with pytest.raises(MessageFormatException):
             consumer.receive_body_no_wait(dict)
-        assert seen(consumer.receive(SECONDS)) == ("a", False, 1)
-        rest = [consumer.receive_body(str, SECONDS) for _ in range(3)]
+        assert seen(consumer.receive(WAIT_MS)) == ("a", False, 1)
+        rest = [consumer.receive_body(str, WAIT_MS) for _ in range(3)]
         assert [text for text in rest if text != "in a hurry"] == ["b", "c"]
     assert left(kjms_factory, queue) == []  # each of them was acknowledged
 
@@ -423,14 +413,14 @@ def test_a_body_of_the_wrong_type_is_not_acknowledged(
     with kjms_factory.create_context(mode) as context, kjms_factory.create_context() as other:
         context.create_producer().send(queue, "a").send(queue, "b")
         with context.create_consumer(queue) as consumer, pytest.raises(MessageFormatException):
-            consumer.receive_body(bytes, SECONDS)
+            consumer.receive_body(bytes, WAIT_MS)
         second = other.create_consumer(queue)
-        assert [seen(second.receive(SECONDS)) for _ in range(2)] == [("a", False, 1), ("b", False, 1)]
+        assert [seen(second.receive(WAIT_MS)) for _ in range(2)] == [("a", False, 1), ("b", False, 1)]
         context.create_producer().send(queue, "c")
         second.close()
         consumer = context.create_consumer(queue)
         with pytest.raises(MessageFormatException):
-            consumer.receive_body(bytes, SECONDS)
+            consumer.receive_body(bytes, WAIT_MS)
     assert left(kjms_factory, queue) == [("c", False, 1)]
 
 
@@ -440,13 +430,13 @@ def test_a_redelivered_body_of_the_wrong_type_is_not_counted_again(
     """A message that was delivered before keeps its mark and its count."""
     with kjms_factory.create_context(JMSContext.CLIENT_ACKNOWLEDGE) as context:
         context.create_producer().send(queue, "a")
-        assert context.create_consumer(queue).receive_body(str, SECONDS) == "a"
+        assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "a"
     with kjms_factory.create_context() as context:
         consumer = context.create_consumer(queue)
         for _ in range(3):
             with pytest.raises(MessageFormatException):
-                consumer.receive_body(bytes, SECONDS)
-        assert seen(consumer.receive(SECONDS)) == ("a", True, 2)
+                consumer.receive_body(bytes, WAIT_MS)
+        assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)
 
 
 @pytest.mark.requirement("JMS-11.2.5.1-10", "JMS-11.2.5.1-11")
@@ -462,16 +452,16 @@ def test_a_body_of_the_wrong_type_was_received(
             sender.create_producer().send(queue, "a").send(queue, "b").send(queue, "c")
         consumer = context.create_consumer(queue)
         with pytest.raises(MessageFormatException):
-            consumer.receive_body(bytes, SECONDS)
-        assert seen(consumer.receive(SECONDS)) == ("b", False, 1)
+            consumer.receive_body(bytes, WAIT_MS)
+        assert seen(consumer.receive(WAIT_MS)) == ("b", False, 1)
         again()
-        assert seen(consumer.receive(SECONDS)) == ("a", True, 2)
+        assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)
         with pytest.raises(MessageFormatException):
-            consumer.receive_body(bytes, SECONDS)
+            consumer.receive_body(bytes, WAIT_MS)
         again()
-        assert [seen(consumer.receive(SECONDS)) for _ in range(2)] == [("a", True, 3), ("b", True, 3)]
+        assert [seen(consumer.receive(WAIT_MS)) for _ in range(2)] == [("a", True, 3), ("b", True, 3)]
         with pytest.raises(MessageFormatException):
-            consumer.receive_body(bytes, SECONDS)
+            consumer.receive_body(bytes, WAIT_MS)
         settle()
     assert left(kjms_factory, queue) == []
 
@@ -485,6 +475,6 @@ def test_a_body_of_the_right_type_is_received_as_a_message_is(
         with kjms_factory.create_context() as sender:
             sender.create_producer().send(queue, "a").send(queue, "b")
         consumer = context.create_consumer(queue)
-        assert [consumer.receive_body(str, SECONDS) for _ in range(2)] == ["a", "b"]
+        assert [consumer.receive_body(str, WAIT_MS) for _ in range(2)] == ["a", "b"]
     expected = [] if mode in BY_ITSELF else [("a", True, 2), ("b", True, 2)]
     assert left(kjms_factory, queue) == expected

@@ -37,11 +37,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
-MOMENT = 250  # milliseconds in which what must not come would come
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, text, texts_of
 
 MODES = [
     JMSContext.AUTO_ACKNOWLEDGE,
@@ -50,11 +46,6 @@ MODES = [
     JMSContext.SESSION_TRANSACTED,
     JMSContext.INDIVIDUAL_ACKNOWLEDGE,
 ]
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
 
 
 def is_open(context: JMSContext) -> bool:
@@ -75,7 +66,7 @@ def test_one_object_sends_and_receives(kjms_factory: ConnectionFactory, queue: Q
     producer, consumer = context.create_producer(), context.create_consumer(queue)
     assert (type(context), type(producer), type(consumer)) == (JMSContext, JMSProducer, JMSConsumer)
     producer.send(queue, "hello")
-    assert consumer.receive_body(str, SECONDS) == "hello"
+    assert consumer.receive_body(str, WAIT_MS) == "hello"
     for item in (context, producer, consumer):
         shown = [getattr(item, name, None) for name in dir(item) if not name.startswith("_")]
         assert not [value for value in shown if isinstance(value, Connection | Session | MessageProducer)]
@@ -112,10 +103,10 @@ def test_a_mode_means_what_it_means_on_a_session(
     with kjms_factory.create_context() as context:
         context.create_producer().send(queue, "a").send(queue, "b")
     with kjms_factory.create_context(mode) as context:
-        assert context.create_consumer(queue).receive_body(str, SECONDS) == "a"
+        assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "a"
     by_itself = mode in {SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE}
     with kjms_factory.create_context() as context:
-        message = context.create_consumer(queue).receive(SECONDS)
+        message = context.create_consumer(queue).receive(WAIT_MS)
         assert message is not None
         assert (text(message), message.jms_redelivered) == (("b", False) if by_itself else ("a", True))
 
@@ -169,7 +160,7 @@ def test_a_message_belongs_to_no_context(context: JMSContext, kjms_factory: Conn
     producer, consumer = context.create_producer(), context.create_consumer(queue)
     for message in messages:
         producer.send(queue, message)
-        assert type(consumer.receive(SECONDS)) is type(message)
+        assert type(consumer.receive(WAIT_MS)) is type(message)
 
 
 @pytest.mark.requirement("JMS-11.2.4-3")
@@ -215,8 +206,8 @@ def test_a_browser_shows_a_queue(context: JMSContext, queue: Queue) -> None:
         producer.set_property("n", number).send(queue, str(number))
     with context.create_browser(queue, "n > 1") as browser:
         assert isinstance(browser, QueueBrowser)
-        assert [text(message) for message in browser] == ["2", "3"]
-    assert context.create_consumer(queue).receive_body(str, SECONDS) == "0"
+        assert texts_of(browser) == ["2", "3"]
+    assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "0"
 
 
 # What belongs to the connection.
@@ -248,14 +239,14 @@ def test_contexts_share_a_connection_until_the_last_is_closed(
     third.create_producer().send(queue, "a")
     first.create_producer().send(queue, "b")
     consumer = second.create_consumer(queue)
-    assert consumer.receive_body(str, SECONDS) == "b"
+    assert consumer.receive_body(str, WAIT_MS) == "b"
     third.commit()  # its session's, and nobody else's
-    assert consumer.receive_body(str, SECONDS) == "a"
+    assert consumer.receive_body(str, WAIT_MS) == "a"
     first.close()
     with pytest.raises(IllegalStateException, match="closed"):
         first.create_context()
     second.recover()
-    assert [consumer.receive_body(str, SECONDS) for _ in range(2)] == ["b", "a"]
+    assert [consumer.receive_body(str, WAIT_MS) for _ in range(2)] == ["b", "a"]
     second.close()
     assert not is_free()
     third.create_producer().send(queue, "c")
@@ -328,7 +319,7 @@ def test_what_is_closed_says_so(kjms_factory: ConnectionFactory, queue: Queue) -
         for closable in (context, consumer, second, browser):
             closable.close()
         other.create_producer().send(queue, "a")
-        assert other.create_consumer(queue).receive_body(str, SECONDS) == "a"
+        assert other.create_consumer(queue).receive_body(str, WAIT_MS) == "a"
 
 
 @pytest.mark.requirement("JMS-B.5.11-1")
@@ -409,12 +400,12 @@ def test_creating_a_consumer_starts_delivery(kjms_factory: ConnectionFactory, to
             "shared durable": lambda: context.create_shared_durable_consumer(topic, "name"),
         }[kind]()
         producer = context.create_producer().send(topic, "a")
-        assert consumer.receive_body(str, SECONDS) == "a"
+        assert consumer.receive_body(str, WAIT_MS) == "a"
         context.stop()
         producer.send(topic, "b")
-        assert consumer.receive(MOMENT) is None
+        assert consumer.receive(NOTHING_MS) is None
         context.start()
-        assert consumer.receive_body(str, SECONDS) == "b"
+        assert consumer.receive_body(str, WAIT_MS) == "b"
         consumer.close()
         if "durable" in kind:
             context.unsubscribe("name")
@@ -427,17 +418,17 @@ def test_with_auto_start_off_delivery_waits_for_a_start(context: JMSContext, que
     assert context.auto_start is False
     consumer = context.create_consumer(queue)
     context.create_producer().send(queue, "a")
-    assert consumer.receive(MOMENT) is None
+    assert consumer.receive(NOTHING_MS) is None
     context.create_consumer(queue).close()
     assert consumer.receive_no_wait() is None
     context.start()
-    assert consumer.receive_body(str, SECONDS) == "a"
+    assert consumer.receive_body(str, WAIT_MS) == "a"
     context.stop()
     with context.create_context() as second:
         assert second.auto_start
         second.create_consumer(queue)  # starts the connection, which is the first one's, too
     context.create_producer().send(queue, "b")
-    assert consumer.receive_body(str, SECONDS) == "b"
+    assert consumer.receive_body(str, WAIT_MS) == "b"
 
 
 @pytest.mark.requirement("JMS-11.3.5-2")
@@ -452,11 +443,11 @@ def test_a_context_permits_everything(kjms_factory: ConnectionFactory, queue: Qu
         consumer = context.create_consumer(queue)
         context.create_producer().send(queue, "a").send(queue, "b")
         context.start()
-        assert consumer.receive_body(str, SECONDS) == "a"
+        assert consumer.receive_body(str, WAIT_MS) == "a"
         context.acknowledge()
-        assert consumer.receive_body(str, SECONDS) == "b"
+        assert consumer.receive_body(str, WAIT_MS) == "b"
         context.recover()
-        message = consumer.receive(SECONDS)
+        message = consumer.receive(WAIT_MS)
         assert message is not None
         assert (text(message), message.jms_redelivered) == ("b", True)
         context.acknowledge()
@@ -474,10 +465,10 @@ def test_a_context_permits_everything(kjms_factory: ConnectionFactory, queue: Qu
             transacted.recover()
         transacted.close()
         context.start()
-        assert consumer.receive_body(str, SECONDS) == "kept"
+        assert consumer.receive_body(str, WAIT_MS) == "kept"
         context.acknowledge()
     with kjms_factory.create_context() as context:
-        assert context.create_consumer(queue).receive(MOMENT) is None
+        assert context.create_consumer(queue).receive(NOTHING_MS) is None
 
 
 def test_acknowledge_is_for_the_modes_that_wait_for_it(kjms_factory: ConnectionFactory, queue: Queue) -> None:
@@ -487,15 +478,15 @@ def test_acknowledge_is_for_the_modes_that_wait_for_it(kjms_factory: ConnectionF
             context.create_producer().send(queue, mode.name).send(queue, "next")
             with context.create_context(mode) as second:
                 consumer = second.create_consumer(queue)
-                assert consumer.receive_body(str, SECONDS) == mode.name
+                assert consumer.receive_body(str, WAIT_MS) == mode.name
                 second.acknowledge()
                 if second.transacted:
                     second.rollback()
-                    assert consumer.receive_body(str, SECONDS) == mode.name
-                    assert consumer.receive_body(str, SECONDS) == "next"
+                    assert consumer.receive_body(str, WAIT_MS) == mode.name
+                    assert consumer.receive_body(str, WAIT_MS) == "next"
                     second.commit()
             if mode is not JMSContext.SESSION_TRANSACTED:
-                assert context.create_consumer(queue).receive_body(str, SECONDS) == "next"
+                assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "next"
 
 
 def test_reprs_tell_the_state(context: JMSContext, queue: Queue) -> None:
@@ -547,7 +538,7 @@ def test_errors_are_runtime_exceptions(kjms_factory: ConnectionFactory, queue: Q
         producer = context.create_producer()
         producer.send(queue, "a")
         consumer = context.create_consumer(queue)
-        received = consumer.receive(SECONDS)
+        received = consumer.receive(WAIT_MS)
         transacted.create_producer().send(queue, large)
         bad: list[tuple[type[JMSException], Callable[[], object]]] = [
             (kjms.IllegalStateRuntimeException, context.commit),
@@ -590,4 +581,4 @@ def test_a_send_for_which_there_is_no_room(kafka: Any, queue: Queue) -> None:
         with pytest.raises(kjms.ResourceAllocationRuntimeException, match="buffer was full"):
             producer.send(queue, "x" * 20_000)
         producer.send(queue, "small")
-        assert context.create_consumer(queue).receive_body(str, SECONDS) == "small"
+        assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "small"

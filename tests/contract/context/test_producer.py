@@ -30,8 +30,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def consumer(context: JMSContext, queue: Queue) -> JMSConsumer:
 
 
 def received(consumer: JMSConsumer) -> Message:
-    message = consumer.receive(SECONDS)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     return message
 
@@ -140,8 +139,8 @@ def test_each_send_names_its_destination(context: JMSContext, queue: Queue) -> N
     producer = context.create_producer()
     assert not hasattr(producer, "destination")
     producer.send(queue, "to the queue").send(topic, "to the topic")
-    assert of_topic.receive_body(str, SECONDS) == "to the topic"
-    assert of_queue.receive_body(str, SECONDS) == "to the queue"
+    assert of_topic.receive_body(str, WAIT_MS) == "to the topic"
+    assert of_queue.receive_body(str, WAIT_MS) == "to the queue"
     for bad in (None, queue.queue_name, object()):
         with pytest.raises(InvalidDestinationException):
             producer.send(bad, "lost")  # type: ignore[arg-type]
@@ -351,11 +350,11 @@ def test_sends_are_asynchronous_after_set_async(
         for number in range(1, 300):
             producer.set_async(None if number % 100 == 0 else completions).send(queue, str(number))
     expected = [str(number) for number in range(300)]
-    assert [message.text for message in completions.sent] == [text for text in expected if not text.endswith("00")][1:]
+    assert completions.texts == [text for text in expected if not text.endswith("00")][1:]
     assert completions.failed == []
     with kjms_factory.create_context(JMSContext.DUPS_OK_ACKNOWLEDGE) as context:
         consumer = context.create_consumer(queue)
-        assert [consumer.receive_body(str, SECONDS) for _ in range(300)] == expected
+        assert [consumer.receive_body(str, WAIT_MS) for _ in range(300)] == expected
 
 
 @pytest.mark.requirement("JMS-4.6.2.4-4")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -20,25 +19,12 @@ from kjms import (
     Queue,
     ResourceAllocationException,
     Session,
-    TextMessage,
 )
 from kjms.engine.kafka import AdminPort, NewTopic
 from kjms.mapping.names import later
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, now_ms, text, texts_of
 
-SECONDS = 20_000
-NONE = 100  # milliseconds in which nothing is to come
 TOMORROW = timedelta(days=1)
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def now() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
 
 
 @pytest.mark.requirement("JMS-3.4.13-1", "JMS-3.4.13-3", "JMS-3.4.13-4", "JMS-3.4.13-5", "JMS-4.12-1")
@@ -49,7 +35,7 @@ def test_a_delayed_message_comes_at_its_time(desk: Any, queue: Queue, way: str) 
     consumer = session.create_consumer(queue)
     message = session.create_text_message(way)
     producer = session.create_producer(queue)
-    before = now()
+    before = now_ms()
     if way == "producer":
         producer.delivery_delay = delay
         assert producer.delivery_delay == delay
@@ -69,11 +55,11 @@ def test_a_delayed_message_comes_at_its_time(desk: Any, queue: Queue, way: str) 
     else:
         with ConnectionFactory(desk.servers).create_context() as context:
             context.create_producer().set_delivery_delay(delay).send(queue, message)
-    after = now()
+    after = now_ms()
     assert before + delay <= message.jms_delivery_time <= after + delay
     assert message.jms_delivery_time == message.jms_timestamp + delay
-    received = consumer.receive(SECONDS)
-    assert now() >= message.jms_delivery_time
+    received = consumer.receive(WAIT_MS)
+    assert now_ms() >= message.jms_delivery_time
     assert text(received) == way
     assert received is not None
     assert received.jms_delivery_time == message.jms_delivery_time
@@ -84,17 +70,17 @@ def test_a_delayed_message_comes_at_its_time(desk: Any, queue: Queue, way: str) 
 def test_in_a_transaction_the_time_counts_from_the_send(desk: Any, queue: Queue) -> None:
     """Delivery time and expiration are those of the send call, though the commit comes later; order is kept."""
     session = desk.session(Session.SESSION_TRANSACTED)
-    before = now()
+    before = now_ms()
     first, second = desk.send(queue, "first", "second", by=session, delivery_delay=150, time_to_live=60_000)
-    after = now()
+    after = now_ms()
     assert before + 150 <= first.jms_delivery_time <= after + 150
     assert before + 60_000 <= first.jms_expiration <= after + 60_000
-    while now() < after + 150:
+    while now_ms() < after + 150:
         time.sleep(0.01)
     consumer = desk.session().create_consumer(queue)
-    assert consumer.receive(NONE) is None  # it is due, and not committed
+    assert consumer.receive(NOTHING_MS) is None  # it is due, and not committed
     session.commit()
-    got = [consumer.receive(SECONDS), consumer.receive(SECONDS)]
+    got = [consumer.receive(WAIT_MS), consumer.receive(WAIT_MS)]
     assert [(text(each), each.jms_delivery_time, each.jms_expiration) for each in got] == [
         (each.text, each.jms_delivery_time, each.jms_expiration) for each in (first, second)
     ]
@@ -107,7 +93,7 @@ def test_what_is_rolled_back_never_comes(desk: Any, queue: Queue) -> None:
     session.rollback()
     desk.send(queue, "done", by=session, delivery_delay=100)
     session.commit()
-    assert text(desk.session().create_consumer(queue).receive(SECONDS)) == "done"
+    assert text(desk.session().create_consumer(queue).receive(WAIT_MS)) == "done"
 
 
 @pytest.mark.requirement("JMS-4.4.10.2-2", "JMS-4.4.10.2-1")
@@ -120,7 +106,7 @@ def test_messages_come_in_the_order_of_their_times(desk: Any, queue: Queue) -> N
     )
     assert first.jms_delivery_time < second.jms_delivery_time < third.jms_delivery_time
     consumer = session.create_consumer(queue)
-    assert [text(consumer.receive(SECONDS)) for _ in range(3)] == ["first", "second", "third"]
+    assert [text(consumer.receive(WAIT_MS)) for _ in range(3)] == ["first", "second", "third"]
 
 
 def test_messages_of_the_same_delay_stay_in_order(desk: Any, queue: Queue) -> None:
@@ -128,7 +114,7 @@ def test_messages_of_the_same_delay_stay_in_order(desk: Any, queue: Queue) -> No
     names = [f"{number}" for number in range(200)]
     desk.send(queue, *names, delivery_delay=400, delivery_mode=DeliveryMode.NON_PERSISTENT)
     consumer = desk.session().create_consumer(queue)
-    assert [text(consumer.receive(SECONDS)) for _ in names] == names
+    assert [text(consumer.receive(WAIT_MS)) for _ in names] == names
 
 
 @pytest.mark.requirement("JMS-3.4.13-5", "JMS-5.9-5")
@@ -138,13 +124,13 @@ def test_nobody_sees_a_message_before_its_time(desk: Any, queue: Queue) -> None:
     desk.send(queue, "later", delivery_delay=TOMORROW)
     desk.send(queue, "now")
     browser = session.create_browser(queue)
-    assert [text(message) for message in browser] == ["now"]
+    assert texts_of(browser) == ["now"]
     assert [record.value() for record in desk.records(queue.queue_name)] == [b"now"]
     (waiting,) = desk.records(later(queue.queue_name))
     assert waiting.value() == b"later"
     consumer = session.create_consumer(queue)
-    assert text(consumer.receive(SECONDS)) == "now"
-    assert consumer.receive(NONE) is None
+    assert text(consumer.receive(WAIT_MS)) == "now"
+    assert consumer.receive(NOTHING_MS) is None
 
 
 @pytest.mark.requirement("JMS-5.9-5")
@@ -153,8 +139,8 @@ def test_a_browser_shows_a_message_from_its_time_on(desk: Any, queue: Queue, eve
     session = desk.session()
     (sent,) = desk.send(queue, "soon", delivery_delay=200)
     browser = session.create_browser(queue)
-    eventually(lambda: [text(message) for message in browser] == ["soon"])
-    assert now() >= sent.jms_delivery_time
+    eventually(lambda: texts_of(browser) == ["soon"])
+    assert now_ms() >= sent.jms_delivery_time
 
 
 @pytest.mark.requirement("JMS-3.4.9-1", "JMS-3.4.9-4", "JMS-3.4.9-7")
@@ -163,7 +149,7 @@ def test_a_message_may_expire_before_it_is_due(desk: Any, queue: Queue) -> None:
     (sent,) = desk.send(queue, "stale", delivery_delay=100, time_to_live=50)
     assert sent.jms_expiration == sent.jms_timestamp + 50
     (fresh,) = desk.send(queue, "fresh", delivery_delay=200, time_to_live=60_000)
-    received = desk.session().create_consumer(queue).receive(SECONDS)
+    received = desk.session().create_consumer(queue).receive(WAIT_MS)
     assert (text(received), received.jms_expiration) == ("fresh", fresh.jms_expiration)
 
 
@@ -171,7 +157,7 @@ def test_the_record_is_moved_as_it_was_sent(desk: Any, queue: Queue) -> None:
     """Key, value, headers and timestamp of the record are those of the send; one header says where it waited."""
     desk.send(queue, "hello", properties={"amount": 7, "JMSXGroupID": "g"}, delivery_delay=300, priority=7)
     waited = desk.records(later(queue.queue_name))[0]  # once it has moved on, its space may be given back
-    received = desk.session().create_consumer(queue).receive(SECONDS)
+    received = desk.session().create_consumer(queue).receive(WAIT_MS)
     assert sorted(received.property_names()) == ["JMSXDeliveryCount", "JMSXGroupID", "amount"]
     (record,) = desk.records(queue.queue_name)
     note = desk.records(later(queue.queue_name))[-1]
@@ -189,7 +175,7 @@ def test_a_partition_keeps_its_number(desk: Any, queue: Queue) -> None:
             desk.send(queue, name, by=session, properties={"JMSXGroupID": name}, delivery_delay=delay)
     consumer = session.create_consumer(queue)
     for _ in range(24):
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
     places: dict[Any, set[int]] = {}
     for record in desk.records(queue.queue_name):
         places.setdefault(record.key(), set()).add(record.partition())
@@ -202,9 +188,9 @@ def test_a_message_that_comes_again_does_not_wait_again(desk: Any, queue: Queue)
     desk.send(queue, "hello", delivery_delay=100)
     session = desk.session(Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
-    assert text(consumer.receive(SECONDS)) == "hello"
+    assert text(consumer.receive(WAIT_MS)) == "hello"
     session.recover()
-    again = consumer.receive(SECONDS)
+    again = consumer.receive(WAIT_MS)
     assert (text(again), again.get_int_property("JMSXDeliveryCount")) == ("hello", 2)
 
 
@@ -213,8 +199,8 @@ def test_a_struct_of_the_connector_waits_as_well(desk: Any, queue: Queue) -> Non
     options = {queue.queue_name: DestinationOptions(convention="confluent")}
     session = desk.connect(destinations=options, is_apart=True).create_session()
     (sent,) = desk.send(queue, "hello", by=session, delivery_delay=150)
-    assert text(session.create_consumer(queue).receive(SECONDS)) == "hello"
-    assert now() >= sent.jms_delivery_time
+    assert text(session.create_consumer(queue).receive(WAIT_MS)) == "hello"
+    assert now_ms() >= sent.jms_delivery_time
 
 
 @pytest.mark.parametrize("delay", [-1, 1.5, True, "1", 1 << 63])
@@ -234,7 +220,7 @@ def test_messages_of_any_size_that_is_taken_are_moved(desk: Any, admin: AdminPor
             desk.send(queue, "x" * size, by=session, delivery_delay=300)
             taken.append(size)
     consumer = session.create_consumer(queue)
-    assert [len(text(consumer.receive(SECONDS)) or "") for _ in taken] == taken
+    assert [len(text(consumer.receive(WAIT_MS)) or "") for _ in taken] == taken
     marked = ["kjms-later" in dict(record.headers())
               for record in desk.records(queue.queue_name)]  # fmt: skip
     assert marked[0]

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kjms import Message, MessageConsumer, Session, TextMessage, Topic
+from tests.helpers import NOTHING_MS, WAIT_MS
 
-SECONDS = 20_000
-NONE = 100  # milliseconds in which nothing is to come
 DELAY = 700
 
 
@@ -19,7 +18,7 @@ def texts(consumer: MessageConsumer) -> list[str | None]:
     """Return the texts of what comes up to the message "end"."""
     found: list[str | None] = []
     while not found or found[-1] != "end":
-        message: Message | None = consumer.receive(SECONDS)
+        message: Message | None = consumer.receive(WAIT_MS)
         assert isinstance(message, TextMessage)
         found.append(message.text)
     return found[:-1]
@@ -103,7 +102,7 @@ def test_partitions_are_told_apart(desk: Any, topic: Topic) -> None:
     desk.send(topic, *before, by=sender, delivery_delay=DELAY)
     late = session.create_consumer(topic)
     desk.send(topic, *after, by=sender, delivery_delay=DELAY)
-    got = {late.receive(SECONDS).text for _ in after}
+    got = {late.receive(WAIT_MS).text for _ in after}
     assert got == set(after)
-    assert {early.receive(SECONDS).text for _ in (*before, *after)} == {*before, *after}
-    assert late.receive(NONE) is None
+    assert {early.receive(WAIT_MS).text for _ in (*before, *after)} == {*before, *after}
+    assert late.receive(NOTHING_MS) is None

@@ -21,8 +21,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 KINDS: dict[type[Message], str] = {
     Message: "create_message",
@@ -95,7 +94,7 @@ def test_any_session_sends_what_another_made(
     destination, session = place(kjms_destination_name), connection.create_session()
     consumer = session.create_consumer(destination)
     session.create_producer(destination).send(filled(message))
-    received = consumer.receive(SECONDS)
+    received = consumer.receive(WAIT_MS)
     assert type(received) is type(message)
     assert received.properties["region"] == "EU"
     assert body(received) == BODIES[type(message)]
@@ -125,7 +124,7 @@ def test_messages_outlive_their_connection(
         session = closed.create_session(Session.CLIENT_ACKNOWLEDGE)
         made = session.create_text_message("made")
         session.create_producer(queue).send(session.create_text_message("received"))
-        received = session.create_consumer(queue).receive(SECONDS)
+        received = session.create_consumer(queue).receive(WAIT_MS)
     assert isinstance(received, TextMessage)
     assert (received.text, received.jms_destination) == ("received", queue)
     with pytest.raises(IllegalStateException, match="closed"):
@@ -136,7 +135,7 @@ def test_messages_outlive_their_connection(
     for message in (made, received):
         session.create_producer(elsewhere).send(message)
     consumer = session.create_consumer(elsewhere)
-    assert [body(consumer.receive(SECONDS)) for _ in range(2)] == ["made", "changed"]  # type: ignore[arg-type]
+    assert [body(consumer.receive(WAIT_MS)) for _ in range(2)] == ["made", "changed"]  # type: ignore[arg-type]
 
 
 class ForeignTextMessage:
@@ -163,7 +162,7 @@ def test_a_session_sends_messages_however_they_are_implemented(session: Session,
     """A foreign message arrives like one of kjms's own, and gets the header fields that a send sets."""
     foreign = ForeignTextMessage("hello", {"region": "EU", "amount": 7, "vip": True})
     session.create_producer(queue).send(foreign, priority=8, time_to_live=60_000)  # type: ignore[arg-type]
-    received = session.create_consumer(queue, "amount = 7 AND vip").receive(SECONDS)
+    received = session.create_consumer(queue, "amount = 7 AND vip").receive(WAIT_MS)
     assert isinstance(received, TextMessage)
     assert (received.text, received.jms_type, received.jms_correlation_id) == ("hello", "foreign", "order-1")
     assert received.properties["region"] == "EU"
@@ -187,7 +186,7 @@ def test_messages_outlive_their_session(connection: Connection, queue: Queue, mo
     session = connection.create_session(mode)
     made = session.create_map_message()
     session.create_producer(queue).send(session.create_text_message("hello"))
-    received = session.create_consumer(queue).receive(SECONDS)
+    received = session.create_consumer(queue).receive(WAIT_MS)
     assert isinstance(received, TextMessage)
     session.close()
     assert received.text == "hello"
@@ -199,6 +198,6 @@ def test_messages_outlive_their_session(connection: Connection, queue: Queue, mo
     for message in (received, made):
         other.create_producer(elsewhere).send(message)
     consumer = other.create_consumer(elsewhere)
-    assert [consumer.receive(SECONDS).get_body(object) for _ in range(2)] == ["changed", {"n": 1}]  # type: ignore[union-attr]
+    assert [consumer.receive(WAIT_MS).get_body(object) for _ in range(2)] == ["changed", {"n": 1}]  # type: ignore[union-attr]
     with pytest.raises(IllegalStateException, match="closed"):
         received.acknowledge()

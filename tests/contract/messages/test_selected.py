@@ -21,8 +21,7 @@ from kjms import (
     TopicConnectionFactory,
     aio,
 )
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 def send(session: Session, destination: Queue | Topic) -> None:
@@ -43,7 +42,7 @@ def send(session: Session, destination: Queue | Topic) -> None:
 
 def texts(consumer: MessageConsumer, count: int) -> str:
     """Receive *count* texts, and find that there are no more; sorted, since one has a higher priority."""
-    received = [consumer.receive(SECONDS) for _ in range(count)]
+    received = [consumer.receive(WAIT_MS) for _ in range(count)]
     assert consumer.receive(50) is None
     return "".join(sorted(str(message.text) for message in received if isinstance(message, TextMessage)))
 
@@ -213,7 +212,7 @@ def test_not_in_and_not_like_select_strings_alone(connection: Connection, queue:
         producer.send(message)
     connection.start()
     with session.create_consumer(queue, "amount NOT IN ('6') AND amount NOT LIKE '9%'") as consumer:
-        assert [consumer.receive(SECONDS).text, consumer.receive(500)] == ["wanted", None]  # type: ignore[union-attr]
+        assert [consumer.receive(WAIT_MS).text, consumer.receive(500)] == ["wanted", None]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("mode", [True, False, 1.0, "2", 3, None])

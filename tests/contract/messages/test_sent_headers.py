@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 from kjms import Connection, ConnectionFactory, DeliveryMode, Message, Queue, Session, TextMessage, Topic
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions
 
-SECONDS = 20_000
 SENT_FIELDS = [
     "jms_message_id", "jms_timestamp", "jms_destination", "jms_delivery_mode", "jms_expiration", "jms_delivery_time",
     "jms_priority",
@@ -112,7 +111,7 @@ def test_a_send_sets_the_fields_that_are_the_providers(
         "jms_delivery_mode": mode, "jms_expiration": message.jms_timestamp + 60_000,
         "jms_delivery_time": message.jms_timestamp, "jms_priority": 7,
     }  # fmt: skip
-    received = session.create_consumer(queue).receive(SECONDS)
+    received = session.create_consumer(queue).receive(WAIT_MS)
     assert received is not None
     assert fields(received) == fields(message)
 
@@ -126,11 +125,11 @@ def test_redelivered_is_for_the_receiver(connection: Connection, queue: Queue) -
     session.create_producer(queue).send(message)
     assert message.jms_redelivered
     consumer = session.create_consumer(queue)
-    first = consumer.receive(SECONDS)
+    first = consumer.receive(WAIT_MS)
     assert first is not None
     assert not first.jms_redelivered
     session.recover()
-    again = consumer.receive(SECONDS)
+    again = consumer.receive(WAIT_MS)
     assert again is not None
     assert again.jms_redelivered
     assert again.jms_message_id == message.jms_message_id
@@ -160,26 +159,11 @@ def test_id_and_timestamp_can_be_switched_off(session: Session, queue: Queue) ->
     producer.disable_message_id = producer.disable_message_timestamp = True
     message = with_values_of_its_own(session.create_message())
     producer.send(message)
-    received = session.create_consumer(queue).receive(SECONDS)
+    received = session.create_consumer(queue).receive(WAIT_MS)
     assert received is not None
     for either in (message, received):
         assert either.jms_message_id is None
         assert either.jms_timestamp == 0
-
-
-class Completions:
-    """Hears what became of sends."""
-
-    def __init__(self) -> None:
-        self.heard = threading.Event()
-        self.error: Exception | None = None
-
-    def on_completion(self, message: Message) -> None:
-        self.heard.set()
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        self.error = exception
-        self.heard.set()
 
 
 @pytest.mark.requirement("JMS-3.4.4-2", "NEV-38")
@@ -195,10 +179,10 @@ def test_the_timestamp_is_the_time_of_the_hand_over(kafka: Any, queue: Queue) ->
         before = milliseconds_now()
         producer.send(message, completion_listener=completions)
         handed_over = milliseconds_now()
-        assert completions.heard.wait(20)
+        assert completions.done.wait(WAIT_SECONDS)
         completed = milliseconds_now()
-        received = session.create_consumer(queue).receive(SECONDS)
-    assert completions.error is None
+        received = session.create_consumer(queue).receive(WAIT_MS)
+    assert completions.failed == []
     assert isinstance(received, TextMessage)
     assert before <= received.jms_timestamp == message.jms_timestamp <= handed_over
     assert completed - received.jms_timestamp >= linger // 2  # it did wait

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kjms import DeliveryMode, Session, Topic
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import Eventually
 
 
 @pytest.mark.requirement("JAK-createTopic-1", "JAK-createTopic-2", "JMS-6.5-1", "NET-411", "NET-412")

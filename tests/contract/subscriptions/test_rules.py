@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kjms import ConnectionFactory, MessageConsumer, Session, Topic
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS, send
 
 Make = Callable[[Session, Topic, str], MessageConsumer]
 
@@ -18,11 +17,6 @@ MAKERS: dict[str, Make] = {
     "durable": lambda session, topic, name: session.create_durable_consumer(topic, name),
     "shared durable": lambda session, topic, name: session.create_shared_durable_consumer(topic, name),
 }
-
-
-def send(session: Session, topic: Topic, text: str) -> None:
-    with session.create_producer(topic) as producer:
-        producer.send(session.create_text_message(text))
 
 
 @pytest.mark.requirement("JMS-6.2-1")
@@ -39,7 +33,7 @@ def test_a_subscriber_is_known_when_it_was_made(
             send(sender, topic, f"before {number}")
             with make(session, topic, f"name-{number}") as consumer:
                 send(sender, topic, f"after {number}")
-                message = consumer.receive(SECONDS)
+                message = consumer.receive(WAIT_MS)
                 assert message is not None
                 assert message.text == f"after {number}"  # type: ignore[attr-defined]
                 assert consumer.receive_no_wait() is None
@@ -60,7 +54,7 @@ def test_a_name_may_be_anything_that_can_be_printed(
         session.unsubscribe(f"{name}-")
         send(session, topic, "kept")
         with session.create_durable_consumer(topic, name) as consumer:
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(WAIT_MS)
             assert message is not None
             assert message.text == "kept"  # type: ignore[attr-defined]
         session.unsubscribe(name)

@@ -32,9 +32,7 @@ from kjms import (
     TopicSession,
     TopicSubscriber,
 )
-
-SECONDS = 20_000
-MOMENT = 100  # milliseconds
+from tests.helpers import NOTHING_MS, WAIT_MS, text
 
 Requests = list[Message]
 
@@ -77,11 +75,6 @@ def topic_session(kafka: Any) -> Iterator[TopicSession]:
         yield connection.create_topic_session()
 
 
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
-
-
 @pytest.mark.requirement(
     *["JMS-5.10-1", "JMS-5.10-2", "NEV-284", "NEV-285", "NEV-286", "NET-319"],
 )
@@ -92,7 +85,7 @@ def test_a_queue_requestor(connection: Connection, queue_session: Session, queue
         request = queue_session.create_text_message("one")
         assert text(requestor.request(request)) == "ONE"
         assert isinstance(request.jms_reply_to, TemporaryQueue)
-        assert text(requestor.request(queue_session.create_text_message("two"), SECONDS)) == "TWO"
+        assert text(requestor.request(queue_session.create_text_message("two"), WAIT_MS)) == "TWO"
 
 
 @pytest.mark.requirement(
@@ -112,7 +105,7 @@ def test_a_late_reply_is_nobodys(connection: Connection, session: Session, queue
     """A request that is not answered in time gives None; its reply, which cannot be sent any more, is no other's."""
     service = Service(connection, queue)
     with QueueRequestor(session, queue) as requestor:
-        assert requestor.request(session.create_text_message("keep"), MOMENT) is None
+        assert requestor.request(session.create_text_message("keep"), NOTHING_MS) is None
         assert service.heard.wait(20)
         with pytest.raises(InvalidDestinationException, match="deleted"):
             service.reply(service.kept[0])

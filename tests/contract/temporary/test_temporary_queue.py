@@ -6,7 +6,6 @@ import copy
 import gc
 import pickle
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from kjms import (
     InvalidDestinationException,
     JMSException,
     Message,
-    MessageConsumer,
     Queue,
     RedeliveryPolicy,
     Session,
@@ -26,24 +24,7 @@ from kjms import (
     Topic,
 )
 from kjms.cli import main
-
-SECONDS = 20_000
-MOMENT = 250  # milliseconds in which what must not come would come
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(session: Session, queue: Queue, *texts: str, **properties: str) -> None:
-    with session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            for name, value in properties.items():
-                message.set_string_property(name, value)
-            producer.send(message)
-
-
-def texts(consumer: MessageConsumer, count: int) -> list[str]:
-    return [consumer.receive(SECONDS).text for _ in range(count)]  # type: ignore[union-attr]
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, texts
 
 
 @pytest.mark.requirement(
@@ -90,7 +71,7 @@ def test_reply_goes_where_jms_reply_to_says(kjms_factory: ConnectionFactory, que
         requests = service.create_consumer(queue)
         request = client.create_text_message("ping")
         client.create_producer().set_jms_reply_to(replies).send(queue, request)
-        received = requests.receive(SECONDS)
+        received = requests.receive(WAIT_MS)
         assert received is not None
         reply_to = received.jms_reply_to
         assert isinstance(reply_to, TemporaryQueue)
@@ -98,7 +79,7 @@ def test_reply_goes_where_jms_reply_to_says(kjms_factory: ConnectionFactory, que
         assert reply_to is not replies
         assert pickle.loads(pickle.dumps(reply_to)) == copy.copy(reply_to) == replies
         service.create_producer().send(reply_to, "pong")
-        reply = consumer.receive(SECONDS)
+        reply = consumer.receive(WAIT_MS)
         assert isinstance(reply, TextMessage)
         assert (reply.text, reply.jms_destination) == ("pong", replies)
         assert not reply.property_exists("kjms-to")
@@ -118,7 +99,7 @@ def test_deleting(session: Session) -> None:
     with pytest.raises(JMSException, match="open consumer"):
         queue.delete()
     producer.send(session.create_message())
-    assert consumer.receive(SECONDS) is not None
+    assert consumer.receive(WAIT_MS) is not None
     consumer.close()
     queue.delete()
     queue.delete()
@@ -199,7 +180,7 @@ def test_each_mode_redelivers(connection: Connection, mode: int, expected: list[
     consumer = session.create_consumer(queue)
     assert texts(consumer, 2) == ["1", "2"]
     (session.rollback if session.transacted else session.recover)()
-    again = [consumer.receive(SECONDS) for _ in expected]
+    again = [consumer.receive(WAIT_MS) for _ in expected]
     assert [(message.text, message.jms_redelivered) for message in again] == expected  # type: ignore[union-attr]
     if session.transacted:
         session.commit()
@@ -221,16 +202,16 @@ def test_a_transaction_sends_receives_and_replies(connection: Connection, eventu
     session.rollback()
     send(session, other, "to be forwarded")
     session.commit()
-    message = source.receive(SECONDS)
+    message = source.receive(WAIT_MS)
     assert message is not None
     forward.send(message, queue)
-    assert plain.receive(MOMENT) is None
+    assert plain.receive(NOTHING_MS) is None
     session.commit()
     browser = connection.create_session().create_browser(queue)
     eventually(lambda: [each.get_body(str) for each in browser] == ["to be forwarded"])
     assert texts(plain, 1) == ["to be forwarded"]
     session.rollback()
-    assert source.receive(MOMENT) is None
+    assert source.receive(NOTHING_MS) is None
 
 
 def test_deleting_before_the_commit(connection: Connection) -> None:
@@ -253,7 +234,7 @@ def test_selectors_priorities_and_expiry(connection: Connection) -> None:
     producer.send(session.create_text_message("expired"), time_to_live=1)
     for priority in (3, 7):
         producer.send(session.create_text_message(f"priority {priority}"), priority=priority)
-    send(session, queue, "green", colour="green")
+    send(session, queue, "green", properties={"colour": "green"})
     time.sleep(0.01)
     with session.create_consumer(queue, "colour = 'green'") as green:
         assert texts(green, 1) == ["green"]
@@ -261,7 +242,7 @@ def test_selectors_priorities_and_expiry(connection: Connection) -> None:
     assert look == ["priority 3", "priority 7"]
     with session.create_consumer(queue) as consumer:
         assert texts(consumer, 2) == ["priority 7", "priority 3"]
-        assert consumer.receive(MOMENT) is None
+        assert consumer.receive(NOTHING_MS) is None
 
 
 def test_groups_stay_together(connection: Connection) -> None:
@@ -269,7 +250,7 @@ def test_groups_stay_together(connection: Connection) -> None:
     session = connection.create_session()
     queue = session.create_temporary_queue()
     for group in "abcdefgh":
-        send(session, queue, f"{group}1", f"{group}2", JMSXGroupID=group)
+        send(session, queue, f"{group}1", f"{group}2", properties={"JMSXGroupID": group})
     received = texts(session.create_consumer(queue), 16)
     assert received == [f"{group}{n}" for group in "abcdefgh" for n in (1, 2)]
 
@@ -303,7 +284,7 @@ def test_what_fails_too_often_is_a_dead_letter(kafka: Any, eventually: Eventuall
         session.create_consumer(queue).message_listener = fail
         send(connection.create_session(), queue, "bad")
         letters = connection.create_session().create_consumer(Queue(name))
-        letter = letters.receive(SECONDS)
+        letter = letters.receive(WAIT_MS)
         assert isinstance(letter, TextMessage)
         assert (letter.text, seen) == ("bad", [1, 2])
         assert letter.get_string_property("JMS_kjms_OriginalDestination") == str(queue)
@@ -322,7 +303,7 @@ def test_dead_letters_of_temporary_destinations_stay(
         send(session, queue, "bad")
         assert texts(consumer, 1) == ["bad"]
         session.recover()
-        assert consumer.receive(MOMENT) is None
+        assert consumer.receive(NOTHING_MS) is None
         browser = session.create_browser(Queue(kjms_destination_name))
         eventually(lambda: list(browser))
         for more in ([], ["--topics"]):
@@ -339,7 +320,7 @@ def test_browsing_changes_nothing(connection: Connection) -> None:
     send(session, queue, "1", "2")
     assert [message.text for message in browser] == ["1", "2"]  # type: ignore[attr-defined]
     consumer = session.create_consumer(queue)
-    message = consumer.receive(SECONDS)
+    message = consumer.receive(WAIT_MS)
     assert [message.text for message in browser] == ["1", "2"]  # type: ignore[attr-defined]
     assert message is not None
     message.acknowledge()
@@ -379,7 +360,7 @@ def test_a_delay_is_kept(connection: Connection, kind: str) -> None:
                 assert list(browser) == []
         producer.send(session.create_text_message("prompt"))
         assert texts(consumer, 1) == ["prompt"]
-        message = consumer.receive(SECONDS)
+        message = consumer.receive(WAIT_MS)
         assert message is not None
         assert time.time_ns() // 1_000_000 >= message.jms_delivery_time == late.jms_delivery_time
         assert not message.jms_redelivered

@@ -9,24 +9,10 @@ from kjms import (
     ConnectionFactory,
     InvalidDestinationException,
     JMSException,
-    MessageConsumer,
     Session,
     TemporaryTopic,
-    Topic,
 )
-
-SECONDS = 20_000
-MOMENT = 250  # milliseconds in which what must not come would come
-
-
-def send(session: Session, topic: Topic, *texts: str) -> None:
-    with session.create_producer(topic) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def texts(consumer: MessageConsumer, count: int) -> list[str]:
-    return [consumer.receive(SECONDS).text for _ in range(count)]  # type: ignore[union-attr]
+from tests.helpers import NOTHING_MS, send, texts
 
 
 @pytest.mark.requirement(
@@ -49,7 +35,7 @@ def test_it_belongs_to_the_connection(connection: Connection) -> None:
     send(sender, topic, "two")
     assert texts(first, 2) == ["one", "two"]
     assert texts(second, 1) == ["two"]
-    assert second.receive(MOMENT) is None
+    assert second.receive(NOTHING_MS) is None
 
 
 @pytest.mark.requirement("JMS-4.4.3-3", "NEV-206", "NEV-293")
@@ -128,7 +114,7 @@ def test_a_shared_subscription(connection: Connection) -> None:
     first.close()
     second.close()
     send(session, topic, "for nobody")
-    assert session.create_shared_consumer(topic, "team", "n = 1").receive(MOMENT) is None
+    assert session.create_shared_consumer(topic, "team", "n = 1").receive(NOTHING_MS) is None
 
 
 def test_no_local(kjms_factory: ConnectionFactory, connection: Connection) -> None:

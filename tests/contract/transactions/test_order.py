@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from kjms import DeliveryMode, Message, Queue, Session, TextMessage, Topic
-
-SECONDS = 20_000
+from kjms import DeliveryMode, Queue, Session, Topic
+from tests.helpers import WAIT_MS, Completions
 
 
 def by_sender(texts: Iterable[str]) -> dict[str, list[int]]:
@@ -22,20 +21,6 @@ def by_sender(texts: Iterable[str]) -> dict[str, list[int]]:
         sender, number = text.split()
         numbers[sender].append(int(number))
     return numbers
-
-
-class Heard:
-    """A completion listener that notes what it hears."""
-
-    def __init__(self) -> None:
-        self.texts: list[str | None] = []
-
-    def on_completion(self, message: Message) -> None:
-        assert isinstance(message, TextMessage)
-        self.texts.append(message.text)
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        raise AssertionError(message) from exception
 
 
 @pytest.mark.requirement("JMS-4.4.10.2-5", "NEV-232")
@@ -101,7 +86,7 @@ def test_sessions_that_commit_at_the_same_time_each_keep_their_order(desk: Any, 
 def test_in_a_transaction_every_way_of_sending_keeps_the_order(desk: Any, queue: Queue, other_queue: Queue) -> None:
     """Several producers, waited for or not, persistent or not: one order for each destination."""
     session = desk.transacted()
-    listener = Heard()
+    listener = Completions()
     producers = [session.create_producer(queue), session.create_producer(None)]
     for number in range(30):
         producers[number % 2].send(
@@ -130,7 +115,7 @@ def test_a_message_that_changes_after_its_sending_was_sent_as_it_was(desk: Any, 
         message.clear_properties()
     session.commit()
     consumer = session.create_consumer(queue)
-    received = [consumer.receive(SECONDS) for _ in range(4)]
+    received = [consumer.receive(WAIT_MS) for _ in range(4)]
     assert [(m.text, m.properties["n"], m.jms_message_id) for m in received] == [
         (str(number), number, ids[number]) for number in range(4)
     ]

@@ -17,25 +17,10 @@ from kjms import (
     Queue,
     RedeliveryPolicy,
     Session,
-    TextMessage,
     Topic,
     TransactionInProgressException,
 )
-from tests.contract.helpers import refused
-
-SECONDS = 20_000
-NONE = 250  # milliseconds in which nothing is to come
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
-
-
-def seen(message: Message) -> tuple[str | None, bool, int]:
-    return text(message), message.jms_redelivered, message.get_int_property("JMSXDeliveryCount")
+from tests.helpers import NOTHING_MS, WAIT_MS, Completions, Eventually, refused, seen, text
 
 
 def marked(*texts: str, count: int = 2) -> list[tuple[str, bool, int]]:
@@ -62,7 +47,7 @@ def test_a_session_may_be_transacted(desk: Any, queue: Queue, arguments: tuple[i
     assert session.transacted is True
     assert session.acknowledge_mode == Session.SESSION_TRANSACTED == 0
     consumer = session.create_consumer(queue)
-    consumer.receive(SECONDS).acknowledge()
+    consumer.receive(WAIT_MS).acknowledge()
     with pytest.raises(IllegalStateException, match="transacted"):
         session.recover()
     session.rollback()
@@ -165,7 +150,7 @@ def test_the_end_of_a_transaction_is_the_beginning_of_the_next(desk: Any, queue:
     consumer = session.create_consumer(queue)
     expected: list[str] = []
     for number, end in enumerate([session.commit, session.rollback, session.rollback, session.commit, session.commit]):
-        desk.send(other_queue, text(consumer.receive(SECONDS)), number, by=session)
+        desk.send(other_queue, text(consumer.receive(WAIT_MS)), number, by=session)
         end()
         expected += {0: ["a", "0"], 3: ["b", "3"], 4: ["c", "4"]}.get(number, [])
         assert desk.stored(other_queue) == expected
@@ -189,7 +174,7 @@ def test_a_transaction_holds_only_what_its_own_session_did(desk: Any, queue: Que
     nobodys.close()
     yours.close()
     assert desk.seen(consumers[0], 1) == marked("a")
-    assert consumers[0].receive(NONE) is None
+    assert consumers[0].receive(NOTHING_MS) is None
     mine.commit()
     assert desk.stored(other_queue) == ["nobody's", "yours"]
 
@@ -200,7 +185,7 @@ def test_receiving_a_message_is_no_part_of_the_transaction_that_sent_it(desk: An
     sender, receiver = desk.transacted(), desk.transacted()
     own = sender.create_consumer(queue)
     desk.send(queue, "a", by=sender)
-    assert own.receive(NONE) is None
+    assert own.receive(NOTHING_MS) is None
     own.close()
     sender.commit()
     consumer = receiver.create_consumer(queue)
@@ -240,7 +225,7 @@ def test_the_end_of_a_transaction_lets_go_of_what_it_held(desk: Any, queue: Queu
     first = holder.create_consumer(queue)
     assert desk.texts(first, 1) == ["a1"]
     second = desk.connection.create_session().create_consumer(queue)
-    assert second.receive(NONE) is None
+    assert second.receive(NOTHING_MS) is None
     first.close()
     getattr(holder, end)()
     again = [] if end == "commit" else marked("a1")
@@ -319,7 +304,7 @@ def test_a_message_lives_from_its_sending_on(desk: Any, queue: Queue, eventually
     eventually(lambda: time.time_ns() // 1_000_000 > short.jms_expiration)
     session.commit()
     assert desk.stored(queue) == ["short", "long"]
-    message = session.create_consumer(queue).receive(SECONDS)
+    message = session.create_consumer(queue).receive(WAIT_MS)
     assert message is not None
     assert (text(message), message.jms_expiration) == ("long", long.jms_expiration)
     session.commit()
@@ -519,12 +504,12 @@ def test_no_other_thread_ends_a_transaction_that_is_being_used(
 # Asynchronous sends.
 
 
-class Heard:
-    """A completion listener that notes what it hears, and does something first."""
+class EndsTheSession(Completions):
+    """A completion listener that first calls what it may not."""
 
-    def __init__(self, action: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, action: Callable[[], object]) -> None:
+        super().__init__()
         self.action = action
-        self.texts: list[str | None] = []
         self.raised: list[BaseException] = []
 
     def on_completion(self, message: Message) -> None:
@@ -532,10 +517,7 @@ class Heard:
             self.action()
         except BaseException as error:
             self.raised.append(error)
-        self.texts.append(text(message))
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        raise AssertionError(message) from exception
+        super().on_completion(message)
 
 
 @pytest.mark.requirement(
@@ -546,8 +528,8 @@ class Heard:
 def test_the_end_waits_for_completion_listeners(desk: Any, queue: Queue, end: str) -> None:
     """Commit and rollback return when each was called, in the order of sending, and has returned; not before."""
     session = desk.transacted()
-    may_return = threading.Event()
-    listener = Heard(lambda: may_return.wait(20))
+    listener = Completions()
+    listener.may_return.clear()
     producer = session.create_producer(queue)
     for number in range(5):
         producer.send(session.create_text_message(str(number)), completion_listener=listener)
@@ -559,12 +541,12 @@ def test_the_end_waits_for_completion_listeners(desk: Any, queue: Queue, end: st
 
     thread = threading.Thread(target=call)
     thread.start()
-    assert not ended.wait(NONE / 1000)
+    assert not ended.wait(NOTHING_MS / 1000)
     assert desk.stored(queue) == []
-    may_return.set()
+    listener.may_return.set()
     thread.join()
     assert listener.texts == ["0", "1", "2", "3", "4"]
-    assert listener.raised == []
+    assert listener.failed == []
     assert desk.stored(queue) == (["0", "1", "2", "3", "4"] if end == "commit" else [])
 
 
@@ -573,10 +555,11 @@ def test_the_end_waits_for_completion_listeners(desk: Any, queue: Queue, end: st
 def test_a_completion_listener_ends_no_transaction_of_its_session(desk: Any, queue: Queue, end: str) -> None:
     """It gets IllegalStateException, and the transaction goes on."""
     session = desk.transacted()
-    listener = Heard(getattr(session, end))
+    listener = EndsTheSession(getattr(session, end))
     with contextlib.closing(session.create_producer(queue)) as producer:
         producer.send(session.create_text_message("a"), completion_listener=listener)
     assert [type(error) for error in listener.raised] == [IllegalStateException]
+    assert listener.texts == ["a"]
     assert desk.stored(queue) == []
     session.commit()
     assert desk.stored(queue) == ["a"]
@@ -595,9 +578,9 @@ def test_sessions_that_commit_at_the_same_time_each_get_their_own(desk: Any, que
         consumer = session.create_consumer(queue)
         turn = 0
         while left.acquire(blocking=False):
-            texts = [text(consumer.receive(SECONDS))]
+            texts = [text(consumer.receive(WAIT_MS))]
             while len(texts) <= (number + turn) % 3 and left.acquire(blocking=False):
-                texts.append(text(consumer.receive(SECONDS)))
+                texts.append(text(consumer.receive(WAIT_MS)))
             desk.send(other_queue, *texts, by=session)
             turn += 1
             if turn % 5 == 0:

@@ -12,19 +12,10 @@ import pytest
 
 from kjms import (
     JMSException,
-    Message,
     Queue,
-    TextMessage,
     aio,
 )
-
-SECONDS = 20_000
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    assert message.text is not None
-    return message.text
+from tests.helpers import WAIT_MS, text
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -40,7 +31,7 @@ def _timeout() -> Any:
         async def __aenter__(self) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self.handle = asyncio.get_running_loop().call_later(SECONDS / 1000, task.cancel)
+            self.handle = asyncio.get_running_loop().call_later(WAIT_MS / 1000, task.cancel)
 
         async def __aexit__(self, *_: object) -> None:
             self.handle.cancel()
@@ -73,7 +64,7 @@ async def test_a_receive_that_is_cancelled_while_it_takes_a_message_gives_it_bac
                 await task
             closing = asyncio.create_task(context.close())
         await closing
-        message = await other.create_consumer(queue).receive(SECONDS)
+        message = await other.create_consumer(queue).receive(WAIT_MS)
         assert text(message) == "x"
         assert message is not None
         assert not message.jms_redelivered
@@ -90,14 +81,14 @@ async def test_a_message_found_while_its_context_closes_goes_back(factory: aio.C
         await until(lambda: reader.buffer.held and not any(place.needs_mark for place in reader._holdings))
         task = asyncio.create_task(consumer.receive())
         await asyncio.sleep(0)  # the look has begun; from now on the loop hears of nothing
-        deadline = time.monotonic() + SECONDS / 1000
+        deadline = time.monotonic() + WAIT_MS / 1000
         while session._look is None or session._look._found is None:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         assert context._context is not None
         context._context.close()  # in this very thread
         assert await task is None
-        assert text(await other.create_consumer(queue).receive(SECONDS)) == "x"
+        assert text(await other.create_consumer(queue).receive(WAIT_MS)) == "x"
 
 
 # Closing.
@@ -108,7 +99,7 @@ async def test_waiting_takes_no_threads_and_closing_leaves_none(factory: aio.Con
     before = {thread.name for thread in threading.enumerate()}
     async with factory.create_context() as context:
         contexts = [context.create_context() for _ in range(100)]
-        waiting = [asyncio.create_task(each.create_consumer(queue).receive(SECONDS)) for each in contexts]
+        waiting = [asyncio.create_task(each.create_consumer(queue).receive(WAIT_MS)) for each in contexts]
         await until(
             lambda: all(each._session("x")._news is not None and not each._opening.locked() for each in contexts)
         )

@@ -9,8 +9,7 @@ from confluent_kafka import Producer
 
 from kjms import ConnectionFactory, DestinationOptions, Queue, TextMessage
 from kjms.mapping import confluent
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 def test_the_confluent_connectors_struct_is_written_and_read(kjms_broker: Any, queue: Queue) -> None:
@@ -24,7 +23,7 @@ def test_the_confluent_connectors_struct_is_written_and_read(kjms_broker: Any, q
         message.set_int_property("amount", 2)
         session.create_producer(queue).send(message)
         consumer = session.create_consumer(queue, "amount = 2")
-        received = consumer.receive(SECONDS)
+        received = consumer.receive(WAIT_MS)
         assert isinstance(received, TextMessage)
         assert received.text == "two pounds of coffee"
         assert received.get_int_property("amount") == 2
@@ -42,7 +41,7 @@ def test_camels_headers_are_read(kjms_broker: Any, kjms_factory: ConnectionFacto
         plain = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
         plain.produce(queue.queue_name, b"hello", headers={"CamelHeader.JMSCorrelationID": b"c-1", "region": b"EU"})
         plain.flush()
-        received = session.create_consumer(queue).receive(SECONDS)
+        received = session.create_consumer(queue).receive(WAIT_MS)
         assert isinstance(received, TextMessage)
         assert received.jms_correlation_id == "c-1"
         assert received.properties["region"] == "EU"

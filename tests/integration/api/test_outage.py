@@ -6,16 +6,14 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, Session, TextMessage, aio
 from kjms.broker import LocalBroker
+from tests.helpers import Eventually
 
 SECONDS = 30_000
-
-Eventually = Callable[[Callable[[], object]], None]
 
 
 class Watching:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer, Producer
 
 from kjms import BytesMessage, Connection, Queue, TextMessage
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 def test_plain_kafka_reads_what_kjms_writes(connection: Connection, queue: Queue, kjms_broker: object) -> None:
@@ -44,7 +43,7 @@ def test_kjms_reads_what_plain_kafka_wrote(connection: Connection, queue: Queue,
     producer.produce(queue.queue_name, b"\xff\xfe\x00")
     producer.flush()
     consumer = session.create_consumer(queue)
-    first, second = consumer.receive(SECONDS), consumer.receive(SECONDS)
+    first, second = consumer.receive(WAIT_MS), consumer.receive(WAIT_MS)
     assert isinstance(first, TextMessage)
     assert first.text == "Grüße"
     assert first.properties["region"] == "EU"

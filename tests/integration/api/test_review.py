@@ -34,21 +34,11 @@ from kjms.broker import LocalBroker
 from kjms.engine._buffer import Buffer, Feed
 from kjms.engine._delivery import Delivery, Partition
 from kjms.txn.metadata import State
+from tests.helpers import WAIT_MS, Eventually, send
 
-SECONDS = 20_000
 SOON = 2_000  # milliseconds: what is ready arrives in a few of them
 
 TraceFunction = Callable[[FrameType, str, Any], Any]
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, destination: Queue | Topic, *texts: str, **properties: str) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            for name, value in properties.items():
-                message.properties[name] = value
-            producer.send(message)
 
 
 def text(message: Message | None) -> str | None:
@@ -94,16 +84,16 @@ def test_a_later_consumer_gets_what_an_earlier_one_left_in_order(session: Sessio
         for number in range(10):
             producer.send(session.create_text_message(str(number)))
     with session.create_consumer(queue) as first:
-        assert text(first.receive(SECONDS)) == "0"
+        assert text(first.receive(WAIT_MS)) == "0"
     with session.create_consumer(queue) as second:
-        assert [text(second.receive(SECONDS)) for _ in range(9)] == [str(number) for number in range(1, 10)]
+        assert [text(second.receive(WAIT_MS)) for _ in range(9)] == [str(number) for number in range(1, 10)]
 
 
 def test_a_waiting_consumer_gets_what_a_busy_one_could_have_had(connection: Connection, queue: Queue) -> None:
     """A message that two consumers want, one of them waiting, goes to the one that waits."""
     connection.create_session().create_consumer(queue)  # wants all, and receives nothing
     waiting = connection.create_session().create_consumer(queue, "kind = 'x'")
-    assert received_by_waiting(waiting, lambda: send(connection, queue, "a", kind="x")) == "a"
+    assert received_by_waiting(waiting, lambda: send(connection, queue, "a", properties={"kind": "x"})) == "a"
 
 
 @pytest.mark.requirement("JMS-4.4.10.1-2")
@@ -111,7 +101,7 @@ def test_consumers_whose_selectors_overlap_each_receive_in_order(connection: Con
     """A consumer gets a sender's messages in their order, also when another one could have had some of them."""
     connection.create_session().create_consumer(queue)  # wants all, and receives nothing
     consumer = connection.create_session().create_consumer(queue, "kind = 'x'")
-    send(connection, queue, *map(str, range(10)), kind="x")
+    send(connection, queue, *map(str, range(10)), properties={"kind": "x"})
     received = [text(consumer.receive(SOON)) for _ in range(10)]
     assert received == sorted(received, key=lambda text: int(text or -1))
 
@@ -123,8 +113,8 @@ def test_a_stopped_connection_starves_no_other_of_its_process(kjms_broker: Any, 
         stopped.create_session().create_consumer(queue, "kind = 'a'")
         started.start()
         consumer = started.create_session().create_consumer(queue, "kind = 'b'")
-        send(started, queue, *map(str, range(20)), kind="a")
-        send(started, queue, "mine", kind="b")
+        send(started, queue, *map(str, range(20)), properties={"kind": "a"})
+        send(started, queue, "mine", properties={"kind": "b"})
         assert text(consumer.receive(SOON)) == "mine"
 
 
@@ -169,7 +159,7 @@ def test_a_message_that_a_selector_chose_says_where_it_was_sent_to(session: Sess
     message = session.create_text_message("a")
     message.properties["kind"] = "x"
     session.create_producer(queue).send(message)
-    received = consumer.receive(SECONDS)
+    received = consumer.receive(WAIT_MS)
     assert received is not None
     assert received.jms_destination == queue
 
@@ -178,12 +168,12 @@ def test_acknowledging_is_not_held_up_by_another_consumer_that_waits(connection:
     """A consumer that waits for other messages does not slow down those that receive."""
     waiting = connection.create_session().create_consumer(queue, "kind = 'never'")
     consumer = connection.create_session().create_consumer(queue, "kind = 'x'")
-    send(connection, queue, *map(str, range(80)), kind="x")
+    send(connection, queue, *map(str, range(80)), properties={"kind": "x"})
 
     def seconds() -> float:
         begin = time.monotonic()
         for _ in range(20):
-            assert consumer.receive(SECONDS) is not None
+            assert consumer.receive(WAIT_MS) is not None
         return time.monotonic() - begin
 
     alone = seconds()
@@ -229,7 +219,7 @@ def test_a_topic_consumers_messages_can_be_acknowledged_after_its_close(connecti
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(topic)
     send(connection, topic, "a")
-    message = consumer.receive(SECONDS)
+    message = consumer.receive(WAIT_MS)
     consumer.close()
     assert message is not None
     message.acknowledge()
@@ -512,16 +502,16 @@ def test_a_message_that_no_dead_letter_queue_takes_is_not_lost(
         connection.start()
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
-        assert text(consumer.receive(SECONDS)) == "bad"
+        assert text(consumer.receive(WAIT_MS)) == "bad"
         session.recover()
-        assert text(consumer.receive(SECONDS)) == "good"  # nobody waits for the one that cannot be moved
+        assert text(consumer.receive(WAIT_MS)) == "good"  # nobody waits for the one that cannot be moved
         eventually(lambda: heard)
         assert isinstance(heard[0], InvalidDestinationException)
         assert "dlq" in str(heard[0])
         with ConnectionFactory(servers).create_connection() as patient:
             patient.start()
             dead = patient.create_session().create_consumer(Queue(f"{queue.queue_name}.dlq"))
-            assert text(dead.receive(SECONDS)) == "bad"
+            assert text(dead.receive(WAIT_MS)) == "bad"
         session.close()
 
 
@@ -553,14 +543,14 @@ def test_a_restarted_reader_goes_on_where_it_was(connection: Connection, topic: 
     """A subscription without a group whose reading failed repeats nothing that was received."""
     consumer = connection.create_session().create_consumer(topic)
     send(connection, topic, "a", "b")
-    assert [text(consumer.receive(SECONDS)) for _ in "ab"] == ["a", "b"]
+    assert [text(consumer.receive(WAIT_MS)) for _ in "ab"] == ["a", "b"]
     reader = consumer._feed.reader
     failed = reader._thread
     kept, reader._may_end = reader._may_end, lambda: 1 // 0  # type: ignore[method-assign, assignment]
     eventually(lambda: reader._thread is not failed)
     reader._may_end = kept  # type: ignore[method-assign]
     send(connection, topic, "c")
-    assert text(consumer.receive(SECONDS)) == "c"
+    assert text(consumer.receive(WAIT_MS)) == "c"
 
 
 # Sharing out, once more.
@@ -575,7 +565,7 @@ def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_messa
     for feed in (leaving, staying):
         feed.wakeup.clear()
         assert feed.poll() is None
-    send(connection, queue, "a", kind="x")
+    send(connection, queue, "a", properties={"kind": "x"})
     eventually(leaving.wakeup.is_set)
     leaving.stop()
     assert staying.wakeup.is_set()
@@ -640,7 +630,7 @@ def test_one_sessions_failure_to_close_leaves_no_other_open(kjms_factory: Connec
     sessions = [connection.create_session() for _ in range(2)]
     consumers = [session.create_consumer(Queue(f"{queue.queue_name}-{n}")) for n, session in enumerate(sessions)]
     send(connection, Queue(f"{queue.queue_name}-0"), "a")
-    assert consumers[0].receive(SECONDS) is not None
+    assert consumers[0].receive(WAIT_MS) is not None
 
     def refuse(*_: object, **__: object) -> None:
         raise JMSException("not taken")
@@ -661,7 +651,7 @@ def test_an_acknowledgement_that_failed_is_tried_again(connection: Connection, q
     """After a commit that failed, the next receive, or acknowledge, does not pretend that all is well."""
     send(connection, queue, "a", "b")
     consumer = connection.create_session(mode).create_consumer(queue)
-    message = consumer.receive(SECONDS)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     reader = consumer._feed.reader
     flush, failures = reader.flush, []
@@ -755,7 +745,7 @@ def test_a_commit_that_waits_for_a_rebalance_does_not_keep_the_reader_from_polli
         tried.set()
         return KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS)), True
 
-    assert text(consumer.receive(SECONDS)) == "a"
+    assert text(consumer.receive(WAIT_MS)) == "a"
     reader._commit = refuse  # type: ignore[method-assign]
     try:
         assert tried.wait(20)

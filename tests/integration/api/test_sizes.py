@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from kjms import BytesMessage, Connection, Message, Queue, ResourceAllocationException, Session, SessionMode
+from kjms import BytesMessage, Connection, Queue, ResourceAllocationException, Session, SessionMode
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions
 
-SECONDS = 20_000
 LIMIT = 8 << 20
-
-
-class Completed:
-    """What became of an asynchronous send."""
-
-    def __init__(self) -> None:
-        self.failure: Exception | None = None
-        self.is_done = threading.Event()
-
-    def on_completion(self, message: Message) -> None:
-        self.is_done.set()
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        self.failure = exception
-        self.is_done.set()
 
 
 @pytest.fixture
@@ -50,17 +34,17 @@ def test_a_topic_says_how_large_a_message_may_be(connection: Connection, session
     bodies = [os.urandom(size) for size in (1_000_000, 1_048_588, 3_000_000, LIMIT - 2_000)]
     producer = session.create_producer(large)
     producer.send(BytesMessage(bodies[0]))
-    completed = Completed()
+    completed = Completions()
     producer.send(BytesMessage(bodies[1]), completion_listener=completed)
-    assert completed.is_done.wait(SECONDS / 1000)
-    assert completed.failure is None
+    assert completed.done.wait(WAIT_SECONDS)
+    assert completed.failed == []
     with connection.create_session(SessionMode.SESSION_TRANSACTED) as transacted:
         transacted.create_producer(large).send(BytesMessage(bodies[2]))
         transacted.commit()
     producer.send(BytesMessage(bodies[3]))
     consumer = session.create_consumer(large)
     for body in bodies:
-        received = consumer.receive(SECONDS)
+        received = consumer.receive(WAIT_MS)
         assert received is not None
         assert received.get_body(bytes) == body
 
@@ -72,7 +56,7 @@ def test_what_a_topic_does_not_take_is_refused_with_its_limit(
     """The error names the message's size and the topic's limit; a limit that is raised counts for the next message."""
     producer = session.create_producer(large)
     message = BytesMessage(os.urandom(LIMIT + 1))
-    for listener in (None, Completed()):
+    for listener in (None, Completions()):
         with pytest.raises(ResourceAllocationException, match=rf"max\.message\.bytes allows {LIMIT} ") as raised:
             producer.send(message, completion_listener=listener)
         assert raised.value.error_code == "MSG_SIZE_TOO_LARGE"
@@ -80,6 +64,6 @@ def test_what_a_topic_does_not_take_is_refused_with_its_limit(
     resource = ConfigResource(ConfigResource.Type.TOPIC, large.queue_name, incremental_configs=[wider])
     admin.incremental_alter_configs([resource])[resource].result(20)
     producer.send(message)
-    received = session.create_consumer(large).receive(SECONDS)
+    received = session.create_consumer(large).receive(WAIT_MS)
     assert received is not None
     assert len(received.get_body(bytes)) == LIMIT + 1

@@ -1,9 +1,7 @@
-"""What the tests of the broker share: plain Kafka clients and conditions to wait for."""
+"""What the tests of the broker share: plain Kafka clients."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -48,16 +46,3 @@ class PlainKafka:
 @pytest.fixture
 def plain_kafka() -> type[PlainKafka]:
     return PlainKafka
-
-
-@pytest.fixture
-def within() -> Callable[[float, Callable[[], object]], None]:
-    """A function that waits at most so many seconds for a condition."""
-
-    def wait(seconds: float, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {seconds} s"
-            time.sleep(0.02)
-
-    return wait

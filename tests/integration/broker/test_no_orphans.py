@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from kjms.broker import LocalBroker
+from tests.helpers import wait_for
 
 PROGRAM = """
 import json, os, sys, time
@@ -29,8 +30,6 @@ print(json.dumps({"pids": [broker.pid, broker._process.guard_pid], "directory": 
 sys.stdout.flush()
 time.sleep(600)
 """
-
-Within = Callable[[float, Callable[[], object]], None]
 
 
 @pytest.fixture
@@ -47,18 +46,16 @@ def program(request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[s
 
 
 @pytest.mark.parametrize("program", ["plain", "forking"], indirect=True)
-def test_nothing_is_left_of_a_program_that_was_killed(
-    program: tuple[subprocess.Popen[str], dict[str, Any]], within: Within
-) -> None:
+def test_nothing_is_left_of_a_program_that_was_killed(program: tuple[subprocess.Popen[str], dict[str, Any]]) -> None:
     """Five seconds after kill -9 no process and no temporary directory is left."""
     run, said = program
     run.kill()
-    within(5, lambda: not any(map(psutil.pid_exists, said["pids"])))
-    within(1, lambda: not Path(said["directory"]).exists())
+    wait_for(lambda: not any(map(psutil.pid_exists, said["pids"])), 5)
+    wait_for(lambda: not Path(said["directory"]).exists(), 1)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can tie a process to its parent's life")
-def test_kafka_does_not_outlive_its_guard(within: Within) -> None:
+def test_kafka_does_not_outlive_its_guard() -> None:
     """When the guard itself is killed, Kafka ends with it; the broker can be started again, and then leaves nothing."""
     broker = LocalBroker().start()
     try:
@@ -66,7 +63,7 @@ def test_kafka_does_not_outlive_its_guard(within: Within) -> None:
         assert broker._process is not None
         assert pid is not None
         os.kill(broker._process.guard_pid, signal.SIGKILL)
-        within(5, lambda: not psutil.pid_exists(pid))
+        wait_for(lambda: not psutil.pid_exists(pid), 5)
         assert not broker.is_running()
         directory = broker.data_dir
         broker.start()

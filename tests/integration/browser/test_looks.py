@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,26 +12,12 @@ import pytest
 import kjms.engine._holdings
 from kjms import (
     Connection,
-    Message,
     Queue,
     QueueBrowser,
     Session,
 )
 from kjms.mapping.names import aside, queue_group
-
-SECONDS = 20_000
-
-
-def send(session: Session, queue: Queue, *texts: object, **how: Any) -> None:
-    with session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(str(text))
-            message.set_int_property("n", len(str(text)))
-            producer.send(message, **how)
-
-
-def texts(messages: Iterable[Message]) -> list[str]:
-    return [message.text for message in messages]  # type: ignore[attr-defined]
+from tests.helpers import WAIT_MS, send_with_length, texts_of
 
 
 def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
@@ -46,25 +31,25 @@ def test_what_was_moved_aside_is_shown_once(
     """A message that made way for the settlement's sake is still on the queue, during the move and after it."""
     monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 300)
     count = 1_500
-    send(session, queue, *range(count), delivery_mode=1)
+    send_with_length(session, queue, *range(count), delivery_mode=1)
     picked = random.Random(7)
     looker = connection.create_session().create_browser(queue)
     with connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE) as holder:
         consumer = holder.create_consumer(queue)
         kept: list[str] = []
         for number in range(count):
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(WAIT_MS)
             assert message is not None
             if picked.random() < 0.3:
-                kept += texts([message])
+                kept += texts_of([message])
             else:
                 message.acknowledge()
             if number % 300 == 0:
-                shown = texts(looker)
+                shown = texts_of(looker)
                 assert len(set(shown)) == len(shown)
                 assert sorted(map(int, shown)) == [*map(int, kept), *range(number + 1, count)]
         assert connection._engine.topics.look_up(aside(queue.queue_name, queue_group(queue.queue_name)))
-        assert sorted(map(int, texts(looker))) == [*map(int, kept)]
+        assert sorted(map(int, texts_of(looker))) == [*map(int, kept)]
         assert set(marks(looker).values()) <= {(False, 1), (True, 2)}  # a copy tells that it was delivered
         holder.recover()
         assert marks(looker) == dict.fromkeys(kept, (True, 2))
@@ -102,7 +87,7 @@ def test_a_look_that_is_over_or_abandoned_leaves_nothing_running(
     kjms_broker: Any, session: Session, queue: Queue
 ) -> None:
     """The Kafka client of a look ends with it, with the loop that is left, and with the browser."""
-    send(session, queue, *range(10))
+    send_with_length(session, queue, *range(10))
     arguments = [sys.executable, "-c", LOOKS, kjms_broker.bootstrap_servers, queue.queue_name]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "clean\n", done.stderr

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kjms.broker import Broker
+from tests.helpers import Kjms, Run
 
-Run = subprocess.CompletedProcess[bytes]
 WAIT_SECONDS = 60
 
 
@@ -26,7 +26,7 @@ def environment(kjms_broker: Broker) -> dict[str, str]:
 
 
 @pytest.fixture
-def kjms(environment: dict[str, str], tmp_path: Path) -> Callable[..., Run]:
+def kjms(environment: dict[str, str], tmp_path: Path) -> Kjms:
     """Run ``kjms`` with these arguments in an empty directory, and return what it did."""
 
     def run(*arguments: str, stdin: bytes = b"", expected: int = 0) -> Run:

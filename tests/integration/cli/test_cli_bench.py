@@ -13,8 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kjms.broker import Broker
-
-Run = subprocess.CompletedProcess[bytes]
+from tests.helpers import Kjms
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def topics(kjms_broker: Broker, prefix: str) -> Callable[[], list[str]]:
 
 
 def test_bench_measures_both_sides_and_deletes_its_topics(
-    kjms: Callable[..., Run], prefix: str, topics: Callable[[], list[str]]
+    kjms: Kjms, prefix: str, topics: Callable[[], list[str]]
 ) -> None:
     """The table has a line for each side; before, it is said what will be done; after, no topic is left."""
     run = kjms(
@@ -59,7 +58,7 @@ def test_bench_measures_both_sides_and_deletes_its_topics(
     assert topics() == []
 
 
-def test_bench_writes_json_for_programs(kjms: Callable[..., Run], prefix: str) -> None:
+def test_bench_writes_json_for_programs(kjms: Kjms, prefix: str) -> None:
     """``--json`` writes one object, and nothing else, to stdout."""
     run = kjms("bench", "--only", "send-sync", "--rounds", "2", "--messages", "25", "--prefix", prefix, "--json")
 
@@ -89,7 +88,7 @@ def test_bench_deletes_its_topics_after_ctrl_c(
     assert topics() == []
 
 
-def test_bench_lists_its_workloads_without_a_broker(kjms: Callable[..., Run]) -> None:
+def test_bench_lists_its_workloads_without_a_broker(kjms: Kjms) -> None:
     """``--list`` connects to nothing."""
     run = kjms("bench", "--list", "--bootstrap", "127.0.0.1:9")
     assert b"send-async" in run.stdout

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
 from kjms import Connection, Queue
-
-Run = subprocess.CompletedProcess[bytes]
-Kjms = Callable[..., Run]
+from tests.helpers import Kjms, Run
 
 
 def test_a_queue_is_browsed_and_keeps_its_messages(kjms: Kjms, queue: Queue) -> None:

@@ -19,7 +19,6 @@ from kjms import (
     Connection,
     ConnectionFactory,
     DeliveryMode,
-    Destination,
     MapMessage,
     Message,
     ObjectMessage,
@@ -30,18 +29,10 @@ from kjms import (
     Topic,
 )
 from kjms.broker import Broker
+from tests.helpers import Kjms, Run, send
 
-Run = subprocess.CompletedProcess[bytes]
-Kjms = Callable[..., Run]
 Start = Callable[..., subprocess.Popen[bytes]]
 RECEIVE_MS = 20_000
-
-
-def send(connection: Connection, destination: Destination, *messages: Message, **how: Any) -> None:
-    with connection.create_session() as session:
-        producer = session.create_producer(destination)
-        for message in messages:
-            producer.send(message, **how)
 
 
 def receive(connection: Connection, queue: Queue, count: int = 1) -> list[Message]:

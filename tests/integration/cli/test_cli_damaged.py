@@ -17,9 +17,8 @@ from confluent_kafka.admin import AdminClient
 
 from kjms import Queue
 from kjms.broker import Broker
+from tests.helpers import Kjms, Run
 
-Run = subprocess.CompletedProcess[bytes]
-Kjms = Callable[..., Run]
 DAMAGED = b"\x02\xff\xff\xff"
 FAR = 2**62
 

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kjms.broker import Broker
+from tests.helpers import Kjms, Run
 
 ROOT = Path(__file__).parents[3]
-Run = subprocess.CompletedProcess[bytes]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
-def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Callable[..., Run], kjms_broker: Broker) -> None:
+def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Kjms, kjms_broker: Broker) -> None:
     """The demo plays on the cluster that it is given: each claim holds, and its topics are gone."""
     admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
     run = kjms("demo", "--no-spark")

@@ -21,19 +21,9 @@ from confluent_kafka.admin import AdminClient
 
 from kjms import Connection, ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, TextMessage, Topic
 from kjms.cli import main
+from tests.helpers import WAIT_MS, Eventually, Kjms, browse
 
-Run = subprocess.CompletedProcess[bytes]
-Kjms = Callable[..., Run]
-Eventually = Callable[[Callable[[], object]], None]
-
-SECONDS = 20_000
 ONCE = RedeliveryPolicy(max_deliveries=1)
-
-
-@pytest.fixture
-def dead(queue: Queue) -> Queue:
-    """The queue's dead-letter queue."""
-    return Queue(f"{queue.queue_name}.dlq")
 
 
 @contextmanager
@@ -42,12 +32,6 @@ def started(broker: Any, **options: Any) -> Iterator[Connection]:
     with factory.create_connection() as connection:
         connection.start()
         yield connection
-
-
-def texts(connection: Connection, queue: Queue, selector: str | None = None) -> list[str]:
-    """Return the texts that *queue* holds."""
-    with connection.create_session() as session, session.create_browser(queue, selector) as browser:
-        return [message.text for message in browser]  # type: ignore[attr-defined]
 
 
 def kill(connection: Connection, queue: Queue, *sent: str, **how: Any) -> list[Message]:
@@ -63,12 +47,12 @@ def kill(connection: Connection, queue: Queue, *sent: str, **how: Any) -> list[M
             producer.send(message, **how)
             messages.append(message)
     for _ in sent:
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
     session.recover()
     assert consumer.receive(300) is None
     dead = Queue(f"{queue.queue_name}.dlq")
     deadline = time.monotonic() + 20
-    while len(texts(connection, dead)) < len(sent):
+    while len(browse(connection, dead)) < len(sent):
         assert time.monotonic() < deadline
     session.close()
     return messages
@@ -89,7 +73,7 @@ def test_dead_letters_are_listed_with_their_causes(
         session.create_producer(queue).send(session.create_text_message("c"))
         with connection.create_session() as other:
             other.create_producer(dead).send(other.create_text_message("no dead letter"))
-        eventually(lambda: len(texts(connection, dead)) == 4)
+        eventually(lambda: len(browse(connection, dead)) == 4)
     entries = {entry["name"]: entry for entry in json.loads(kjms("dlq", "list", "--json").stdout)}
     last = entries[dead.queue_name].pop("last_failure")
     assert 0 < last <= time.time() * 1000
@@ -125,7 +109,7 @@ def test_the_configuration_says_what_dead_letter_queues_are_called(
         producer.send(session.create_text_message("bad"))
         time.sleep(0.01)
         consumer = session.create_consumer(queue)
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
         session.recover()
         assert consumer.receive(300) is None
     entries = {entry["name"]: entry["causes"] for entry in json.loads(kjms("dlq", "--json").stdout)}
@@ -137,7 +121,7 @@ def test_dead_letters_are_shown(kjms: Kjms, kjms_broker: Any, queue: Queue, dead
     """Each is shown with its cause, its origin and its deliveries; ids and selectors choose."""
     with started(kjms_broker) as connection:
         first, second = kill(connection, queue, "a", "bb")
-        assert texts(connection, dead) == ["a", "bb"]
+        assert browse(connection, dead) == ["a", "bb"]
     lines = kjms("dlq", "show", dead.queue_name).stdout.decode().splitlines()
     assert lines[0] == first.jms_message_id
     assert lines[1:5] == [
@@ -178,9 +162,9 @@ def test_a_retried_message_is_as_it_was(kjms: Kjms, kjms_broker: Any, queue: Que
         sent = kill(connection, queue, "a", "bb", "ccc", "dddd", time_to_live=600_000)
         run = kjms("dlq", "retry", dead.queue_name)
         assert run.stderr.decode() == f"kjms dlq: 4 dead letters of {dead} were moved back\n"
-        assert texts(connection, dead) == []
+        assert browse(connection, dead) == []
         with connection.create_session() as session, session.create_consumer(queue) as consumer:
-            received = {m.text: m for m in (consumer.receive(SECONDS) for _ in sent)}  # type: ignore[union-attr]
+            received = {m.text: m for m in (consumer.receive(WAIT_MS) for _ in sent)}  # type: ignore[union-attr]
         for before in sent:
             after = received[before.text]  # type: ignore[attr-defined]
             assert (after.jms_message_id, after.jms_timestamp) == (before.jms_message_id, before.jms_timestamp)
@@ -199,15 +183,15 @@ def test_single_dead_letters_are_retried_and_purged(kjms: Kjms, kjms_broker: Any
             session.create_producer(dead).send(session.create_text_message("no dead letter"))
         ids = [str(message.jms_message_id) for message in sent]
         kjms("dlq", "retry", dead.queue_name, "--id", ids[3], "--id", ids[1])
-        assert texts(connection, queue) == ["bb", "dddd"]
-        assert texts(connection, dead) == ["a", "ccc", "no dead letter"]
+        assert browse(connection, queue) == ["bb", "dddd"]
+        assert browse(connection, dead) == ["a", "ccc", "no dead letter"]
         kjms("dlq", "retry", dead.queue_name, "--selector", "length > 2")
-        assert texts(connection, queue) == ["bb", "dddd", "ccc"]
+        assert browse(connection, queue) == ["bb", "dddd", "ccc"]
         assert b"ID:x" in kjms("dlq", "purge", dead.queue_name, "--yes", "--id", "ID:x", expected=1).stderr
         run = kjms("dlq", "purge", dead.queue_name, "--yes")
         assert run.stderr.decode() == f"kjms dlq: 1 dead letter of {dead} was deleted\n"
-        assert texts(connection, dead) == ["no dead letter"]
-        assert texts(connection, queue) == ["bb", "dddd", "ccc"]
+        assert browse(connection, dead) == ["no dead letter"]
+        assert browse(connection, queue) == ["bb", "dddd", "ccc"]
 
 
 def test_purge_asks(
@@ -231,7 +215,7 @@ def test_purge_asks(
                 os.close(its)
             assert run.returncode == code
             assert run.stderr.startswith(f"Delete 2 dead letters of {dead} for ever? [y/N] ".encode())
-            assert texts(connection, dead) == left
+            assert browse(connection, dead) == left
 
 
 def test_what_expired_lives_on_when_it_is_retried(
@@ -245,9 +229,9 @@ def test_what_expired_lives_on_when_it_is_retried(
         time.sleep(0.01)
         with session.create_consumer(queue) as consumer:
             assert consumer.receive(300) is None
-        eventually(lambda: texts(connection, late))
+        eventually(lambda: browse(connection, late))
         kjms("dlq", "retry", late.queue_name)
-        message = session.create_consumer(queue).receive(SECONDS)
+        message = session.create_consumer(queue).receive(WAIT_MS)
         assert isinstance(message, TextMessage)
         assert (message.text, message.jms_expiration, message.jms_redelivered) == ("late", 0, False)
 
@@ -261,15 +245,15 @@ def test_dead_letters_of_a_topic_are_retried_when_that_is_meant(
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         subscriber = session.create_shared_durable_consumer(topic, topic.topic_name)
         session.create_producer(topic).send(session.create_text_message("price"))
-        assert subscriber.receive(SECONDS) is not None
+        assert subscriber.receive(WAIT_MS) is not None
         session.recover()
         assert subscriber.receive(300) is None
-        eventually(lambda: connection._engine.topics.look_up(dead) and texts(connection, Queue(dead)))
+        eventually(lambda: connection._engine.topics.look_up(dead) and browse(connection, Queue(dead)))
         stayed = kjms("dlq", "retry", dead, expected=1).stderr
         assert b"1 dead letter stayed: from a topic" in stayed
-        assert texts(connection, Queue(dead)) == ["price"]
+        assert browse(connection, Queue(dead)) == ["price"]
         kjms("dlq", "retry", dead, "--topics")
-        again = subscriber.receive(SECONDS)
+        again = subscriber.receive(WAIT_MS)
         assert isinstance(again, TextMessage)
         assert (again.text, again.jms_redelivered) == ("price", False)
         again.acknowledge()
@@ -295,8 +279,8 @@ def test_what_cannot_be_retried_stays(kjms: Kjms, kjms_broker: Any, queue: Queue
         run = kjms("dlq", "retry", dead.queue_name, expected=1).stderr.decode().splitlines()
         assert run[0] == f"kjms dlq: 1 dead letter of {dead} was moved back"
         assert sorted(line.split(": ")[1] for line in run[1:]) == ["1 dead letter stayed", "2 dead letters stayed"]
-        assert texts(connection, queue) == ["whole"]
-        assert texts(connection, dead) == ["cut", "astray", "damaged"]
+        assert browse(connection, queue) == ["whole"]
+        assert browse(connection, dead) == ["cut", "astray", "damaged"]
 
 
 def test_nothing_is_moved_to_a_queue_that_is_gone(
@@ -309,7 +293,7 @@ def test_nothing_is_moved_to_a_queue_that_is_gone(
         admin.delete_topics([queue.queue_name])[queue.queue_name].result()
         eventually(lambda: connection._engine.topics.look_up(queue.queue_name) == 0)
         assert queue.queue_name.encode() in kjms("dlq", "retry", dead.queue_name, expected=1).stderr
-        assert texts(connection, dead) == ["a"]
+        assert browse(connection, dead) == ["a"]
 
 
 def test_what_dies_again_is_not_retried_again(
@@ -327,7 +311,7 @@ def test_what_dies_again_is_not_retried_again(
         kill(connection, queue, *sent)
         connection.create_session().create_consumer(queue).message_listener = fails
         kjms("dlq", "retry", dead.queue_name)
-        eventually(lambda: sorted(texts(connection, dead)) == sorted(sent))
+        eventually(lambda: sorted(browse(connection, dead)) == sorted(sent))
         assert deliveries == dict.fromkeys(sent, 1)
 
 
@@ -355,12 +339,12 @@ def test_nothing_is_lost_when_a_retry_is_killed(
         eventually(lambda: any(begun))
         process.kill()
         process.wait(20)
-        left = len(texts(connection, dead))
-        assert left + len(set(texts(connection, queue))) >= count
+        left = len(browse(connection, dead))
+        assert left + len(set(browse(connection, queue))) >= count
         if left:
             kjms("dlq", "retry", dead.queue_name)
-        assert {int(text) for text in texts(connection, queue)} == set(range(count))
-        assert texts(connection, dead) == []
+        assert {int(text) for text in browse(connection, queue)} == set(range(count))
+        assert browse(connection, dead) == []
 
 
 @pytest.mark.parametrize(

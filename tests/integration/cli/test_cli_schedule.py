@@ -13,8 +13,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from kjms.cli import main
-
-Kjms = Callable[..., "subprocess.CompletedProcess[bytes]"]
+from tests.helpers import Kjms
 
 
 @pytest.mark.parametrize(

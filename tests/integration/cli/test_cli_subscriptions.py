@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 from kjms import ConnectionFactory, Topic
-
-Run = subprocess.CompletedProcess[bytes]
-Kjms = Callable[..., Run]
+from tests.helpers import Kjms, Run
 
 
 def listed(run: Run, client: str) -> dict[str, dict[str, Any]]:

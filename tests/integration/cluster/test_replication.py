@@ -15,10 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kjms import Connection, ConnectionFactory, JMSException, Queue, RedeliveryPolicy, Session
 from kjms.broker import LocalBroker
 from kjms.mapping.names import BOOKKEEPING, REDELIVERIES, REGISTRY
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import WAIT_MS, Eventually
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +41,9 @@ def receive_and_recover(connection: Connection) -> None:
     with connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
         session.create_producer(Queue("orders")).send(session.create_text_message("again"))
         consumer = session.create_consumer(Queue("orders"))
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
         session.recover()
-        again = consumer.receive(SECONDS)
+        again = consumer.receive(WAIT_MS)
         assert again is not None
         again.acknowledge()
 

@@ -22,8 +22,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 # What JMS's own methods take, in Python's spelling.
 OF_JMS = {
@@ -79,7 +78,7 @@ def test_an_administrator_defines_them_and_a_client_uses_them(
         for name in (made, on_demand):
             queue = session.create_queue(name)
             session.create_producer(queue).send(session.create_text_message(name))
-            received = session.create_consumer(queue).receive(SECONDS)
+            received = session.create_consumer(queue).receive(WAIT_MS)
             assert isinstance(received, TextMessage)
             assert (received.text, received.jms_destination) == (name, queue)
     topics = admin.list_topics(timeout=20).topics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
@@ -27,26 +26,9 @@ from kjms import (
     MessageConsumer,
     Queue,
     Session,
-    TextMessage,
-    Topic,
 )
 from kjms.broker import LocalBroker
-
-SECONDS = 20_000
-NONE = 100  # milliseconds in which nothing is to come
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(session: Session, destination: Queue | Topic, *texts: str) -> None:
-    with session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send
 
 
 @pytest.mark.requirement("NEV-147", "NET-65")
@@ -120,7 +102,7 @@ def test_stop_waits_for_a_message_that_is_on_its_way(
         monkeypatch.setattr(Session, "_acceptable", slow)
         consumer = session.create_consumer(queue)
         with ThreadPoolExecutor(2) as pool:
-            receiving = pool.submit(consumer.receive, SECONDS)
+            receiving = pool.submit(consumer.receive, WAIT_MS)
             assert taken.wait(20)
             stopping = pool.submit(connection.stop)
             with pytest.raises(FutureTimeout):
@@ -129,6 +111,6 @@ def test_stop_waits_for_a_message_that_is_on_its_way(
             stopping.result(20)
             assert receiving.result(20) is not None
         send(session, queue, "b")
-        assert consumer.receive(NONE) is None
+        assert consumer.receive(NOTHING_MS) is None
         connection.start()
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None

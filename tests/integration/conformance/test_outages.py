@@ -21,19 +21,12 @@ from kjms import (
     ConnectionFactory,
     DeliveryMode,
     JMSException,
-    Message,
     Queue,
     Session,
-    TextMessage,
     Topic,
 )
 from kjms.broker import LocalBroker
-
-SECONDS = 20_000
-WAIT = 30.0
-NONE = 0.2  # seconds in which nothing is to happen
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Completions, Eventually, send, text
 
 
 @pytest.fixture(scope="module")
@@ -43,35 +36,6 @@ def own_broker() -> Iterator[LocalBroker]:
         yield broker
 
 
-def send(session: Session, destination: Queue | Topic, *texts: str) -> None:
-    with session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
-
-
-class Completions:
-    """Notes what it is told, and is held until `may_return`."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.called, self.may_return = threading.Event(), threading.Event()
-
-    def on_completion(self, message: Message) -> None:
-        self.called.set()
-        self.may_return.wait(WAIT)
-        assert message.jms_message_id
-        assert (message.jms_destination is not None, message.jms_timestamp > 0) == (True, True)
-        self.sent.append(f"{text(message)} {message.jms_message_id}")
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        self.sent.append(f"{text(message)}: {exception}")
-
-
 @pytest.mark.requirement(
     "JMS-3.4.11-13", "JMS-4.6.1-2", "JMS-4.6.2.1-1", "JMS-4.6.2.4-3", "JAK-close-11", "JAK-close-12", "JAK-close-13",
     "NET-9", "NET-11",
@@ -79,6 +43,7 @@ class Completions:
 def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(own_broker: LocalBroker, queue: Queue) -> None:
     """Until then no listener is told, and no close or send returns, but for those of NON_PERSISTENT messages."""
     completions = Completions()
+    completions.may_return.clear()
     with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
         connection.start()
         session, patient = connection.create_session(), connection.create_session()
@@ -94,23 +59,24 @@ def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(own_broker: LocalB
                 closing = pool.submit(session.close)
                 sending = pool.submit(waits.send, patient.create_text_message("c"))
                 with pytest.raises(TimeoutError):
-                    sending.result(NONE)
+                    sending.result(NOTHING_SECONDS)
                 hasty = connection.create_session()  # closed with the connection: that waits for what it sends
                 hasty.create_producer(queue).send(hasty.create_text_message("d"), delivery_mode=1)
                 assert not closing.done()
                 assert not completions.called.is_set()
             finally:
                 os.kill(pid, signal.SIGCONT)
-            sending.result(WAIT)
-            assert completions.called.wait(WAIT)
+            sending.result(WAIT_SECONDS)
+            assert completions.called.wait(WAIT_SECONDS)
             with pytest.raises(TimeoutError):  # the sends are through, and the listener is not
-                closing.result(NONE)
+                closing.result(NOTHING_SECONDS)
             completions.may_return.set()
-            closing.result(WAIT)
+            closing.result(WAIT_SECONDS)
         consumer = patient.create_consumer(queue)
-        received = [consumer.receive(SECONDS) for _ in range(5)]
+        received = [consumer.receive(WAIT_MS) for _ in range(5)]
         ids = {text(message): message.jms_message_id for message in received if message is not None}
-        assert completions.sent == [f"{name} {ids[name]}" for name in "ab"]
+        assert [(text(m), m.jms_message_id) for m in completions.sent] == [(name, ids[name]) for name in "ab"]
+        assert all(m.jms_message_id and m.jms_destination == queue and m.jms_timestamp > 0 for m in completions.sent)
         assert set(ids) == {"before", "a", "b", "c", "d"}
 
 
@@ -144,7 +110,7 @@ def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
         send(session, queue, "before")
         eventually(lambda: heard == ["before"])
         assert cut_connections(own_broker) > 0
-        assert suspected.wait(WAIT)  # the Kafka client says that all brokers are down
+        assert suspected.wait(WAIT_SECONDS)  # the Kafka client says that all brokers are down
         send(session, queue, "after")
         eventually(lambda: heard == ["before", "after"])
         eventually(lambda: not outage._thread.is_alive())
@@ -161,16 +127,16 @@ def test_what_is_sent_through_cut_connections_arrives_once(
         connection.start()
         with connection.create_session() as session, session.create_producer(queue) as producer:
             completions = Completions()
-            completions.may_return.set()
             for number in range(count):
                 message = session.create_text_message(str(number))
                 mode = DeliveryMode.PERSISTENT if number % 2 else DeliveryMode.NON_PERSISTENT
                 producer.send(message, delivery_mode=mode, completion_listener=completions)
                 if number % (count // cuts) == count // cuts // 2:
                     eventually(lambda: cut_connections(own_broker))
-        assert [line.split(" ")[0] for line in completions.sent] == [str(number) for number in range(count)]
+        assert completions.failed == []
+        assert completions.texts == [str(number) for number in range(count)]
         consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
-        received = [text(consumer.receive(SECONDS)) for _ in range(count)]
+        received = [text(consumer.receive(WAIT_MS)) for _ in range(count)]
         assert received == [str(number) for number in range(count)]
         assert consumer.receive(100) is None
 
@@ -220,7 +186,7 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
             lambda: send(sessions[3], queue, "not sent"),
         ]
         with ThreadPoolExecutor(len(attempts)) as pool:
-            failures = [attempt.exception(WAIT) for attempt in [pool.submit(attempt) for attempt in attempts]]
+            failures = [attempt.exception(WAIT_SECONDS) for attempt in [pool.submit(attempt) for attempt in attempts]]
         assert [isinstance(failure, JMSException) for failure in failures] == [True] * len(attempts)
         eventually(lambda: "closed" in done)
         assert done == [on_exception, "closed"]
@@ -230,7 +196,7 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         assert exception.error_code == "_ALL_BROKERS_DOWN"
         assert thread != threading.current_thread().name
         assert told_elsewhere == []
-        assert text(elsewhere.create_consumer(queue).receive(SECONDS)) == "lost a connection"
+        assert text(elsewhere.create_consumer(queue).receive(WAIT_MS)) == "lost a connection"
 
 
 STARVED = """

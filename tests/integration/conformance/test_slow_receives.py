@@ -15,23 +15,8 @@ from kjms import (
     MessageConsumer,
     Queue,
     Session,
-    TextMessage,
-    Topic,
 )
-
-WAIT = 20.0
-NONE = 0.1  # seconds in which nothing is to happen
-
-
-def send(session: Session, destination: Queue | Topic, *texts: str) -> None:
-    with session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
+from tests.helpers import NOTHING_SECONDS, WAIT_SECONDS, send, text
 
 
 @pytest.mark.requirement("JAK-close-4", "JMS-4.3.5-2", "NEV-170", "NEV-174", "NEV-198")
@@ -45,7 +30,7 @@ def test_a_close_waits_for_a_receive_in_progress(
 
     def slow(self: Session, delivery: Any, consumer: MessageConsumer) -> Message | None:
         taken.set()
-        may_go.wait(WAIT)
+        may_go.wait(WAIT_SECONDS)
         return acceptable(self, delivery, consumer)
 
     monkeypatch.setattr(Session, "_acceptable", slow)
@@ -56,13 +41,13 @@ def test_a_close_waits_for_a_receive_in_progress(
     send(connection.create_session(), queue, "a")
     with ThreadPoolExecutor(3) as pool:
         receiving, waiting = pool.submit(consumer.receive), pool.submit(waits.receive)
-        assert taken.wait(WAIT)
+        assert taken.wait(WAIT_SECONDS)
         closing = pool.submit({"session": session, "connection": closed}[owner].close)
         with pytest.raises(TimeoutError):
-            closing.result(NONE)
+            closing.result(NOTHING_SECONDS)
         assert not receiving.done()
         may_go.set()
-        closing.result(WAIT)
-        assert text(receiving.result(WAIT)) == "a"
+        closing.result(WAIT_SECONDS)
+        assert text(receiving.result(WAIT_SECONDS)) == "a"
         closed.close()
-        assert waiting.result(WAIT) is None
+        assert waiting.result(WAIT_SECONDS) is None

@@ -14,24 +14,8 @@ from kjms import (
     JMSException,
     Message,
     Queue,
-    Session,
-    TextMessage,
 )
-
-SECONDS = 20_000
-PATIENCE = SECONDS / 1000
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
-
-
-def send(session: Session, queue: Queue, *bodies: str) -> None:
-    producer = session.create_producer(queue)
-    for body in bodies:
-        producer.send(session.create_text_message(body))
-
+from tests.helpers import WAIT_MS, WAIT_SECONDS, send, text
 
 # Exceptions.
 
@@ -74,7 +58,7 @@ def test_an_exception_listener_hears_of_its_own_connection(kjms_broker: Any, kjm
         for trouble in ("first", "second", "third"):
             mine._engine.tell(JMSException(trouble))
         for _ in range(3):
-            assert done.acquire(timeout=PATIENCE)
+            assert done.acquire(timeout=WAIT_SECONDS)
     assert {name for name, _ in heard} == {"mine"}
     assert {trouble for _, trouble in heard} == {"first", "second", "third"}
 
@@ -101,24 +85,24 @@ def test_closing_waits_for_a_running_listener(
 
     def listen(message: Message) -> None:
         running.set()
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(WAIT_SECONDS)
         producer.send(session.create_text_message("reply"))
         order.append("listener")
 
     session.create_consumer(queue).message_listener = listen
     connection.start()
     send(kjms_connection.create_session(), queue, "x")
-    assert running.wait(PATIENCE)
+    assert running.wait(WAIT_SECONDS)
     closing = threading.Thread(target=(session if what == "session" else connection).close)
     closing.start()
     while not (session._is_closed if what == "session" else connection._is_closing):
         threading.Event().wait(0.001)
     assert closing.is_alive()
     go_on.set()
-    closing.join(PATIENCE)
+    closing.join(WAIT_SECONDS)
     order.append("closed")
     assert order == ["listener", "closed"]
     if what == "session":
-        assert text(waiting.receive(SECONDS)) == "reply"
+        assert text(waiting.receive(WAIT_MS)) == "reply"
     connection.close()
     connection.close()

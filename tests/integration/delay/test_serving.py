@@ -14,28 +14,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kjms import Message, MessageConsumer, Queue, TextMessage
+from kjms import Queue
 from kjms.engine import _later, _reader, _schedule, _transactor
 from kjms.engine._delayed import Delayed
 from kjms.mapping.later import CANCEL, noted
 from kjms.mapping.names import later
+from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, text, texts
 
-SECONDS = 20_000
-NONE = 100  # milliseconds in which nothing is to come
-HASTY = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}  # how soon a group misses another program
 DAY = 86_400_000
 
-Eventually = Callable[[Callable[[], object]], None]
 Start = Callable[..., "subprocess.Popen[str]"]
-
-
-def text(message: Message | None) -> str | None:
-    assert isinstance(message, TextMessage)
-    return message.text
-
-
-def taken(consumer: MessageConsumer, count: int) -> list[str | None]:
-    return [text(consumer.receive(SECONDS)) for _ in range(count)]
 
 
 @pytest.fixture
@@ -63,39 +51,41 @@ def serves(process: subprocess.Popen[str]) -> bool:
 @pytest.mark.requirement("JMS-3.4.13-5")
 def test_another_process_takes_over_from_one_that_was_killed(desk: Any, queue: Queue, start: Start) -> None:
     """After kill -9 of the process that serves them, what was due meanwhile comes from another one, each once."""
-    texts = [f"{number}" for number in range(50)]
-    process = start("send", "300", *texts)
+    names = [f"{number}" for number in range(50)]
+    process = start("send", "300", *names)
     assert serves(process)
-    consumer = desk.connect(kafka=HASTY).create_session().create_consumer(queue)
+    consumer = desk.connect(kafka=SHORT_SESSION).create_session().create_consumer(queue)
     process.kill()
     process.wait()
-    assert taken(consumer, 50) == texts
-    assert consumer.receive(NONE) is None
+    assert texts(consumer, 50) == names
+    assert consumer.receive(NOTHING_MS) is None
 
 
 @pytest.mark.requirement("JMS-3.4.13-5")
 def test_a_process_that_slept_moves_nothing_twice(desk: Any, queue: Queue, start: Start) -> None:
     """A process that was stopped, and whose part others took over, goes on without moving anything that they moved."""
-    texts = [f"{number}" for number in range(50)]
-    process = start("send", "700", *texts)
+    names = [f"{number}" for number in range(50)]
+    process = start("send", "700", *names)
     assert serves(process)
     process.send_signal(signal.SIGSTOP)
     try:
-        consumer = desk.connect(kafka=HASTY).create_session().create_consumer(queue)
-        assert taken(consumer, 50) == texts
+        consumer = desk.connect(kafka=SHORT_SESSION).create_session().create_consumer(queue)
+        assert texts(consumer, 50) == names
     finally:
         process.send_signal(signal.SIGCONT)
     process.communicate()  # it ends in order
-    assert consumer.receive(NONE) is None
-    assert len(desk.stored(queue.queue_name)) == 50
+    assert consumer.receive(NOTHING_MS) is None
+    assert len(desk.records(queue.queue_name)) == 50
 
 
-def test_a_clock_that_is_set_counts_at_once(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+def test_a_clock_that_is_set_counts_at_once(
+    desk: Any, served: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
+) -> None:
     """Due is what the clock of the serving process says now, whatever it said before."""
     consumer = desk.session().create_consumer(queue)
     desk.send(queue, "tomorrow", delivery_delay=DAY)
-    eventually(lambda: (served := desk.served(queue)) and len(served._stretches[0].waiting) == 1)
-    assert consumer.receive(NONE) is None
+    eventually(lambda: (found := served(queue)) and len(found._stretches[0].waiting) == 1)
+    assert consumer.receive(NOTHING_MS) is None
 
     class Clock:
         monotonic = staticmethod(time.monotonic)
@@ -109,17 +99,17 @@ def test_a_clock_that_is_set_counts_at_once(desk: Any, queue: Queue, eventually:
             return time.time_ns() + DAY * 1_000_000
 
     monkeypatch.setattr(_later, "time", Clock)
-    assert taken(consumer, 1) == ["tomorrow"]
+    assert texts(consumer, 1) == ["tomorrow"]
 
 
 def test_a_process_that_ends_hands_over(desk: Any, queue: Queue, start: Start) -> None:
     """A program that sent a delayed message and ended leaves it to whoever consumes from the queue."""
-    consumer = desk.connect(kafka=HASTY).create_session().create_consumer(queue)
+    consumer = desk.connect(kafka=SHORT_SESSION).create_session().create_consumer(queue)
     process = start("send", "1500", "left behind")
     assert serves(process)
     process.communicate()
     assert process.returncode == 0
-    assert taken(consumer, 1) == ["left behind"]
+    assert texts(consumer, 1) == ["left behind"]
 
 
 def test_a_consumer_finds_messages_that_wait_already(desk: Any, queue: Queue, start: Start, monkeypatch: Any) -> None:
@@ -127,14 +117,16 @@ def test_a_consumer_finds_messages_that_wait_already(desk: Any, queue: Queue, st
     monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.2)
     connection = desk.connect(is_apart=True)
     consumer = connection.create_session().create_consumer(queue)  # there is nothing yet
-    desk.connect(is_apart=True, kafka=HASTY).close()
+    desk.connect(is_apart=True, kafka=SHORT_SESSION).close()
     sender = desk.connect(is_apart=True)
     sender._engine.schedule.serve = lambda topic: None  # as if it had ended at once
     desk.send(queue, "served by the consumer", by=sender.create_session(), delivery_delay=100)
-    assert taken(consumer, 1) == ["served by the consumer"]
+    assert texts(consumer, 1) == ["served by the consumer"]
 
 
-def test_serving_ends_with_its_use(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+def test_serving_ends_with_its_use(
+    desk: Any, served: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
+) -> None:
     """When the last consumer is gone, serving ends, with its threads; with the next one it begins again."""
     monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(_reader, "GRACE_SECONDS", 0.1)
@@ -144,39 +136,39 @@ def test_serving_ends_with_its_use(desk: Any, queue: Queue, eventually: Eventual
     connection = desk.connect(is_apart=True)
     session = connection.create_session()
     consumer = session.create_consumer(queue)
-    eventually(lambda: desk.served(queue, connection))
-    served = desk.served(queue, connection)
-    assert taken(consumer, 1) == ["first"]
+    eventually(lambda: served(queue, connection))
+    found = served(queue, connection)
+    assert texts(consumer, 1) == ["first"]
     consumer.close()
-    eventually(lambda: desk.served(queue, connection) is None)
-    eventually(lambda: not served._thread.is_alive())
+    eventually(lambda: served(queue, connection) is None)
+    eventually(lambda: not found._thread.is_alive())
     again = session.create_consumer(queue)
-    eventually(lambda: desk.served(queue, connection))
+    eventually(lambda: served(queue, connection))
     desk.send(queue, "second", by=session, delivery_delay=50)
-    assert taken(again, 1) == ["second"]
+    assert texts(again, 1) == ["second"]
     connection.close()
     assert not [thread for thread in threading.enumerate() if thread.name == f"kjms-schedule-{queue.queue_name}"]
 
 
-def test_partitions_are_shared_among_processes(desk: Any, queue: Queue, eventually: Eventually) -> None:
+def test_partitions_are_shared_among_processes(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
     """Two processes serve a queue's partitions together while messages become due; none is lost, or comes twice."""
-    first, second = (desk.connect(is_apart=True, partitions=4, ordering="none", kafka=HASTY) for _ in range(2))
+    first, second = (desk.connect(is_apart=True, partitions=4, ordering="none", kafka=SHORT_SESSION) for _ in range(2))
     session = first.create_session()
     texts = {f"{number}" for number in range(300)}
     producer = session.create_producer(queue)
     for number, name in enumerate(sorted(texts)):
         producer.send(session.create_text_message(name), delivery_delay=200 + 5 * number, delivery_mode=1)
     consumers = [each.create_session().create_consumer(queue) for each in (first, second)]
-    eventually(lambda: desk.served(queue, first))
+    eventually(lambda: served(queue, first))
     second._engine.schedule._wake.set()
-    eventually(lambda: desk.served(queue, second))
+    eventually(lambda: served(queue, second))
     got: list[str | None] = []
-    deadline = time.monotonic() + SECONDS / 1000
+    deadline = time.monotonic() + WAIT_MS / 1000
     while len(got) < len(texts) and time.monotonic() < deadline:
         got += [text(message) for each in consumers if (message := each.receive(10)) is not None]
     assert sorted(filter(None, got)) == sorted(texts)
-    assert not any(each.receive(NONE) for each in consumers)
-    records = desk.stored(queue.queue_name)
+    assert not any(each.receive(NOTHING_MS) for each in consumers)
+    records = desk.records(queue.queue_name)
     assert len(records) == len(texts)
 
 
@@ -195,12 +187,12 @@ def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue, monkey
     consumer = session.create_consumer(queue)
     got = []
     for _ in texts:
-        message = consumer.receive(SECONDS)
+        message = consumer.receive(WAIT_MS)
         assert message is not None
         assert time.time_ns() // 1_000_000 >= message.jms_delivery_time
         got.append(text(message))
     assert sorted(filter(None, got)) == sorted(texts)
-    assert consumer.receive(NONE) is None
+    assert consumer.receive(NOTHING_MS) is None
 
 
 def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
@@ -213,25 +205,25 @@ def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually
     desk.send(queue, "patient", by=session, delivery_delay=3_000)
     names = [f"{number}" for number in range(50)]
     desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
-    assert taken(consumer, 50) == names
-    eventually(lambda: b"patient" in {record.value() for record in desk.stored(later(queue.queue_name))[-3:]})
-    eventually(lambda: desk.stored(later(queue.queue_name))[0].offset() > 0)
-    assert taken(consumer, 1) == ["patient"]
-    assert consumer.receive(NONE) is None
-    (record,) = [each for each in desk.stored(queue.queue_name) if each.value() == b"patient"]
+    assert texts(consumer, 50) == names
+    eventually(lambda: b"patient" in {record.value() for record in desk.records(later(queue.queue_name))[-3:]})
+    eventually(lambda: desk.records(later(queue.queue_name))[0].offset() > 0)
+    assert texts(consumer, 1) == ["patient"]
+    assert consumer.receive(NOTHING_MS) is None
+    (record,) = [each for each in desk.records(queue.queue_name) if each.value() == b"patient"]
     assert dict(record.headers())["kjms-later"] == b"1;0;0"
 
 
-def test_a_note_cancels(desk: Any, queue: Queue, eventually: Eventually) -> None:
+def test_a_note_cancels(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
     """A note that asks for it has the owner of the partition settle messages that wait; others are not touched."""
     session = desk.session()
     desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
     topic = later(queue.queue_name)
     desk.connection._engine.prompt.send_and_wait(topic, 0, noted(CANCEL, [0, 17]))
-    eventually(lambda: desk.stored(topic)[-1].headers() == [("kjms-later", b"1;cancelled")])
-    assert desk.stored(topic)[-1].value() == b"[0]"
-    served = desk.served(queue)
-    assert [record.value() for _, _, record in served._stretches[0].waiting.all()] == [b"tomorrow"]
+    eventually(lambda: desk.records(topic)[-1].headers() == [("kjms-later", b"1;cancelled")])
+    assert desk.records(topic)[-1].value() == b"[0]"
+    found = served(queue)
+    assert [record.value() for _, _, record in found._stretches[0].waiting.all()] == [b"tomorrow"]
 
 
 def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
@@ -246,40 +238,40 @@ def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventua
     eventually(lambda: failures)
     assert "late" in str(failures[0])
     admin.create_topics([NewTopic(queue.queue_name, 1, 1)])[queue.queue_name].result()
-    eventually(lambda: [record.value() for record in desk.stored(queue.queue_name)] == [b"patient"])
+    eventually(lambda: [record.value() for record in desk.records(queue.queue_name)] == [b"patient"])
 
 
 def test_what_waits_in_a_topic_that_was_made_again_is_delivered(
-    desk: Any, queue: Queue, eventually: Eventually, make_again: Callable[..., None]
+    desk: Any, served: Any, queue: Queue, eventually: Eventually, make_again: Callable[..., None]
 ) -> None:
     """What was settled of a former topic for delayed messages says nothing of the new one: none is left out."""
     failures: list[Exception] = []
     desk.connection.exception_listener = failures.append
     desk.send(queue, *(f"old {n}" for n in range(6)), delivery_delay=1)
-    eventually(lambda: len(desk.stored(queue.queue_name)) == 6)
-    stretch = desk.served(queue)._stretches[0]
+    eventually(lambda: len(desk.records(queue.queue_name)) == 6)
+    stretch = served(queue)._stretches[0]
     eventually(lambda: stretch.committed == stretch.position)
     make_again(later(queue.queue_name))
     eventually(lambda: failures)
     assert "made again" in str(failures[0])
     desk.send(queue, *(f"new {n}" for n in range(3)), delivery_delay=1)
-    eventually(lambda: len(desk.stored(queue.queue_name)) == 9)
-    assert [record.value() for record in desk.stored(queue.queue_name)[6:]] == [b"new 0", b"new 1", b"new 2"]
+    eventually(lambda: len(desk.records(queue.queue_name)) == 9)
+    assert [record.value() for record in desk.records(queue.queue_name)[6:]] == [b"new 0", b"new 1", b"new 2"]
     desk.send(queue, *(f"more {n}" for n in range(9)), delivery_delay=1)
-    eventually(lambda: len(desk.stored(queue.queue_name)) == 18)
+    eventually(lambda: len(desk.records(queue.queue_name)) == 18)
 
 
-def test_cancelling_leaves_it_to_the_owner(desk: Any, queue: Queue, eventually: Eventually) -> None:
+def test_cancelling_leaves_it_to_the_owner(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
     """A program that cancels does not serve where somebody does; what became due meanwhile is not cancelled."""
     desk.send(queue, "never", "tomorrow", delivery_delay=DAY)
-    eventually(lambda: desk.served(queue))
+    eventually(lambda: served(queue))
     other = desk.connect(is_apart=True)
     with Delayed(other._engine, queue.queue_name) as delayed:
         assert len(delayed.read()) == 2
         desk.send(queue, "soon", delivery_delay=1_500)
         entries = delayed.read()
         assert [entry.record.value() for entry in entries] == [b"soon", b"never", b"tomorrow"]
-        eventually(lambda: desk.stored(queue.queue_name))
+        eventually(lambda: desk.records(queue.queue_name))
         assert delayed.cancel(entries[:2]) == 1
         assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
     assert other._engine.schedule._laters == {}
@@ -298,7 +290,7 @@ def test_a_message_that_is_written_anew_is_cancelled_there(
         entries = delayed.read()[:1]
         names = [f"{number}" for number in range(40)]
         desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
-        assert taken(consumer, 40) == names
+        assert texts(consumer, 40) == names
         eventually(lambda: {entry.place[1] for entry in delayed.read()}.isdisjoint({0, 1}))
         assert delayed.cancel(entries) == 1
         assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
@@ -330,19 +322,19 @@ def test_what_is_not_due_for_a_while_costs_no_clients(
     desk.send(queue, "in a while", by=session, delivery_delay=6_000)  # of this process, which knows at once
     eventually(lambda: is_known(2))
     eventually(rests)
-    assert desk.stored(queue.queue_name) == []
-    eventually(lambda: [record.value() for record in desk.stored(queue.queue_name)] == [b"in a while"])
+    assert desk.records(queue.queue_name) == []
+    eventually(lambda: [record.value() for record in desk.records(queue.queue_name)] == [b"in a while"])
     eventually(rests)
     other = desk.connect(is_apart=True)  # of another one, which ends before it is due
     desk.send(queue, "of another", by=other.create_session(), delivery_delay=3_000)
     other.close()
-    eventually(lambda: len(desk.stored(queue.queue_name)) == 2)
+    eventually(lambda: len(desk.records(queue.queue_name)) == 2)
     eventually(rests)
     with Delayed(connection._engine, queue.queue_name) as delayed:
         entries = delayed.read()
         assert [entry.record.value() for entry in entries] == [b"tomorrow"]
         assert delayed.cancel(entries) == 1
     consumer = session.create_consumer(queue)
-    assert taken(consumer, 2) == ["in a while", "of another"]
+    assert texts(consumer, 2) == ["in a while", "of another"]
     desk.send(queue, "now", by=session, delivery_delay=50)
-    assert taken(consumer, 1) == ["now"]
+    assert texts(consumer, 1) == ["now"]

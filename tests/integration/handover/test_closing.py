@@ -6,17 +6,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from kjms import Connection, Queue
 from kjms.broker import LocalBroker
+from tests.helpers import Eventually
 
 PROGRAM = Path(__file__).parent / "closing_program.py"
 PROCESSES = 4
 ENOUGH = 3  # messages that each of them gets first: most of them only by a hand-over
-
-Eventually = Callable[[Callable[[], object]], None]
 
 
 class Consuming:

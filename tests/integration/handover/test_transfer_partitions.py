@@ -5,92 +5,22 @@ Two connections with different Kafka settings have engines of their own, and so 
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage, Topic
-from kjms.broker import LocalBroker
+from kjms import Connection, Queue, Session
+from tests.helpers import WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text
 
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
 Process = Callable[..., Connection]
-numbers = itertools.count()
 
 
 @pytest.fixture
-def process(kjms_broker: LocalBroker) -> Iterator[Process]:
-    """A function that returns a started connection with an engine of its own, as another process would have."""
-    connections: list[Connection] = []
-
-    def begin(prefetch: int = 1000) -> Connection:
-        own = {"client.id": f"process-{next(numbers)}"}
-        factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka=own, hand_over=True, prefetch=prefetch)
-        connections.append(factory.create_connection())
-        connections[-1].start()
-        return connections[-1]
-
-    yield begin
-    for connection in connections:
-        connection.close()
-
-
-def send(connection: Connection, queue: Queue | Topic, *texts: str, **properties: Any) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            for name, value in properties.items():
-                message.properties[name] = value
-            producer.send(message)
-
-
-def consume(connection: Connection, queue: Queue, selector: str | None = None, mode: int = 1) -> MessageConsumer:
-    return connection.create_session(mode).create_consumer(queue, selector)
-
-
-def owner_of(process: Process, queue: Queue, selector: str | None = None, mode: int = 1) -> MessageConsumer:
-    """Return a consumer in a process that has the queue's partition: nobody else was there."""
-    consumer = consume(process(), queue, selector, mode)
-    send(consumer._session._connection, queue, "hello", kind="first")
-    if selector is None:
-        assert text(consumer.receive(SECONDS)) == "hello"
-    return consumer
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
-
-
-def texts(consumer: MessageConsumer, count: int) -> list[str]:
-    return [text(consumer.receive(SECONDS)) for _ in range(count)]
-
-
-class Busy:
-    """A listener that takes as long for each message as the test wants; on leaving the `with` block, no longer."""
-
-    def __init__(self, consumer: MessageConsumer) -> None:
-        self.got: list[str] = []
-        self.blocks = False
-        self._is_over = threading.Event()
-        consumer.message_listener = self._on_message
-
-    def _on_message(self, message: Message) -> None:
-        self.got.append(text(message))
-        if self.blocks:
-            self._is_over.wait(60)
-
-    def __enter__(self) -> Busy:
-        self.blocks = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.blocks = False
-        self._is_over.set()
+def process(desk: Desk) -> Process:
+    """A function that returns a started connection that hands over, as another process would have."""
+    return functools.partial(desk.connect, is_apart=True, hand_over=True)
 
 
 def test_a_box_is_free_when_no_commit_for_it_is_under_way(
@@ -101,7 +31,7 @@ def test_a_box_is_free_when_no_commit_for_it_is_under_way(
     with Busy(here):
         there = consume(process(), queue)
         send(here._session._connection, queue, "a", "b")
-        assert text(there.receive(SECONDS)) in {"a", "b"}
+        assert text(there.receive(WAIT_MS)) in {"a", "b"}
         reader: Any = there._feed.reader
         handover = reader._handover
         eventually(lambda: handover._open)
@@ -160,7 +90,7 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
         reader._hold = watched
         there._feed.start()
         send(here._session._connection, queue, "a", "b")
-        assert text(there.receive(SECONDS)) in {"a", "b"}  # from the box that it claims next
+        assert text(there.receive(WAIT_MS)) in {"a", "b"}  # from the box that it claims next
         eventually(lambda: len(opened) > 1)
         assert opened[0] == []
         assert len(opened[1]) == 1

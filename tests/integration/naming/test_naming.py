@@ -15,8 +15,7 @@ import pytest
 
 from kjms import Connection, ConnectionFactory, IllegalStateException, JMSException, Queue, Topic
 from kjms.naming import Context, ContextFactory, ContextKey, NameNotFoundException
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_a_program_finds_what_it_needs_by_name(names: Context, kjms_destination_
         connection.start()
         session = connection.create_session()
         session.create_producer(queue).send(session.create_text_message("found"))
-        received = session.create_consumer(queue).receive(SECONDS)
+        received = session.create_consumer(queue).receive(WAIT_MS)
         assert received is not None
         assert received.get_body(str) == "found"
 
@@ -170,7 +169,7 @@ def test_closing_a_context_closes_what_was_made_with_it(kjms_broker: Any, config
     waiting.start()
     context.close()
     context.close()
-    waiting.join(SECONDS / 1000)
+    waiting.join(WAIT_MS / 1000)
     assert received == [None]
     assert "closed" in repr(connection)
     assert "closed" in repr(context)
@@ -196,7 +195,7 @@ def test_a_listener_cannot_close_its_context(names: Context) -> None:
         context.create_consumer(queue).message_listener = listen
         with context.create_context() as other:
             other.create_producer().send(queue, "x")
-        assert done.wait(SECONDS / 1000)
+        assert done.wait(WAIT_MS / 1000)
     assert len(heard) == 1
     assert names.names()
 
@@ -238,6 +237,6 @@ def test_an_exception_that_leaves_the_context_brings_a_loops_message_again(
     with pytest.raises(RuntimeError, match="no tea"):
         work()
     queue = Queue(config.read_text().split("queue://")[1].split('"')[0])
-    message = connection.create_session().create_consumer(queue).receive(SECONDS)
+    message = connection.create_session().create_consumer(queue).receive(WAIT_MS)
     assert message is not None
     assert (message.get_body(str), message.get_int_property("JMSXDeliveryCount")) == ("tea", 2)

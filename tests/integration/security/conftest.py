@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import re
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +26,7 @@ from confluent_kafka.admin import (
 
 from kjms import ConnectionFactory
 from kjms.broker import LocalBroker
+from tests.helpers import load_module
 
 PATIENCE = 10.0
 PLAIN_USER, PLAIN_PASSWORD = "paula", "plain-pa55"
@@ -36,18 +35,7 @@ JAAS = "org.apache.kafka.common.security"
 AMQP = Path(__file__).parents[2] / "amqp"
 
 
-def load(path: Path) -> Any:
-    """Return the module in that file."""
-    if path.stem not in sys.modules:
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[path.stem])
-    return sys.modules[path.stem]
-
-
-load(Path(__file__).parent / "secured_roles.py")  # for the tests that import it
+load_module(Path(__file__).parent / "secured_roles.py")  # for the tests that import it
 
 
 @dataclass
@@ -203,7 +191,7 @@ def _settings(files: dict[str, Path]) -> dict[str, str]:
 def amqp() -> Callable[[str], Any]:
     """Loads what the tests of AMQP share, by its name."""
     pytest.importorskip("proton", reason="the extra kjms[amqp] is not installed")
-    return lambda name: load(AMQP / f"{name}.py")
+    return lambda name: load_module(AMQP / f"{name}.py")
 
 
 @pytest.fixture(scope="session")

@@ -21,10 +21,9 @@ from kjms import (
     Topic,
     TransactionRolledBackException,
 )
+from tests.helpers import WAIT_MS
 
 pytestmark = pytest.mark.xdist_group("secured")
-
-SECONDS = 20_000
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_a_sender_with_a_delay(secured: Any, all_rights: ConnectionFactory, name
     with secured.factory(user).create_context() as context, all_rights.create_context() as other:
         consumer = other.create_consumer(Queue(name))
         context.create_producer().set_delivery_delay(100).send(Queue(name), "x")
-        assert consumer.receive_body(str, SECONDS) == "x"
+        assert consumer.receive_body(str, WAIT_MS) == "x"
     assert not secured.refused(user)
 
 
@@ -89,14 +88,14 @@ def test_a_receiver(secured: Any, all_rights: ConnectionFactory, name: str) -> N
     factory = secured.factory(user, redelivery=RedeliveryPolicy(max_deliveries=1))
     with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
         consumer = context.create_consumer(Queue(name))
-        assert consumer.receive_body(str, SECONDS) == "a"
+        assert consumer.receive_body(str, WAIT_MS) == "a"
         context.commit()
-        assert consumer.receive_body(str, SECONDS) == "b"
+        assert consumer.receive_body(str, WAIT_MS) == "b"
         context.rollback()  # once was enough
-        assert consumer.receive_body(str, SECONDS) == "c"
+        assert consumer.receive_body(str, WAIT_MS) == "c"
         context.commit()
     with all_rights.create_context() as context:
-        assert context.create_consumer(Queue(f"{name}.dlq")).receive_body(str, SECONDS) == "b"
+        assert context.create_consumer(Queue(f"{name}.dlq")).receive_body(str, WAIT_MS) == "b"
     assert not secured.refused(user)
 
 
@@ -115,7 +114,7 @@ def test_a_subscriber(secured: Any, all_rights: ConnectionFactory, name: str) ->
     with secured.factory(user).create_context() as context:
         consumer = context.create_consumer(Topic(name))
         send(all_rights, "a", to=Topic(name))
-        assert consumer.receive_body(str, SECONDS) == "a"
+        assert consumer.receive_body(str, WAIT_MS) == "a"
     assert not secured.refused(user)
 
 
@@ -129,7 +128,7 @@ def test_a_durable_subscriber(secured: Any, all_rights: ConnectionFactory, name:
         ]
         send(all_rights, "a", to=Topic(name))
         for consumer in consumers:
-            assert consumer.receive_body(str, SECONDS) == "a"
+            assert consumer.receive_body(str, WAIT_MS) == "a"
             consumer.close()
         context.unsubscribe("kept")
     assert not secured.refused(user)
@@ -143,7 +142,7 @@ def test_a_requester_and_who_answers(secured: Any, name: str) -> None:
 
     def answer() -> None:
         with secured.factory(answering).create_context() as context:
-            request = context.create_consumer(Queue(name)).receive(SECONDS)
+            request = context.create_consumer(Queue(name)).receive(WAIT_MS)
             assert request is not None
             assert request.jms_reply_to is not None
             context.create_producer().send(request.jms_reply_to, "pong")
@@ -153,7 +152,7 @@ def test_a_requester_and_who_answers(secured: Any, name: str) -> None:
     with secured.factory(asking).create_context() as context:
         replies = context.create_temporary_queue()
         context.create_producer().set_jms_reply_to(replies).send(Queue(name), "ping")
-        assert context.create_consumer(replies).receive_body(str, SECONDS) == "pong"
+        assert context.create_consumer(replies).receive_body(str, WAIT_MS) == "pong"
     service.join()
     assert not secured.refused(asking)
     assert not secured.refused(answering)
@@ -204,7 +203,7 @@ def test_a_send_without_the_right(secured: Any, name: str) -> None:
         assert caught.value.error_code == "TOPIC_AUTHORIZATION_FAILED"
         assert caught.value.linked_exception is not None
         context.create_producer().set_async(Listener()).send(Queue(name), "x")
-        assert done.wait(SECONDS / 1000)
+        assert done.wait(WAIT_MS / 1000)
         assert isinstance(told[0], JMSSecurityException)
     # Who may write nowhere hears from Kafka of a right on the cluster; who may see nothing, of Describe.
     for rights, told_so in (([f"Describe topic {name}"], said), ([], said.replace("Write", "Describe"))):
@@ -244,7 +243,7 @@ def test_a_receive_without_the_right(
 
         def received() -> object:
             try:
-                return consumer.receive_body(str, SECONDS)
+                return consumer.receive_body(str, WAIT_MS)
             except JMSSecurityException:
                 return None
 

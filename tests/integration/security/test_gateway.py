@@ -15,10 +15,10 @@ import pytest
 from secured_roles import acls
 
 from kjms import ConnectionFactory, Queue
+from tests.helpers import WAIT_SECONDS
 
 pytestmark = pytest.mark.xdist_group("secured")
 
-WAIT_SECONDS = 20
 SECONDS = 10  # within which a client hears that it may not come in
 
 

@@ -2,67 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage
+from kjms import Connection, MessageConsumer, Queue, Session
 from kjms.broker import LocalBroker
-
-SECONDS = 20_000
-NONE = 300  # milliseconds in which nothing is to come
-Eventually = Callable[[Callable[[], object]], None]
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def process(kjms_broker: LocalBroker) -> Iterator[Callable[..., Connection]]:
-    """A function that returns a started connection with an engine of its own, as another process would have."""
-    connections: list[Connection] = []
-
-    def begin(**options: Any) -> Connection:
-        kafka = {"client.id": f"return-{next(_numbers)}"}
-        factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka=kafka, **options)
-        connections.append(factory.create_connection())
-        connections[-1].start()
-        return connections[-1]
-
-    yield begin
-    for connection in connections:
-        connection.close()
-
-
-def send(connection: Connection, queue: Queue, *texts: str, group: str | None = None) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            message = session.create_text_message(text)
-            if group is not None:
-                message.set_string_property("JMSXGroupID", group)
-            producer.send(message)
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    assert message.text is not None
-    return message.text
-
-
-def seen(message: Message | None) -> tuple[str, int]:
-    """Return a message's text and how often it was delivered."""
-    assert message is not None
-    assert message.jms_redelivered is (message.get_int_property("JMSXDeliveryCount") > 1)
-    return text(message), message.get_int_property("JMSXDeliveryCount")
-
-
-def in_queue(connection: Connection, queue: Queue) -> list[str]:
-    """Return what a browser shows."""
-    with connection.create_session() as session, session.create_browser(queue) as browser:
-        return [text(message) for message in browser]
-
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, browse, counted, send, text
 
 WAYS = [
     pytest.param(Session.AUTO_ACKNOWLEDGE, {}, id="AUTO"),
@@ -89,17 +38,17 @@ def test_a_killed_process_does_not_repeat_what_was_acknowledged(
         f"factory = ConnectionFactory({kjms_broker.bootstrap_servers!r}, **{options!r})\n"
         "connection = factory.create_connection()\nconnection.start()\n"
         f"consumer = connection.create_session({int(mode)}).create_consumer(Queue({queue.queue_name!r}))\n"
-        f"print(consumer.receive({SECONDS}).text, flush=True)\ntime.sleep(1000)"
+        f"print(consumer.receive({WAIT_MS}).text, flush=True)\ntime.sleep(1000)"
     )
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stdout.readline() == "one\n"
-    eventually(lambda: in_queue(other, queue) == ["two"])
+    eventually(lambda: browse(other, queue) == ["two"])
     child.kill()
     child.communicate()
     consumer = other.create_session().create_consumer(queue)
-    assert text(consumer.receive(SECONDS)) == "two"
-    assert consumer.receive(NONE) is None
+    assert text(consumer.receive(WAIT_MS)) == "two"
+    assert consumer.receive(NOTHING_MS) is None
 
 
 def loop(consumer: MessageConsumer, *expected: str) -> None:
@@ -126,6 +75,6 @@ def test_a_program_that_ends_in_a_loop_brings_the_message_again(
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode != 0
     consumer = other.create_session().create_consumer(queue)
-    assert seen(consumer.receive(SECONDS)) == ("two", 2)
-    assert text(consumer.receive(SECONDS)) == "three"
-    assert consumer.receive(NONE) is None
+    assert counted(consumer.receive(WAIT_MS)) == ("two", 2)
+    assert text(consumer.receive(WAIT_MS)) == "three"
+    assert consumer.receive(NOTHING_MS) is None

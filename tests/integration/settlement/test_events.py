@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from kjms import Connection, ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, TextMessage, Topic
+from kjms import Connection, ConnectionFactory, Queue, RedeliveryPolicy, Session, Topic
 from kjms.mapping.names import REDELIVERIES, queue_group, transactional_ids
 from kjms.txn.metadata import State, write_state
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, destination: Queue | Topic, *texts: str) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    return message.text or ""
+from tests.helpers import WAIT_MS, Eventually, send, text
 
 
 def events(broker: Any, queue: Queue) -> list[dict[str, Any]]:
@@ -55,13 +40,13 @@ def test_each_redelivery_and_dead_letter_is_written_down(
         send(connection, queue, "good", "bad")
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
-        good, bad = consumer.receive(SECONDS), consumer.receive(SECONDS)
+        good, bad = consumer.receive(WAIT_MS), consumer.receive(WAIT_MS)
         assert (text(good), text(bad)) == ("good", "bad")
         session.recover()
-        again = consumer.receive(SECONDS)
+        again = consumer.receive(WAIT_MS)
         assert again is not None
         again.acknowledge()
-        assert text(consumer.receive(SECONDS)) == "bad"
+        assert text(consumer.receive(WAIT_MS)) == "bad"
         session.recover()
         assert consumer.receive(300) is None
         assert bad is not None
@@ -107,7 +92,7 @@ def test_a_transaction_that_a_killed_program_left_open_is_ended(kjms_broker: Any
         connection.exception_listener = heard.append
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
-        first, second = consumer.receive(SECONDS), consumer.receive(SECONDS)
+        first, second = consumer.receive(WAIT_MS), consumer.receive(WAIT_MS)
         assert (text(first), text(second)) == ("a", "b")
         assert first is not None
         assert first.jms_redelivered
@@ -123,7 +108,7 @@ def test_a_topic_that_grows_is_read_to_its_full_width(
     monkeypatch.setattr("kjms.engine._reader.LOOK_SECONDS", 0.2)
     consumer = connection.create_session().create_consumer(topic)
     send(connection, topic, "before")
-    assert text(consumer.receive(SECONDS)) == "before"
+    assert text(consumer.receive(WAIT_MS)) == "before"
     admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
     admin.create_partitions([NewPartitions(topic.topic_name, 3)])[topic.topic_name].result()
     producer = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
@@ -131,4 +116,4 @@ def test_a_topic_that_grows_is_read_to_its_full_width(
     for number in (2, 1, 0):
         producer.produce(topic.topic_name, f"in {number}", partition=number)
     assert producer.flush(20) == 0
-    assert {text(consumer.receive(SECONDS)) for _ in range(3)} == {"in 0", "in 1", "in 2"}
+    assert {text(consumer.receive(WAIT_MS)) for _ in range(3)} == {"in 0", "in 1", "in 2"}

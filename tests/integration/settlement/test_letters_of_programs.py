@@ -14,8 +14,8 @@ from kjms import (
     Message,
     Queue,
     RedeliveryPolicy,
-    Topic,
 )
+from tests.helpers import send
 
 ONCE = RedeliveryPolicy(max_deliveries=1)
 
@@ -28,12 +28,6 @@ def dead(queue: Queue) -> Queue:
 
 def factory(broker: Any, **options: Any) -> ConnectionFactory:
     return ConnectionFactory(broker.bootstrap_servers, **{"redelivery": ONCE, **options})
-
-
-def send(connection: Connection, destination: Queue | Topic, *texts: str) -> None:
-    with connection.create_session() as session, session.create_producer(destination) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
 
 
 def letters(connection: Connection, dead: Queue) -> list[Message]:

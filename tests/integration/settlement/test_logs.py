@@ -21,8 +21,8 @@ from kjms.engine._log import records
 from kjms.engine._settings import consumer_settings
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 from kjms.mapping.temporary import DELETIONS, MESSAGES
+from tests.helpers import WAIT_MS
 
-SECONDS = 20_000
 MOST_SECONDS = 15.0  # a reading takes milliseconds; the one that follows the writing never ends
 MANY = 300
 
@@ -175,7 +175,7 @@ def test_what_a_temporary_queue_has_no_room_for_is_read(
     write_all_the_time(queue.queue_name.rpartition("/")[0], MESSAGES)
     assert in_time(lambda: len(list(session.create_browser(queue)))) == MANY
     consumer = session.create_consumer(queue)
-    found = in_time(lambda: [consumer.receive(SECONDS) for _ in range(MANY)])
+    found = in_time(lambda: [consumer.receive(WAIT_MS) for _ in range(MANY)])
     assert [message.text for message in found if isinstance(message, TextMessage)] == [*map(str, range(MANY))]
 
 
@@ -203,7 +203,7 @@ def test_no_log_is_read_inside_of_a_consumers_client(
     monkeypatch.setattr(Bookkeeping, "recall", watched)
     with factory.create_connection() as late:
         late.start()
-        message = late.create_session().create_consumer(queue).receive(SECONDS)
+        message = late.create_session().create_consumer(queue).receive(WAIT_MS)
         assert isinstance(message, TextMessage)
         assert message.text == "first"
     assert held

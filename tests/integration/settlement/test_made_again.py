@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, TextMessage, Topic
+from kjms import Connection, ConnectionFactory, Queue, Session, Topic
+from tests.helpers import Eventually, text, texts
 
 SECONDS = 30_000
 
-Eventually = Callable[[Callable[[], object]], None]
 MakeAgain = Callable[..., None]
 
 
@@ -24,15 +24,6 @@ def send(broker: Any, destination: Queue | Topic, *texts: str) -> None:
         producer = session.create_producer(destination)
         for text in texts:
             producer.send(session.create_text_message(text))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage), message
-    return message.text or ""
-
-
-def received(consumer: MessageConsumer, count: int) -> list[str]:
-    return [text(consumer.receive(SECONDS)) for _ in range(count)]
 
 
 def name_of(destination: Queue | Topic) -> str:
@@ -106,7 +97,7 @@ def test_messages_that_are_there_before_it_is_noticed_are_not_lost(
     """What is sent right after the topic was made again reaches the open consumer, each message at least once."""
     consumer, destination, heard = opened
     send(kjms_broker, destination, *(f"old {n}" for n in range(5)))
-    received(consumer, 5)
+    texts(consumer, 5)
     make_again(name_of(destination))
     send(kjms_broker, destination, *(f"new {n}" for n in range(8)))
     left = {f"new {n}" for n in range(8)}
@@ -128,16 +119,16 @@ def test_a_new_consumer_goes_on_in_the_new_topic(
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
         send(kjms_broker, queue, *"abcdefgh")
-        received(consumer, 8)
+        texts(consumer, 8)
         make_again(queue.queue_name)
         eventually(lambda: heard)
         send(kjms_broker, queue, *"123456")
-        assert received(consumer, 4) == [*"1234"]
+        assert texts(consumer, 4) == [*"1234"]
     apart = {"client.id": "another process"}
     with ConnectionFactory(kjms_broker.bootstrap_servers, kafka=apart).create_connection() as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
-        assert received(consumer, 2) == ["5", "6"]
+        assert texts(consumer, 2) == ["5", "6"]
         assert consumer.receive(300) is None
 
 
@@ -156,9 +147,9 @@ def test_a_former_message_is_acknowledged_in_vain(
     eventually(lambda: heard)
     send(kjms_broker, queue, "1", "2")
     old.acknowledge()
-    assert received(consumer, 2) == ["1", "2"]
+    assert texts(consumer, 2) == ["1", "2"]
     session.recover()
-    assert received(consumer, 2) == ["1", "2"]
+    assert texts(consumer, 2) == ["1", "2"]
 
 
 def test_a_consumer_that_comes_later_forgets_the_former_topic(
@@ -169,13 +160,13 @@ def test_a_consumer_that_comes_later_forgets_the_former_topic(
         connection.start()
         with connection.create_session() as session, session.create_consumer(queue) as consumer:
             send(kjms_broker, queue, *"abcde")
-            received(consumer, 5)
+            texts(consumer, 5)
         reader = connection._engine._readers[queue.queue_name]
         eventually(lambda: not reader.is_reading)  # the group is left some seconds after its last consumer
         make_again(queue.queue_name, partitions=2)
         send(kjms_broker, queue, *"12345678")
         consumer = connection.create_session().create_consumer(queue)
-        assert sorted(received(consumer, 8)) == [*"12345678"]
+        assert sorted(texts(consumer, 8)) == [*"12345678"]
 
 
 def test_the_same_process_sends_to_the_new_topic(
@@ -195,4 +186,4 @@ def test_the_same_process_sends_to_the_new_topic(
         producers[0].send(session.create_text_message(f"sent {number}"))
         producers[1].send(session.create_text_message(f"committed {number}"))
         transacted.commit()
-        assert received(consumer, 2) == [f"sent {number}", f"committed {number}"]
+        assert texts(consumer, 2) == [f"sent {number}", f"committed {number}"]

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,52 +13,29 @@ from confluent_kafka.admin import AdminClient
 import kjms.engine._holdings
 from kjms import (
     Connection,
-    ConnectionFactory,
     DeliveryMode,
     JMSException,
     Message,
-    MessageConsumer,
     Queue,
     RedeliveryPolicy,
     Session,
-    TextMessage,
 )
 from kjms.mapping.names import BOOKKEEPING, aside, queue_group
 from kjms.txn.metadata import read_state
-
-SECONDS = 20_000
-SOON = 1_000
-NONE = 300  # milliseconds in which nothing is to come
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, queue: Queue, *texts: object) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(str(text)))
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    assert message.text is not None
-    return message.text
-
-
-def seen(message: Message | None) -> tuple[str, bool, int]:
-    """Return a message's text, whether it is marked, and its count."""
-    assert message is not None
-    return text(message), message.jms_redelivered, message.get_int_property("JMSXDeliveryCount")
-
-
-def drained(consumer: MessageConsumer) -> list[tuple[str, bool, int]]:
-    """Return what *consumer* receives until nothing comes any more."""
-    messages = []
-    wait = SECONDS
-    while (message := consumer.receive(wait)) is not None:
-        messages.append(seen(message))
-        wait = SOON
-    return messages
+from tests.helpers import (
+    NOTHING_MS,
+    SOON_MS,
+    WAIT_MS,
+    Completions,
+    Eventually,
+    apart,
+    drain,
+    running,
+    seen,
+    send,
+    text,
+    texts_of,
+)
 
 
 def offsets(broker: Any, queue: Queue) -> dict[str, tuple[int, str]]:
@@ -73,36 +46,11 @@ def offsets(broker: Any, queue: Queue) -> dict[str, tuple[int, str]]:
     return {p.topic: (p.offset, p.metadata or "") for p in answer.topic_partitions if p.partition == 0}
 
 
-@contextmanager
-def process(broker: Any, queue: Queue, program: str) -> Iterator[subprocess.Popen[str]]:
-    """Run *program* in a process of its own until it has printed "ready"; it has a connection and the queue."""
-    begin = (
-        "import os, sys, time\nfrom kjms import *\n"
-        f"factory = ConnectionFactory({broker.bootstrap_servers!r})\n"
-        "connection = factory.create_connection()\nconnection.start()\n"
-        f"queue = Queue({queue.queue_name!r})\n"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", begin + program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        yield child
-    finally:
-        child.kill()
-        child.communicate()
-
-
-@contextmanager
-def another(broker: Any, **options: Any) -> Iterator[Connection]:
-    """A connection that shares nothing with the others, as one of another process does."""
-    name = f"other-{random.random()}"
-    with ConnectionFactory(broker.bootstrap_servers, kafka={"client.id": name}, **options).create_connection() as one:
-        one.start()
-        yield one
-
-
+OPEN = """
+connection = factory.create_connection()
+connection.start()
+queue = Queue(name)
+"""
 HOLD = """
 session = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
 consumer = session.create_consumer(queue)
@@ -122,9 +70,9 @@ def test_what_was_settled_out_of_order_stays_settled_when_its_process_is_killed(
 ) -> None:
     """After kill -9 the unsettled ones come again, marked, and nothing else; what was never delivered is not marked."""
     send(connection, queue, *range(400))
-    with process(kjms_broker, queue, HOLD):
+    with running(kjms_broker.bootstrap_servers, OPEN + HOLD, name=queue.queue_name):
         pass
-    received = drained(connection.create_session().create_consumer(queue))
+    received = [seen(message) for message in drain(connection.create_session().create_consumer(queue))]
     assert [number for number, _, _ in received] == ["0", "3", "5", *map(str, range(6, 400))]
     assert received[:3] == [("0", True, 2), ("3", True, 2), ("5", True, 2)]
     assert all(entry[1:] == (False, 1) for entry in received[100:])  # beyond the mark
@@ -143,19 +91,19 @@ assert consumer.receive(20_000).jms_delivery_mode == DeliveryMode.NON_PERSISTENT
 print("ready", flush=True)
 sys.stdin.read()
 """
-    with process(kjms_broker, queue, program):
+    with running(kjms_broker.bootstrap_servers, OPEN + program, name=queue.queue_name):
         pass
-    assert drained(connection.create_session().create_consumer(queue)) == [("a", True, 2)]
+    assert [seen(message) for message in drain(connection.create_session().create_consumer(queue))] == [("a", True, 2)]
 
 
 def test_an_orderly_end_leaves_no_suspicion(kjms_broker: Any, connection: Connection, queue: Queue) -> None:
     """Who closes says exactly what was delivered: the others come unmarked."""
     send(connection, queue, *range(20))
-    with another(kjms_broker) as first:
+    with apart(kjms_broker.bootstrap_servers) as first:
         session = first.create_session(Session.CLIENT_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
-        assert [text(consumer.receive(SECONDS)) for _ in range(3)] == ["0", "1", "2"]
-    received = drained(connection.create_session().create_consumer(queue))
+        assert [text(consumer.receive(WAIT_MS)) for _ in range(3)] == ["0", "1", "2"]
+    received = [seen(message) for message in drain(connection.create_session().create_consumer(queue))]
     assert received[:4] == [("0", True, 2), ("1", True, 2), ("2", True, 2), ("3", False, 1)]
     assert [number for number, _, _ in received] == [str(number) for number in range(20)]
 
@@ -173,9 +121,9 @@ consumer.receive(20_000)
 print("ready", flush=True)
 sys.stdin.read()
 """
-    with process(kjms_broker, queue, program):
+    with running(kjms_broker.bootstrap_servers, OPEN + program, name=queue.queue_name):
         pass
-    assert drained(connection.create_session().create_consumer(queue)) == [("a", True, 5)]
+    assert [seen(message) for message in drain(connection.create_session().create_consumer(queue))] == [("a", True, 5)]
 
 
 def test_a_message_that_kills_its_consumer_ends_in_the_dead_letter_queue_alone(
@@ -199,20 +147,20 @@ connection.close()
 """.replace("sys.argv[1]", repr(kjms_broker.bootstrap_servers))
     delivered: list[str] = []
     for _ in range(6):
-        with process(kjms_broker, queue, program) as child:
+        with running(kjms_broker.bootstrap_servers, OPEN + program, name=queue.queue_name) as child:
             delivered += child.communicate(timeout=40)[0].split()
         if child.returncode == 0:
             break
     assert child.returncode == 0
     assert delivered == [str(number) for number in range(60)]
     dead = connection.create_session().create_consumer(Queue(f"{queue.queue_name}.dlq"))
-    assert [number for number, _, _ in drained(dead)] == ["poison"]
+    assert texts_of(drain(dead)) == ["poison"]
 
 
 @pytest.mark.requirement("NEV-256")
 def test_a_delayed_redelivery_holds_nothing_up(kjms_broker: Any, queue: Queue) -> None:
     """While a message waits for its next delivery, those behind it are delivered."""
-    with another(kjms_broker, redelivery=RedeliveryPolicy(delay=700, multiplier=2.0)) as connection:
+    with apart(kjms_broker.bootstrap_servers, redelivery=RedeliveryPolicy(delay=700, multiplier=2.0)) as connection:
         send(connection, queue, "late", "b", "c")
         order: list[tuple[str, int, float]] = []
         done = {"late": 0}
@@ -252,14 +200,14 @@ consumer.receive(20_000).acknowledge()
 print("ready", flush=True)
 sys.stdin.read()
 """
-    with process(kjms_broker, queue, program):
+    with running(kjms_broker.bootstrap_servers, OPEN + program, name=queue.queue_name):
         pass
     base, metadata = offsets(kjms_broker, queue)[queue.queue_name]
     history = read_state(metadata, base).histories[0]
     assert history.deliveries == 1
     assert history.due > time.time_ns() // 1_000_000 + 3_000_000
     send(connection, queue, "c")
-    assert [number for number, _, _ in drained(connection.create_session().create_consumer(queue))] == ["c"]
+    assert texts_of(drain(connection.create_session().create_consumer(queue))) == ["c"]
 
 
 @pytest.mark.parametrize("limit", [300, 1_000])
@@ -269,17 +217,17 @@ def test_settlement_that_does_not_fit_makes_room_for_itself(
     """However many messages stay unsettled, and wherever: the metadata stays small, and nothing comes twice."""
     monkeypatch.setattr(kjms.engine._holdings, "LIMIT", limit)
     count, chance = (1_500, 0.3) if limit < 1_000 else (5_000, 0.2)
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for number in range(count):
-            producer.send(session.create_text_message(str(number)), completion_listener=Heard())
+    completions = Completions()
+    send(connection, queue, *range(count), completion_listener=completions)
+    assert completions.failed == []
     picked = random.Random(limit)
-    with another(kjms_broker) as holder:
+    with apart(kjms_broker.bootstrap_servers) as holder:
         session = holder.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
         kept: list[Message] = []
         done: list[Message] = []
         for _ in range(count):
-            message = consumer.receive(SECONDS)
+            message = consumer.receive(WAIT_MS)
             assert message is not None
             (kept if picked.random() < chance else done).append(message)
             if len(done) == 100:
@@ -296,32 +244,25 @@ def test_settlement_that_does_not_fit_makes_room_for_itself(
         for one in kept[:half]:  # moved aside, in the session's hands, and acknowledged there
             one.acknowledge()
         left = sorted(int(text(one)) for one in kept[half:])
-    received = drained(connection.create_session().create_consumer(queue))
+    received = [seen(message) for message in drain(connection.create_session().create_consumer(queue))]
     assert sorted(int(number) for number, _, _ in received) == left
     assert {entry[1:] for entry in received} == {(True, 2)}
     state = offsets(kjms_broker, queue)
     assert state[queue.queue_name][0] == count
 
 
-class Heard:
-    """A completion listener that has nothing to do."""
-
-    def on_completion(self, message: Message) -> None:
-        """Do nothing."""
-
-    def on_exception(self, message: Message, exception: Exception) -> None:
-        raise exception
-
-
 def test_a_rebalance_repeats_nothing_that_was_settled(kjms_broker: Any, queue: Queue) -> None:
     """Members come and go while messages are settled out of order on several partitions."""
     options = {"partitions": 6, "ordering": "none"}
-    with another(kjms_broker, **options) as sender:
+    with apart(kjms_broker.bootstrap_servers, **options) as sender:
         send(sender, queue, *range(600))
         taken: list[str] = []
         repeated: list[tuple[str, bool, int]] = []
         for _ in range(3):
-            with another(kjms_broker, **options) as first, another(kjms_broker, **options) as second:
+            with (
+                apart(kjms_broker.bootstrap_servers, **options) as first,
+                apart(kjms_broker.bootstrap_servers, **options) as second,
+            ):
                 ends = [
                     connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
                     for connection in (first, second)
@@ -338,7 +279,7 @@ def test_a_rebalance_repeats_nothing_that_was_settled(kjms_broker: Any, queue: Q
                             taken.append(text(message))
                         except JMSException:
                             pass  # it is delivered elsewhere
-        rest = [number for number, _, _ in drained(sender.create_session().create_consumer(queue))]
+        rest = texts_of(drain(sender.create_session().create_consumer(queue)))
         assert sorted(map(int, taken + rest)) == list(range(600))
         assert all(count >= 2 for _, _, count in repeated)
 
@@ -358,7 +299,7 @@ def test_metadata_that_is_not_ours_or_damaged_stops_nobody(
     """The group goes on from its offset; where our own was damaged, messages come marked."""
     send(connection, queue, *range(6))
     commit(kjms_broker, queue, 2, metadata)
-    received = drained(connection.create_session().create_consumer(queue))
+    received = [seen(message) for message in drain(connection.create_session().create_consumer(queue))]
     assert [number for number, _, _ in received] == ["2", "3", "4", "5"]
     assert {is_marked for _, is_marked, _ in received} == {metadata.startswith("kjms")}
 
@@ -372,7 +313,7 @@ def test_a_partition_settled_by_a_later_version_is_left_alone(
     send(connection, queue, "a")
     commit(kjms_broker, queue, 0, "kjms/9 - - what only the future knows")
     consumer = connection.create_session().create_consumer(queue)
-    assert consumer.receive(NONE) is None
+    assert consumer.receive(NOTHING_MS) is None
     eventually(lambda: heard)
     assert "version 9" in str(heard[0])
     consumer.close()
@@ -383,11 +324,11 @@ def test_settlement_of_a_topic_that_was_made_anew_is_forgotten(
     kjms_broker: Any, queue: Queue, eventually: Eventually
 ) -> None:
     """A new topic of an old name begins at its start: none of its messages is skipped as settled."""
-    with another(kjms_broker) as connection:
+    with apart(kjms_broker.bootstrap_servers) as connection:
         send(connection, queue, *range(50))
         session = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
-        messages = [consumer.receive(SECONDS) for _ in range(50)]
+        messages = [consumer.receive(WAIT_MS) for _ in range(50)]
         for message in messages[10:]:
             assert message is not None
             message.acknowledge()
@@ -395,19 +336,19 @@ def test_settlement_of_a_topic_that_was_made_anew_is_forgotten(
     before = offsets(kjms_broker, queue)[queue.queue_name]
     admin.delete_topics([queue.queue_name], operation_timeout=10)[queue.queue_name].result()
     eventually(lambda: queue.queue_name not in admin.list_topics(timeout=5).topics)
-    with another(kjms_broker) as connection:
+    with apart(kjms_broker.bootstrap_servers) as connection:
         send(connection, queue, *range(20))
         commit(kjms_broker, queue, *before)  # Kafka may have thrown it away with the topic
-        received = drained(connection.create_session().create_consumer(queue))
+        received = [seen(message) for message in drain(connection.create_session().create_consumer(queue))]
         assert [number for number, _, _ in received] == [str(number) for number in range(20)]
 
 
 def test_what_kafka_has_forgotten_comes_from_a_copy(kjms_broker: Any, queue: Queue) -> None:
     """After the group's offsets are gone, the queue goes on where it stood; what comes is marked."""
-    with another(kjms_broker) as connection:
+    with apart(kjms_broker.bootstrap_servers) as connection:
         send(connection, queue, *range(30))
         consumer = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
-        messages = [consumer.receive(SECONDS) for _ in range(20)]
+        messages = [consumer.receive(WAIT_MS) for _ in range(20)]
         for message in messages[5:]:
             assert message is not None
             message.acknowledge()
@@ -415,8 +356,8 @@ def test_what_kafka_has_forgotten_comes_from_a_copy(kjms_broker: Any, queue: Que
     group = queue_group(queue.queue_name)
     assert BOOKKEEPING in admin.list_topics(timeout=5).topics
     admin.delete_consumer_groups([group])[group].result()
-    with another(kjms_broker) as connection:
-        received = drained(connection.create_session().create_consumer(queue))
+    with apart(kjms_broker.bootstrap_servers) as connection:
+        received = [seen(message) for message in drain(connection.create_session().create_consumer(queue))]
     assert [number for number, _, _ in received] == [*map(str, range(5)), *map(str, range(20, 30))]
     assert all(is_marked for _, is_marked, _ in received)
 
@@ -426,10 +367,10 @@ def test_a_delivery_that_is_recorded_and_not_made_does_not_count(
     kjms_broker: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partition goes to another process while a repeated delivery is recorded: it comes there for the 2nd time."""
-    with another(kjms_broker) as first:
+    with apart(kjms_broker.bootstrap_servers) as first:
         send(first, queue, "a")
         with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
-            assert seen(session.create_consumer(queue).receive(SECONDS)) == ("a", False, 1)
+            assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
         consumer = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
         reader = consumer._feed.reader
         flush = reader.flush
@@ -439,18 +380,18 @@ def test_a_delivery_that_is_recorded_and_not_made_does_not_count(
             reader.close()  # it gives its partitions up in order, as in a rebalance
 
         monkeypatch.setattr(reader, "flush", flush_and_leave)
-        assert consumer.receive(SOON) is None
-        with another(kjms_broker) as second:
+        assert consumer.receive(SOON_MS) is None
+        with apart(kjms_broker.bootstrap_servers) as second:
             consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-            assert seen(consumer.receive(SECONDS)) == ("a", True, 2)
+            assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)
 
 
 def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: Any, queue: Queue) -> None:
     """A repeated delivery that Kafka knows of, and no program saw, is none for the next process, either."""
-    with another(kjms_broker) as first:
+    with apart(kjms_broker.bootstrap_servers) as first:
         send(first, queue, "a")
         with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
-            assert seen(session.create_consumer(queue).receive(SECONDS)) == ("a", False, 1)
+            assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
         session = first.create_session()
         consumer = session.create_consumer(queue)
         consumer._feed.start()
@@ -459,16 +400,16 @@ def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: 
         assert delivery is not None
         assert reader.record(delivery)
         reader.give_back([delivery], is_counted=False)  # as where the receive that asked for it was given up
-    with another(kjms_broker) as second:
+    with apart(kjms_broker.bootstrap_servers) as second:
         consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-        assert seen(consumer.receive(SECONDS)) == ("a", True, 2)
+        assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)
 
 
 def test_acknowledging_a_message_of_a_lost_partition_raises(kjms_broker: Any, queue: Queue) -> None:
     """Whoever acknowledges too late learns that the message is delivered elsewhere."""
-    with another(kjms_broker, partitions=1) as first:
+    with apart(kjms_broker.bootstrap_servers, partitions=1) as first:
         send(first, queue, "a")
-        message = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(SECONDS)
+        message = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(WAIT_MS)
         assert message is not None
         reader = next(iter(first._engine._readers.values()))
         with reader.client_held(5):  # as the group does when it believes that a member is dead

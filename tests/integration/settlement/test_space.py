@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,10 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, ConnectionFactory, Message, Queue, Session, TextMessage
-
-SECONDS = 20_000
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import WAIT_MS, Eventually
 
 
 def factory(broker: Any, queue: Queue, **options: Any) -> ConnectionFactory:
@@ -39,10 +35,10 @@ def settle(connection: Connection, queue: Queue, count: int) -> Message | None:
     """Settle the first *count* messages, and return the next one, unsettled."""
     consumer = connection.create_session(101).create_consumer(queue)
     for _ in range(count):
-        message = consumer.receive(SECONDS)
+        message = consumer.receive(WAIT_MS)
         assert message is not None
         message.acknowledge()
-    return consumer.receive(SECONDS)
+    return consumer.receive(WAIT_MS)
 
 
 def test_what_is_settled_and_old_enough_is_deleted(kjms_broker: Any, queue: Queue) -> None:
@@ -59,7 +55,7 @@ def test_what_is_settled_and_old_enough_is_deleted(kjms_broker: Any, queue: Queu
     with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
-        texts = [consumer.receive(SECONDS) for _ in range(4)]
+        texts = [consumer.receive(WAIT_MS) for _ in range(4)]
         assert [text.text for text in texts if isinstance(text, TextMessage)] == ["6", "7", "8", "9"]
 
 
@@ -103,7 +99,7 @@ def test_a_topic_that_others_made_keeps_everything(kjms_broker: Any, queue: Queu
         assert connection._engine.space.give_back() == 0
     with factory(kjms_broker, queue, keep_settled=1_000).create_connection() as connection:
         connection.start()
-        assert connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(SECONDS) is not None
+        assert connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(WAIT_MS) is not None
         assert connection._engine.space.give_back() == 1
     assert first_offset(kjms_broker, topic) == 4
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kjms import Connection, MessageConsumer, Queue, Session
+from tests.helpers import WAIT_MS
 
 SESSIONS = 8
 MESSAGES = 400
-SECONDS = 20_000
 
 
 @pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE])
@@ -30,7 +30,7 @@ def test_sessions_that_acknowledge_together_share_commits(
     is_done = threading.Event()
 
     def work(consumer: MessageConsumer) -> None:
-        while (message := consumer.receive(SECONDS)) is not None:
+        while (message := consumer.receive(WAIT_MS)) is not None:
             message.acknowledge()
             received.append(message.text)  # type: ignore[attr-defined]
             if len(received) == MESSAGES:
@@ -40,7 +40,7 @@ def test_sessions_that_acknowledge_together_share_commits(
     for thread in threads:
         thread.start()
     connection.start()
-    assert is_done.wait(SECONDS / 1000)
+    assert is_done.wait(WAIT_MS / 1000)
     for consumer in consumers:
         consumer.close()
     for thread in threads:

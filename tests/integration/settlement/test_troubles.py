@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,35 +23,13 @@ from kjms import (
     ConnectionFactory,
     JMSException,
     Message,
-    MessageConsumer,
     Queue,
     RedeliveryPolicy,
     Session,
-    TextMessage,
 )
 from kjms.mapping.names import aside, queue_group
 from kjms.txn.metadata import State, write_state
-
-SECONDS = 20_000
-SOON = 1_000
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def send(connection: Connection, queue: Queue, *texts: str) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
-
-
-def drained(consumer: MessageConsumer) -> list[str]:
-    texts = []
-    wait = SECONDS
-    while (message := consumer.receive(wait)) is not None:
-        assert isinstance(message, TextMessage)
-        texts.append(message.text or "")
-        wait = SOON
-    return texts
+from tests.helpers import WAIT_MS, Eventually, drain, send, texts_of
 
 
 def fail_all(connection: Connection, queue: Queue, count: int) -> None:
@@ -60,7 +37,7 @@ def fail_all(connection: Connection, queue: Queue, count: int) -> None:
     session = connection.create_session(Session.SESSION_TRANSACTED)
     consumer = session.create_consumer(queue)
     for _ in range(count):
-        assert consumer.receive(SECONDS) is not None
+        assert consumer.receive(WAIT_MS) is not None
     session.rollback()
     assert consumer.receive_no_wait() is None
     session.close()
@@ -87,10 +64,11 @@ def test_a_dead_letter_queue_that_takes_nothing_holds_up_no_other(
         assert f"{name}.dlq" in str(heard[0])
         fail_all(connection, other, 2)
         dead = connection.create_session().create_consumer(Queue(f"{other.queue_name}.dlq"))
-        assert drained(dead) == ["1", "2"]
+        assert texts_of(drain(dead)) == ["1", "2"]
         wide = {"max.message.bytes": "1000000"}
         alter(admin, f"{name}.dlq", wide)
-        (letter,) = drained(connection.create_session().create_consumer(Queue(f"{name}.dlq")))
+        consumer = connection.create_session().create_consumer(Queue(f"{name}.dlq"))
+        (letter,) = texts_of(drain(consumer))
         assert letter in {"stuck", ""}  # the body is left out where the limit was raised between two attempts
 
 
@@ -116,7 +94,7 @@ def test_many_dead_letters_are_moved_though_they_do_not_fit_in_one_batch(kjms_br
         send(connection, queue, *texts)
         fail_all(connection, queue, 30)
         dead = connection.create_session().create_consumer(Queue(f"{name}.dlq"))
-        assert sorted(drained(dead)) == sorted(texts)
+        assert sorted(texts_of(drain(dead))) == sorted(texts)
 
 
 def test_an_offset_beyond_the_end_of_the_log_loses_nothing(
@@ -129,7 +107,7 @@ def test_an_offset_beyond_the_end_of_the_log_loses_nothing(
     said = write_state(State(100, 100, (), 100))
     group.commit(offsets=[TopicPartition(topic, 0, 100, said)], asynchronous=False)
     group.close()
-    assert drained(connection.create_session().create_consumer(queue)) == ["a", "b"]
+    assert texts_of(drain(connection.create_session().create_consumer(queue))) == ["a", "b"]
 
 
 def test_room_is_made_in_partitions_that_were_added(
@@ -158,7 +136,7 @@ def test_room_is_made_in_partitions_that_were_added(
             consumer = session.create_consumer(queue)
             kept: list[Message] = []
             for _ in range(600 * partitions):
-                message = consumer.receive(SECONDS)
+                message = consumer.receive(WAIT_MS)
                 assert message is not None
                 if picked.random() < 0.3:
                     kept.append(message)

@@ -5,12 +5,12 @@ Run it as ``python other_program.py HOST:PORT``. Lines are JSON: a list of a fun
 
 from __future__ import annotations
 
-import json
 import queue
 import sys
 from typing import Any
 
 from kjms import ConnectionFactory, MessageConsumer, Session, Topic
+from tests.helpers import serve_requests
 
 
 class Program:
@@ -46,17 +46,7 @@ class Program:
         self.sessions[0].unsubscribe(name)
 
 
-def main() -> None:
+if __name__ == "__main__":
     program = Program(sys.argv[1])
     with program.connection:
-        for line in sys.stdin:
-            name, *arguments = json.loads(line)
-            try:
-                answer = getattr(program, name)(*arguments)
-            except Exception as error:
-                answer = f"!{type(error).__name__}"
-            print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        serve_requests(program)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,8 +15,7 @@ from kjms import ConnectionFactory, JMSException
 from kjms.engine import Engine
 from kjms.engine._claims import DEFINITION, LOCK, USE
 from kjms.engine._registry import Registry
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import Eventually
 
 
 @pytest.fixture

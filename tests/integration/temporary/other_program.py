@@ -5,11 +5,11 @@ Run it as ``python other_program.py HOST:PORT``. Lines are JSON: a list of a fun
 
 from __future__ import annotations
 
-import json
 import sys
 
 from kjms import ConnectionFactory, TemporaryQueue
 from kjms.destinations import parse_destination
+from tests.helpers import serve_requests
 
 
 class Program:
@@ -39,17 +39,7 @@ class Program:
         return None if message is None else message.text  # type: ignore[attr-defined]
 
 
-def main() -> None:
+if __name__ == "__main__":
     program = Program(sys.argv[1])
     with program.connection:
-        for line in sys.stdin:
-            name, *arguments = json.loads(line)
-            try:
-                answer = getattr(program, name)(*arguments)
-            except Exception as error:
-                answer = f"!{type(error).__name__}"
-            print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        serve_requests(program)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
-from collections.abc import Callable
 
 from kjms import Connection, Message, MessageConsumer, Queue, Session
 from kjms.engine._buffer import Feed
 from kjms.engine._mailbox import Mailbox
+from tests.helpers import WAIT_MS, Eventually
 
-SECONDS = 20_000
 KINDS = (MessageConsumer, Feed, Mailbox, Message)
-
-Eventually = Callable[[Callable[[], object]], None]
 
 
 def living() -> Counter[str]:
@@ -30,7 +27,7 @@ def ask(session: Session, replies: Queue, first: int, past: int) -> None:
             reply.jms_correlation_id = f"id-{number}"
             with session.create_consumer(replies, f"JMSCorrelationID = 'id-{number}'") as consumer:
                 producer.send(reply)
-                received = consumer.receive(SECONDS)
+                received = consumer.receive(WAIT_MS)
                 assert received is not None
                 assert received.jms_correlation_id == f"id-{number}"
 

@@ -14,12 +14,11 @@ from kjms.destinations import parse_destination
 from kjms.engine._claims import USE
 from kjms.mapping.names import is_internal
 from kjms.mapping.temporary import place_of
+from tests.helpers import WAIT_MS, Eventually
 
-SECONDS = 20_000
 KNOWN_SECONDS = 0.1  # after which a deletion is known everywhere
 
 Start = Callable[[], Any]
-Eventually = Callable[[Callable[[], object]], None]
 
 
 def text_of(name: str) -> TemporaryQueue:
@@ -34,7 +33,7 @@ def test_others_may_only_send(session: Session, programs: Start) -> None:
     program = programs()
     mine = session.create_temporary_queue()
     assert program.do("send", str(mine), "hello") is None
-    reply = session.create_consumer(mine).receive(SECONDS)
+    reply = session.create_consumer(mine).receive(WAIT_MS)
     assert reply is not None
     assert reply.text == "hello"  # type: ignore[attr-defined]
     assert program.do("consume", str(mine)) == "!InvalidDestinationException"
@@ -121,7 +120,7 @@ def test_a_program_that_was_taken_for_gone_begins_anew(
         again = session.create_temporary_queue()
         assert place_of(again)[0] != place_of(queue)[0]
         session.create_producer(again).send(session.create_text_message("hello"))
-        assert session.create_consumer(again).receive(SECONDS) is not None
+        assert session.create_consumer(again).receive(WAIT_MS) is not None
 
 
 @pytest.mark.requirement("JAK-createTemporaryQueue-4", "JAK-createTemporaryTopic-4")

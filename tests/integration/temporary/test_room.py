@@ -14,8 +14,8 @@ from kjms.engine._deletions import Deletions
 from kjms.engine._mailbox import Mailbox
 from kjms.engine._settings import consumer_settings
 from kjms.mapping.temporary import place_of
+from tests.helpers import WAIT_MS
 
-SECONDS = 20_000
 MANY = 700
 
 
@@ -49,12 +49,12 @@ def test_what_nobody_reads_waits_in_kafka(connection: Connection) -> None:
     mailbox = mailbox_of(session, queue)
     assert mailbox.buffer.kept_back == 100
     with session.create_consumer(other) as consumer:
-        assert consumer.receive(SECONDS) is not None  # it is not held up
+        assert consumer.receive(WAIT_MS) is not None  # it is not held up
     consumer = session.create_consumer(queue)
-    received = [consumer.receive(SECONDS) for _ in range(MANY + 1)]
+    received = [consumer.receive(WAIT_MS) for _ in range(MANY + 1)]
     assert [message.text for message in received] == [*map(str, range(MANY)), "last"]  # type: ignore[union-attr]
     session.create_producer(queue).send(session.create_text_message("live again"))
-    message = consumer.receive(SECONDS)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     assert message.text == "live again"  # type: ignore[attr-defined]
     assert not mailbox.gaps()
@@ -67,11 +67,11 @@ def test_a_selector_finds_what_waits_in_kafka(connection: Connection) -> None:
     send_many(session, queue, MANY)
     session.create_producer(queue).send(session.create_text_message("urgent"), priority=9)
     with session.create_consumer(queue, "JMSPriority = 9") as consumer:
-        message = consumer.receive(SECONDS)
+        message = consumer.receive(WAIT_MS)
         assert message is not None
         assert message.get_body(str) == "urgent"
     with session.create_consumer(queue) as consumer:
-        received = [consumer.receive(SECONDS) for _ in range(MANY)]
+        received = [consumer.receive(WAIT_MS) for _ in range(MANY)]
     assert [message.get_body(str) for message in received if message is not None] == [*map(str, range(MANY))]
 
 

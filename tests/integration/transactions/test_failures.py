@@ -27,23 +27,13 @@ from kjms import (
     RedeliveryPolicy,
     ResourceAllocationException,
     Session,
-    TextMessage,
     TransactionRolledBackException,
 )
 from kjms.broker import LocalBroker
 from kjms.mapping.names import aside, queue_group, transactional_ids
+from tests.helpers import NOTHING_MS, SHORT_SESSION, Eventually, running, text, texts_of
 
-SECONDS = 20_000
-NONE = 250  # milliseconds in which nothing is to come
 TOO_LARGE = "x" * 1_200_000  # characters; a Kafka topic takes about a million bytes unless told otherwise
-
-Eventually = Callable[[Callable[[], object]], None]
-
-
-def text(message: Message | None) -> str:
-    assert isinstance(message, TextMessage)
-    assert message.text is not None
-    return message.text
 
 
 def committing(session: Session) -> tuple[threading.Thread, list[JMSException]]:
@@ -68,7 +58,7 @@ def committing(session: Session) -> tuple[threading.Thread, list[JMSException]]:
 def test_a_commit_that_fails_says_so_and_is_a_rollback(desk: Any, queue: Queue, other_queue: Queue) -> None:
     """The exception has the cause; nothing was sent, what was received comes again, and the session goes on."""
     desk.send(queue, "a", "b")
-    session = desk.session()
+    session = desk.transacted()
     consumer = session.create_consumer(queue)
     for count in (1, 2):
         assert desk.seen(consumer, 2) == [("a", count > 1, count), ("b", count > 1, count)]
@@ -89,18 +79,18 @@ def test_a_commit_that_fails_says_so_and_is_a_rollback(desk: Any, queue: Queue, 
 
 @pytest.mark.parametrize("guilty", [0, 1, 2])
 def test_a_commit_that_fails_takes_no_other_sessions_along(
-    desk: Any, queue: Queue, other_queue: Queue, guilty: int
+    desk: Any, commit_together: Any, queue: Queue, other_queue: Queue, guilty: int
 ) -> None:
     """Of sessions whose commits shared a Kafka transaction only that one is rolled back whose message was refused."""
     desk.send(queue, "0", "1", "2")
-    sessions = [desk.session() for _ in range(3)]
+    sessions = [desk.transacted() for _ in range(3)]
     consumers = [session.create_consumer(queue) for session in sessions]
     for number, (session, consumer) in enumerate(zip(sessions, consumers, strict=True)):
         assert desk.texts(consumer, 1) == [str(number)]
         if number == guilty:
             desk.send(other_queue, TOO_LARGE, by=session)
         desk.send(other_queue, *[f"{number} {index}" for index in range(1_000)], by=session)
-    outcomes = desk.commit_together(desk.connection, *sessions)
+    outcomes = commit_together(desk.connection, *sessions)
     assert [type(outcome) for outcome in outcomes] == [
         TransactionRolledBackException if number == guilty else type(None) for number in range(3)
     ]
@@ -113,7 +103,7 @@ def test_a_commit_that_fails_takes_no_other_sessions_along(
     assert desk.seen(consumers[guilty], 1) == [(str(guilty), True, 2)]
     for number in innocent:
         sessions[number].close()
-    assert consumers[guilty].receive(NONE) is None
+    assert consumers[guilty].receive(NOTHING_MS) is None
 
 
 def test_messages_that_are_too_large_together_are_none_too_large(desk: Any, queue: Queue) -> None:
@@ -121,7 +111,7 @@ def test_messages_that_are_too_large_together_are_none_too_large(desk: Any, queu
     admin = AdminClient({"bootstrap.servers": desk.servers})
     new = NewTopic(queue.queue_name, 1, 1, config={"max.message.bytes": "4000"})
     admin.create_topics([new], operation_timeout=10)[queue.queue_name].result()
-    session = desk.session()
+    session = desk.transacted()
     texts = [str(number).ljust(500) for number in range(100)]
     desk.send(queue, *texts, by=session)
     session.commit()
@@ -132,7 +122,7 @@ def test_after_a_commit_that_failed_the_oldest_message_comes_first(
     desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
 ) -> None:
     """With several listeners, too: as after a rollback that the program asked for."""
-    session = desk.session()
+    session = desk.transacted()
     heard: list[str] = []
     failures: list[Exception] = []
 
@@ -163,20 +153,20 @@ def test_after_a_commit_that_failed_the_oldest_message_comes_first(
 
 @pytest.mark.requirement("JAK-commit-9", "NET-47")
 def test_what_was_lost_to_another_member_rolls_its_session_back_alone(
-    desk: Any, queue: Queue, other_queue: Queue
+    desk: Any, commit_together: Any, queue: Queue, other_queue: Queue
 ) -> None:
     """A commit that comes too late raises, and sends nothing; others that share its Kafka transaction go through."""
     connection = desk.connect(is_apart=True)
     desk.send(queue, "a")
     desk.send(other_queue, "b")
-    sessions = [desk.session(connection) for _ in range(2)]
+    sessions = [desk.transacted(connection) for _ in range(2)]
     target = Queue(f"{queue.queue_name}-target")
     for session, place in zip(sessions, (queue, other_queue), strict=True):
         desk.send(target, *desk.texts(session.create_consumer(place), 1), by=session)
     reader = connection._engine._readers[queue.queue_name]
     with reader.client_held(5):  # as the group does when it believes that a member is dead
         reader._on_lost(reader._consumer, [TopicPartition(queue.queue_name, 0)])
-    outcomes = desk.commit_together(connection, *sessions)
+    outcomes = commit_together(connection, *sessions)
     assert isinstance(outcomes[0], TransactionRolledBackException)
     assert "another consumer" in str(outcomes[0])
     assert outcomes[1] is None
@@ -211,16 +201,16 @@ def test_while_members_come_and_go_only_what_was_lost_is_rolled_back(
                 reasons.append(str(failure))
         session.close()
 
-    thread = threading.Thread(target=move, args=(desk.session(stay), stop.is_set))
+    thread = threading.Thread(target=move, args=(desk.transacted(stay), stop.is_set))
     thread.start()
     for _ in range(3):
         guest = desk.connect(**options)
         ends = time.monotonic() + 0.7
-        move(desk.session(guest), lambda ends=ends: time.monotonic() > ends)
+        move(desk.transacted(guest), lambda ends=ends: time.monotonic() > ends)
         guest.close()
     stop.set()
     thread.join()
-    rest = desk.session(stay)
+    rest = desk.transacted(stay)
     desk.send(other_queue, *desk.texts(rest.create_consumer(queue), count - len(desk.stored(other_queue))), by=rest)
     rest.commit()
     assert sorted(map(int, desk.stored(other_queue))) == list(range(count))
@@ -252,10 +242,10 @@ def test_a_process_that_slept_too_long_commits_nothing(own_desk: Any, queue: Que
     """What it had received another process has moved meanwhile; its commit raises, and nothing is there twice."""
     desk = own_desk
     desk.send(queue, *"abc")
-    with desk.program(HOLD, source=queue, target=other_queue) as child:
+    with running(desk.servers, HOLD, kafka=SHORT_SESSION, source=queue, target=other_queue) as child:
         os.kill(child.pid, signal.SIGSTOP)
         try:
-            session = desk.session()
+            session = desk.transacted()
             consumer = session.create_consumer(queue)
             assert desk.seen(consumer, 3) == [(name, True, 2) for name in "abc"]
             desk.send(other_queue, *"abc", by=session)
@@ -265,7 +255,7 @@ def test_a_process_that_slept_too_long_commits_nothing(own_desk: Any, queue: Que
         answer, _ = child.communicate("go\n", timeout=40)
     assert answer.startswith("TransactionRolledBackException")
     assert desk.stored(other_queue) == ["a", "b", "c"]
-    assert consumer.receive(NONE) is None
+    assert consumer.receive(NOTHING_MS) is None
 
 
 # Processes that are killed.
@@ -320,7 +310,9 @@ def test_a_process_killed_at_any_step_leaves_each_message_in_one_place(own_desk:
         desk.send(source, *range(6))
     with contextlib.ExitStack() as stack:
         children = [
-            stack.enter_context(desk.program(KILLED, source=source, target=target, step=step, when=when))
+            stack.enter_context(
+                running(desk.servers, KILLED, kafka=SHORT_SESSION, source=source, target=target, step=step, when=when)
+            )
             for (source, target), (step, when) in zip(names, STEPS, strict=True)
         ]
         for child in children:
@@ -347,7 +339,7 @@ def fence(desk: Any, connection: Any) -> None:
 def moved(desk: Any, connection: Any, queue: Queue, other_queue: Queue, *, is_received: bool) -> None:
     """Commit transactions; assert that each is there if its commit returned, and is not if it was rolled back."""
     desk.send(queue, *range(4))
-    session = desk.session(connection)
+    session = desk.transacted(connection)
     consumer = session.create_consumer(queue)
     expected: list[str] = []
     for number in range(4):
@@ -448,7 +440,7 @@ def test_closing_does_not_overwrite_a_commit_whose_outcome_is_unknown(
     connection = desk.connect(is_apart=True)
     is_committed = unanswered(monkeypatch, transactional_ids(connection._engine.name)[1])
     desk.send(queue, "a", "b")
-    session = desk.session(connection)
+    session = desk.transacted(connection)
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 1) == ["a"]
     desk.send(other_queue, "moved", by=session)
@@ -474,7 +466,7 @@ def test_closing_does_not_overwrite_a_move_whose_outcome_is_unknown(
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 1) == ["a"]
     session.recover()
-    assert consumer.receive(NONE) is None
+    assert consumer.receive(NOTHING_MS) is None
     assert is_committed.wait(20)
     connection.close()
     assert desk.stored(Queue(f"{queue.queue_name}.dlq")) == ["a"]
@@ -504,7 +496,7 @@ def test_a_broker_killed_during_commits(
             sources = [str(attempt)]
             if consumer is not None:
                 received = [message for message in (consumer.receive(50), consumer.receive_no_wait()) if message]
-                sources = [text(message) for message in received]
+                sources = texts_of(received)
             texts = [f"{name} {attempt} {source}" for source in sources]
             try:
                 desk.send(other_queue, *texts, by=session)
@@ -516,7 +508,9 @@ def test_a_broker_killed_during_commits(
                 if consumer is not None:
                     moved_once.update(sources)
 
-    threads = [threading.Thread(target=work, args=(name, desk.session(connection)), daemon=True) for name in range(3)]
+    threads = [
+        threading.Thread(target=work, args=(name, desk.transacted(connection)), daemon=True) for name in range(3)
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -547,7 +541,7 @@ def test_a_broker_killed_during_commits(
 def test_a_transaction_may_be_larger_than_the_buffer(desk: Any, queue: Queue, other_queue: Queue) -> None:
     """However few messages librdkafka may hold at a time, all are written, once and in their order."""
     connection = desk.connect(is_apart=True, kafka={"queue.buffering.max.messages": 100})
-    session = desk.session(connection)
+    session = desk.transacted(connection)
     desk.send(queue, *range(1_000), by=session)
     session.commit()
     consumer = session.create_consumer(queue)
@@ -565,10 +559,10 @@ def test_more_may_be_settled_at_random_than_kafka_has_room_for(
     monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 300)
     count = 1_000
     connection = desk.connect(is_apart=True)
-    loading = desk.session(connection)
+    loading = desk.transacted(connection)
     desk.send(queue, *range(count), by=loading)
     loading.commit()
-    holder, mover = desk.session(connection), desk.session(connection)
+    holder, mover = desk.transacted(connection), desk.transacted(connection)
     ends = {session: session.create_consumer(queue) for session in (holder, mover)}
     chance = random.Random(5)
     held = []
@@ -627,7 +621,7 @@ def test_closing_a_session_gives_nothing_back_that_is_being_committed(
     """While a commit lasts longer than closing waits, nobody else gets its messages; only if it fails they do."""
     monkeypatch.setattr(kjms._session, "CLOSE_SECONDS", 0.05)
     desk.send(queue, "a")
-    session = desk.session()
+    session = desk.transacted()
     desk.send(other_queue, *desk.texts(session.create_consumer(queue), 1), by=session)
     if is_too_large:
         desk.send(other_queue, TOO_LARGE, by=session)
@@ -637,7 +631,7 @@ def test_closing_a_session_gives_nothing_back_that_is_being_committed(
         time.sleep(0.001)
     session.close()
     second = desk.connection.create_session().create_consumer(queue)
-    assert second.receive(NONE) is None
+    assert second.receive(NOTHING_MS) is None
     may_go_on.set()
     thread.join()
     assert [type(failure) for failure in failures] == [TransactionRolledBackException] * is_too_large
@@ -648,7 +642,7 @@ def test_closing_a_session_gives_nothing_back_that_is_being_committed(
 def test_a_commit_on_a_closed_engine_raises(desk: Any, queue: Queue) -> None:
     """However the engine was closed, a commit returns or raises, and never waits for ever."""
     connection = desk.connect(is_apart=True)
-    session = desk.session(connection)
+    session = desk.transacted(connection)
     desk.send(queue, "a", by=session)
     connection._engine.committer.close(0)
     with pytest.raises(TransactionRolledBackException, match="closed"):

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kjms import JMSException, Message, Queue
-
-SECONDS = 20_000
+from tests.helpers import WAIT_MS
 
 
 @pytest.mark.requirement("JMS-4.4.7-4")
@@ -19,7 +18,7 @@ def test_a_redelivery_that_fails_is_not_overtaken(
 ) -> None:
     """Kafka does not take the note of a redelivery: the message comes again before those rolled back with it."""
     desk.send(queue, "a", "b", "c")
-    session = desk.session()
+    session = desk.transacted()
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 3) == ["a", "b", "c"]
     session.rollback()
@@ -34,7 +33,7 @@ def test_a_redelivery_that_fails_is_not_overtaken(
     monkeypatch.setattr(reader, "flush", fail_once)
     if by == "receive":
         with pytest.raises(JMSException, match="Kafka is away"):
-            consumer.receive(SECONDS)
+            consumer.receive(WAIT_MS)
         assert desk.seen(consumer, 3) == [("a", True, 2), ("b", True, 2), ("c", True, 2)]
     else:
         heard: list[str] = []
@@ -46,6 +45,6 @@ def test_a_redelivery_that_fails_is_not_overtaken(
                 is_done.set()
 
         consumer.message_listener = listener
-        assert is_done.wait(SECONDS / 1000)
+        assert is_done.wait(WAIT_MS / 1000)
         assert heard == ["a", "b", "c"]
     assert not failures

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from kjms.engine import _outage
 from kjms.engine._outage import Outage
 from kjms.errors import JMSException
-
-Eventually = Callable[[Callable[[], object]], None]
+from tests.helpers import Eventually
 
 
 class Cluster:

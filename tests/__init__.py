@@ -1,0 +1,1 @@
+"""The tests of kjms; what they share is in ``tests.helpers``."""

@@ -1,0 +1,577 @@
+"""Share what tests do again and again: time-outs, sending, receiving, waiting, connections, listeners, processes.
+
+A test imports it as ``from tests.helpers import send, text``. Nothing here knows how kjms works inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kjms import (
+    Connection,
+    ConnectionFactory,
+    IllegalStateException,
+    Message,
+    MessageConsumer,
+    Queue,
+    Session,
+    TextMessage,
+    Topic,
+)
+from kjms.engine.kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaMessage,
+    OffsetSpec,
+    TopicPartition,
+    open_admin,
+    open_consumer,
+)
+from kjms.mapping.names import queue_group, topic_for
+
+ROOT = Path(__file__).parents[1]
+
+WAIT_MS = 20_000
+"""Milliseconds for what must come, on a machine that does much else: ``consumer.receive(WAIT_MS)``."""
+WAIT_SECONDS = WAIT_MS / 1000
+"""The same for events and threads."""
+SOON_MS = 1_000
+"""Milliseconds after which nothing more comes from a consumer that has just delivered."""
+NOTHING_MS = 250
+"""Milliseconds in which what must not come would come."""
+NOTHING_SECONDS = NOTHING_MS / 1000
+"""The same for events and threads."""
+SHORT_SESSION = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}
+"""Settings by which a group misses a member soon, on a broker that allows it."""
+
+Eventually = Callable[[Callable[[], object]], None]
+"""The type of the fixture ``eventually``, which is `wait_for`."""
+
+Run = subprocess.CompletedProcess[bytes]
+"""A process that has ended, and what it wrote."""
+Kjms = Callable[..., Run]
+"""The type of the fixture ``kjms``, which runs a command."""
+
+_numbers = itertools.count(1)
+
+
+# Waiting.
+
+
+def wait_for(condition: Callable[[], object], seconds: float = WAIT_SECONDS, *, pause: float = 0.01) -> None:
+    """Return when *condition* returns something true; fail after so many *seconds*."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        time.sleep(pause)
+
+
+def kjms_threads() -> set[str]:
+    """Return the names of the threads that kjms runs in this process."""
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("kjms-")}
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970, as JMS has it."""
+    return time.time_ns() // 1_000_000
+
+
+def refused(call: Callable[[], object]) -> bool:
+    """Return whether *call* raises IllegalStateException, as what a session does while another thread uses it."""
+    try:
+        call()
+    except IllegalStateException:
+        return True
+    return False
+
+
+# Sending and receiving.
+
+
+def send(
+    by: Connection | Session,
+    destination: Any,
+    *bodies: object,
+    group: str | None = None,
+    properties: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> list[Any]:
+    """Send a message for each of *bodies*, and return the messages.
+
+    Args:
+        by: The session to send in; of a connection, a session of its own.
+        destination: Where to.
+        bodies: Messages, or what becomes the text of one.
+        group: JMSXGroupID of each.
+        properties: Properties of each.
+        how: Arguments of ``MessageProducer.send()``, such as ``priority``.
+    """
+    if isinstance(by, Connection):
+        with by.create_session() as session:
+            return send(session, destination, *bodies, group=group, properties=properties, **how)
+    sent = []
+    with by.create_producer(destination) as producer:
+        for body in bodies:
+            message = body if isinstance(body, Message) else by.create_text_message(str(body))
+            if group is not None:
+                message.set_string_property("JMSXGroupID", group)
+            for name, value in (properties or {}).items():
+                message.set_object_property(name, value)
+            producer.send(message, **how)
+            sent.append(message)
+    return sent
+
+
+def send_with_length(by: Connection | Session, destination: Any, *bodies: object, **how: Any) -> None:
+    """Send a text message for each of *bodies*; the property ``n`` of each is its text's length."""
+    for body in bodies:
+        send(by, destination, body, properties={"n": len(str(body))}, **how)
+
+
+def text(message: Message | None) -> str:
+    """Return the text of *message*, which must be there and be a TextMessage."""
+    assert isinstance(message, TextMessage), message
+    assert message.text is not None
+    return message.text
+
+
+def texts_of(messages: Iterable[Message]) -> list[str]:
+    """Return the texts of *messages*."""
+    return [text(message) for message in messages]
+
+
+def seen(message: Message | None) -> tuple[str, bool, int]:
+    """Return the text of *message*, whether it is marked as redelivered, and its JMSXDeliveryCount."""
+    assert message is not None
+    return text(message), message.jms_redelivered, message.get_int_property("JMSXDeliveryCount")
+
+
+def counted(message: Message | None) -> tuple[str, int]:
+    """Return the text of *message* and its JMSXDeliveryCount, which its mark as redelivered agrees with."""
+    found, is_redelivered, count = seen(message)
+    assert is_redelivered is (count > 1)
+    return found, count
+
+
+def take(consumer: MessageConsumer, count: int) -> list[Message]:
+    """Return the next *count* messages."""
+    messages = [consumer.receive(WAIT_MS) for _ in range(count)]
+    assert None not in messages, f"{messages.index(None)} of {count} messages came"
+    return messages  # type: ignore[return-value]
+
+
+def texts(consumer: MessageConsumer, count: int) -> list[str]:
+    """Return the texts of the next *count* messages."""
+    return texts_of(take(consumer, count))
+
+
+def drain(consumer: MessageConsumer, soon: int = SOON_MS) -> list[Message]:
+    """Return what *consumer* receives until nothing comes any more."""
+    messages: list[Message] = []
+    while (message := consumer.receive(soon if messages else WAIT_MS)) is not None:
+        messages.append(message)
+    return messages
+
+
+def browse(by: Connection | Session, queue: Queue, selector: str | None = None) -> list[str]:
+    """Return the texts that *queue* holds, without taking them."""
+    if isinstance(by, Connection):
+        with by.create_session() as session:
+            return browse(session, queue, selector)
+    with by.create_browser(queue, selector) as browser:
+        return texts_of(browser)
+
+
+def dead_letter_queue(queue: Queue) -> Queue:
+    """Return the dead-letter queue that *queue* has by default."""
+    return Queue(f"{queue.queue_name}.dlq")
+
+
+class Completions:
+    """Note what became of asynchronous sends.
+
+    Attributes:
+        sent: The messages that were sent.
+        failed: Those that were not, each with what was raised.
+        threads: The threads that said so.
+        is_inside: Whether a call is under way.
+        overlapped: Whether two calls were at once.
+        called: Is set by the first call, at its begin.
+        done: Is set by the first call, at its end.
+        may_return: Each call waits for it; a test clears it to hold them.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.failed: list[tuple[Message, Exception]] = []
+        self.threads: set[threading.Thread] = set()
+        self.overlapped = False
+        self.is_inside = False
+        self.called, self.done, self.may_return = threading.Event(), threading.Event(), threading.Event()
+        self.may_return.set()
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of what was sent."""
+        return texts_of(self.sent)
+
+    @property
+    def errors(self) -> list[Exception]:
+        """What was raised."""
+        return [error for _, error in self.failed]
+
+    def _note(self) -> None:
+        self.overlapped |= self.is_inside
+        self.is_inside = True
+        self.threads.add(threading.current_thread())
+        self.called.set()
+        self.may_return.wait(WAIT_SECONDS)
+        self.is_inside = False
+
+    def on_completion(self, message: Message) -> None:
+        """Note a message that was sent."""
+        self._note()
+        self.sent.append(message)
+        self.done.set()
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        """Note a message that was not sent."""
+        self._note()
+        self.failed.append((message, exception))
+        self.done.set()
+
+
+# What Kafka holds, as a client that knows nothing of kjms sees it.
+
+
+def stored_records(servers: str, topic: str) -> list[KafkaMessage]:
+    """Return the records of a Kafka topic that a read-committed consumer sees now."""
+    address = {"bootstrap.servers": servers}
+    metadata = open_admin(address).list_topics(topic, timeout=WAIT_SECONDS).topics[topic]
+    if metadata.error is not None:
+        return []
+    settings = {**address, "group.id": uuid.uuid4().hex, "isolation.level": "read_committed"}
+    more = {"enable.partition.eof": True, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = open_consumer({**settings, **more, "fetch.wait.max.ms": 10})
+    try:
+        left = set(metadata.partitions)
+        consumer.assign([TopicPartition(topic, number, 0) for number in left])
+        records = []
+        while left:
+            record = consumer.poll(WAIT_SECONDS)
+            assert record is not None, f"{topic} cannot be read to its end"
+            error = record.error()
+            if error is None:
+                records.append(record)
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                left.discard(record.partition())
+        return records
+    finally:
+        consumer.close()
+
+
+def committed(servers: str, queue: Queue) -> int:
+    """Return the offset before which Kafka holds the messages of the queue's first partition as settled; 0: none."""
+    topic = topic_for(queue, "", "")
+    group = queue_group(topic)
+    admin = open_admin({"bootstrap.servers": servers})
+    asked = [ConsumerGroupTopicPartitions(group)]
+    answer = admin.list_consumer_group_offsets(asked, request_timeout=WAIT_SECONDS)[group].result()
+    return max([each.offset for each in answer.topic_partitions or () if each.topic == topic], default=0)
+
+
+def partitions(servers: str, topic: str) -> int:
+    """Return how many partitions a Kafka topic has; 0 where there is none."""
+    metadata = open_admin({"bootstrap.servers": servers}).list_topics(topic, timeout=WAIT_SECONDS).topics[topic]
+    return 0 if metadata.error is not None else len(metadata.partitions)
+
+
+def topics(servers: str) -> set[str]:
+    """Return the names of all Kafka topics."""
+    return set(open_admin({"bootstrap.servers": servers}).list_topics(timeout=WAIT_SECONDS).topics)
+
+
+def bounds(servers: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Return where each partition of a Kafka topic begins, and where it ends for readers of committed records."""
+    admin = open_admin({"bootstrap.servers": servers})
+    places = [TopicPartition(topic, number) for number in range(partitions(servers, topic))]
+    found = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        level = IsolationLevel.READ_COMMITTED
+        asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=WAIT_SECONDS)
+        found.append({place.partition: future.result().offset for place, future in asked.items()})
+    return {number: (first, found[1][number]) for number, first in found[0].items()}
+
+
+# Connections.
+
+
+@contextlib.contextmanager
+def apart(servers: str, *, kafka: Mapping[str, Any] | None = None, **options: Any) -> Iterator[Connection]:
+    """Open a started connection that shares nothing with others, as one in another process does."""
+    settings = {"client.id": f"apart-{next(_numbers)}", **(kafka or {})}
+    with ConnectionFactory(servers, kafka=settings, **options).create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+class Desk:
+    """Connections that are closed when the test ends, and what is done with them again and again.
+
+    Args:
+        servers: Where Kafka is.
+        stack: What ends with the test.
+    """
+
+    END = "the end"
+
+    def __init__(self, servers: str, stack: contextlib.ExitStack) -> None:
+        self.servers = servers
+        self._stack = stack
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """A started connection."""
+        if self._connection is None:
+            self._connection = self.connect()
+        return self._connection
+
+    def connect(self, *, client_id: str | None = None, is_apart: bool = False, **options: Any) -> Connection:
+        """Return a new started connection; one that is *apart* shares nothing with others, as in another process."""
+        if is_apart:
+            return self._stack.enter_context(apart(self.servers, client_id=client_id, **options))
+        factory = ConnectionFactory(self.servers, client_id=client_id, **options)
+        connection = self._stack.enter_context(factory.create_connection())
+        connection.start()
+        return connection
+
+    def session(self, mode: int = Session.AUTO_ACKNOWLEDGE, connection: Connection | None = None) -> Session:
+        """Return a new session, of the desk's own connection unless it is given one."""
+        return (connection or self.connection).create_session(mode)
+
+    def transacted(self, connection: Connection | None = None) -> Session:
+        """Return a new transacted session."""
+        return self.session(Session.SESSION_TRANSACTED, connection)
+
+    def send(self, where: Queue | Topic, *bodies: object, by: Session | None = None, **how: Any) -> list[Any]:
+        """Send messages with these texts, by the session *by* or one of their own; see `send`."""
+        return send(by or self.connection, where, *bodies, **how)
+
+    @staticmethod
+    def texts(consumer: MessageConsumer, count: int) -> list[str]:
+        """Return the texts of the next *count* messages."""
+        return texts(consumer, count)
+
+    @staticmethod
+    def seen(consumer: MessageConsumer, count: int) -> list[tuple[str, bool, int]]:
+        """Return of the next *count* messages the text, whether it is marked, and JMSXDeliveryCount."""
+        return [seen(message) for message in take(consumer, count)]
+
+    def left(self, queue: Queue, connection: Connection | None = None) -> list[tuple[str, bool, int]]:
+        """Return, and take away, what is left in *queue*: text, mark, and count of each message."""
+        self.send(queue, self.END)
+        found = []
+        with self.session(connection=connection) as session, session.create_consumer(queue) as consumer:
+            while (message := seen(consumer.receive(WAIT_MS)))[0] != self.END:
+                found.append(message)
+        return found
+
+    def stored(self, where: Queue | Topic) -> list[str]:
+        """Return the texts of all messages of a destination that a plain read-committed Kafka consumer sees."""
+        topic = where.queue_name if isinstance(where, Queue) else where.topic_name
+        return [(record.value() or b"").decode() for record in self.records(topic)]
+
+    def records(self, topic: str) -> list[KafkaMessage]:
+        """Return the records of a Kafka topic that a plain read-committed consumer sees."""
+        return stored_records(self.servers, topic)
+
+
+class TopicDesk:
+    """A topic of the test's own, and connections that are closed when it ends."""
+
+    def __init__(self, factory: ConnectionFactory, topic: Topic, stack: contextlib.ExitStack) -> None:
+        self.topic = topic
+        self.client = f"client-{uuid.uuid4().hex[:12]}"
+        self._factory = factory
+        self._stack = stack
+        self._sender: Session | None = None
+
+    def connect(self, client_id: str | None = None) -> Connection:
+        """Return a started connection."""
+        connection = self._stack.enter_context(self._factory.create_connection())
+        if client_id is not None:
+            connection.client_id = client_id
+        connection.start()
+        return connection
+
+    def session(self, client_id: str | None = None, mode: int = Session.AUTO_ACKNOWLEDGE) -> Session:
+        """Return a session of a new connection."""
+        return self.connect(client_id).create_session(mode)
+
+    def send(self, *texts: str, topic: Topic | None = None, session: Session | None = None) -> None:
+        """Send messages with these texts; the property ``n`` of each is its text's length."""
+        if session is None:
+            self._sender = session = self._sender or self.session()
+        send_with_length(session, topic or self.topic, *texts)
+
+    @staticmethod
+    def receive(consumer: MessageConsumer, count: int = 1) -> list[str]:
+        """Return the texts of the next *count* messages."""
+        return texts(consumer, count)
+
+
+# Consumers that hand over to each other, as in several processes.
+
+
+def consume(connection: Connection, queue: Queue, selector: str | None = None, mode: int = 1) -> MessageConsumer:
+    return connection.create_session(mode).create_consumer(queue, selector)
+
+
+def owner_of(
+    process: Callable[..., Connection], queue: Queue, selector: str | None = None, mode: int = 1
+) -> MessageConsumer:
+    """Return a consumer in a process that has the queue's partition: nobody else was there."""
+    consumer = consume(process(), queue, selector, mode)
+    send(consumer._session._connection, queue, "hello", properties={"kind": "first"})
+    if selector is None:
+        assert text(consumer.receive(WAIT_MS)) == "hello"
+    return consumer
+
+
+class Busy:
+    """A listener that takes as long for each message as the test wants; on leaving the `with` block, no longer."""
+
+    def __init__(self, consumer: MessageConsumer) -> None:
+        self.got: list[str] = []
+        self.blocks = False
+        self._is_over = threading.Event()
+        consumer.message_listener = self._on_message
+
+    def _on_message(self, message: Message) -> None:
+        self.got.append(text(message))
+        if self.blocks:
+            self._is_over.wait(60)
+
+    def __enter__(self) -> Busy:
+        self.blocks = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.blocks = False
+        self._is_over.set()
+
+
+# Modules beside tests, and other processes.
+
+
+def load_module(path: Path) -> ModuleType:
+    """Return the module in that file, under the file's name."""
+    name = path.stem
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def program_environment() -> dict[str, str]:
+    """Return the environment of a program that imports kjms and this module from where this process has them."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(":")}
+
+
+@contextlib.contextmanager
+def running(
+    servers: str, code: str, *, kafka: Mapping[str, object] | None = None, **names: object
+) -> Iterator[subprocess.Popen[str]]:
+    """Run *code* in another process, from when it has printed "ready" until the block ends; then kill it.
+
+    It has ``kjms``, a ``factory`` for *servers* with settings *kafka*, and *names*, to use.
+    """
+    begin = "import os, sys, time\nfrom kjms import *\n"
+    begin += f"factory = ConnectionFactory({servers!r}, kafka={dict(kafka or {})!r})\n"
+    begin += "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    child = subprocess.Popen(
+        [sys.executable, "-c", begin + code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=program_environment(),
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+class Program:
+    """Another process that answers requests by `serve_requests`: a file of the tests, run with *servers*."""
+
+    def __init__(self, program: Path, servers: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(program), servers],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=program_environment(),
+        )
+
+    def ask(self, name: str, *arguments: Any) -> None:
+        """Send a request, without waiting."""
+        assert self.process.stdin is not None
+        print(json.dumps([name, *arguments]), file=self.process.stdin, flush=True)
+
+    def answer(self) -> Any:
+        """Return the answer to the oldest request: a value, or the name of an exception with ``!`` before it."""
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def do(self, name: str, *arguments: Any) -> Any:
+        """Send a request, and return its answer."""
+        self.ask(name, *arguments)
+        return self.answer()
+
+    def kill(self) -> None:
+        """End the process as ``kill -9`` does."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def end(self) -> None:
+        """End the process, in order where it still runs."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+def serve_requests(target: object) -> None:
+    """Call the methods of *target* that lines of standard input name, and print a line for each; see `Program`."""
+    for line in sys.stdin:
+        name, *arguments = json.loads(line)
+        try:
+            answer = getattr(target, name)(*arguments)
+        except Exception as error:
+            answer = f"!{type(error).__name__}"
+        print(json.dumps(answer), flush=True)
