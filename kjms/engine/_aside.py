@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.names import aside, demand, handover, transactional_ids
 from kjms.txn.metadata import owner
@@ -50,6 +51,7 @@ class Aside:
         group: The consumer group.
         source: The Kafka topic that messages are moved from.
         engine: The engine's name, as settlement names its writer.
+        tuning: The times and limits of readers.
 
     Attributes:
         topic: The Kafka topic for messages that make way; made when it is first needed.
@@ -67,7 +69,9 @@ class Aside:
         group: str,
         source: str,
         engine: str,
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self.tuning = tuning
         self.mover = mover
         self.rescuer = rescuer
         self.journal = journal

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from kjms.destinations import Destination
 from kjms.engine._delivery import DEFAULT_PRIORITY, Delivery, Partition
 from kjms.engine._groups import Groups
+from kjms.engine.tuning import DEFAULTS
 
 if TYPE_CHECKING:
     from kjms.engine._partners import Partner, Partners
@@ -24,7 +25,6 @@ __all__ = ["Buffer", "Feed"]
 BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
 STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
 OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
-MOST_UNWANTED: Final = 50_000  # messages that nobody wants, before the older half of them is parked
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
 
@@ -203,25 +203,36 @@ class Buffer:
         keeps_unwanted: Whether what nobody wants is kept.
         limit: How many messages it should hold ready; whoever fills it looks at `held`.
         parks: Whether messages can be read again.
+        most_unmatched: Messages that nobody wants, before the older half of them is parked.
 
     Attributes:
         wants_recall: Whether somebody has come who may want what is parked.
+        lanes: What the consumers of each selector want.
+        groups: The message groups that sessions are busy with.
         is_urgent: Whether it is wanted in order, all of it: nothing newer is made ready meanwhile.
     """
 
-    def __init__(self, destination: Destination, *, keeps_unwanted: bool, limit: int, parks: bool = False) -> None:
+    def __init__(
+        self,
+        destination: Destination,
+        *,
+        keeps_unwanted: bool,
+        limit: int,
+        parks: bool = False,
+        most_unmatched: int = DEFAULTS.most_unmatched,
+    ) -> None:
         self.held = 0
         self.unwanted: list[Delivery] = []
         self.is_ranked = False  # whether a message came that is more, or less, urgent than others
         self.wants_mark = False  # whether a message was asked for that is near the mark, or beyond it
         self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
-        self._lanes: dict[Selector | None, Lane] = {}
-        self._groups = Groups()
+        self.lanes: dict[Selector | None, Lane] = {}
+        self.groups = Groups()
         self._destination = destination
         self._keeps_unwanted = keeps_unwanted
         self._limit = limit
         self._parks = parks
-        self._park_at = MOST_UNWANTED
+        self._most_unmatched = self._park_at = most_unmatched
         self._parking: set[Partition] = set()  # where messages were parked
         self._passed_over: set[Partition] = set()  # whose messages somebody who came has not been given yet
         self._in_order: set[Partition] = set()  # of which nothing is made ready before what is parked
@@ -235,12 +246,27 @@ class Buffer:
     @property
     def is_hungry(self) -> bool:
         """Whether a consumer waits."""
-        return any(lane.hungry for lane in self._lanes.values())
+        return any(lane.hungry for lane in self.lanes.values())
 
     @property
     def hungry(self) -> int:
         """How many consumers wait."""
-        return sum(len(lane.hungry) for lane in self._lanes.values())
+        return sum(len(lane.hungry) for lane in self.lanes.values())
+
+    @property
+    def delayed(self) -> int:
+        """How many were returned, and are not due again."""
+        return len(self._delayed)
+
+    @property
+    def group_blocked(self) -> int:
+        """How many wait because another session has messages of their group."""
+        return self.groups.waiting
+
+    @property
+    def selectors(self) -> list[str | None]:
+        """The text forms of the selectors of started consumers; None is none."""
+        return [None if selector is None else str(selector) for selector in self.lanes]
 
     @property
     def is_awaited(self) -> bool:
@@ -250,7 +276,7 @@ class Buffer:
     @property
     def kept_back(self) -> int:
         """How many are here and not ready: no consumer wants them, they are not due, or their group is busy."""
-        return len(self.unwanted) + len(self._delayed) + self._groups.waiting
+        return len(self.unwanted) + len(self._delayed) + self.groups.waiting
 
     @property
     def next_due(self) -> int:
@@ -259,9 +285,9 @@ class Buffer:
 
     def join(self, feed: Feed) -> None:
         """Let the consumer of *feed* take part."""
-        lane = self._lanes.get(feed.selector)
+        lane = self.lanes.get(feed.selector)
         if lane is None:
-            lane = self._lanes[feed.selector] = Lane(feed.selector, 2 * self._limit)
+            lane = self.lanes[feed.selector] = Lane(feed.selector, 2 * self._limit)
             self._parking = {partition for partition in self._parking if partition.settlement.parked}
             parking = self._with_parked()
             self._passed_over |= parking  # older ones come first
@@ -284,7 +310,7 @@ class Buffer:
 
     def _everything(self) -> list[Delivery]:
         """Return what is ready or unwanted, oldest first."""
-        found = {delivery.order: delivery for lane in self._lanes.values() for delivery in lane}
+        found = {delivery.order: delivery for lane in self.lanes.values() for delivery in lane}
         found.update((delivery.order, delivery) for delivery in self.unwanted)
         return [delivery for _, delivery in sorted(found.items())]
 
@@ -299,7 +325,7 @@ class Buffer:
         returned = list(feed.returned)
         feed.returned.clear()
         if not lane.feeds:
-            del self._lanes[lane.selector]
+            del self.lanes[lane.selector]
             for delivery in lane:
                 delivery.lanes -= 1
                 if not delivery.lanes:
@@ -308,7 +334,7 @@ class Buffer:
         for delivery in returned:
             self.let_go(delivery)
         self.put_back(returned)
-        self.put_back(self._groups.free())  # it may have been an older one of their group that nobody wants now
+        self.put_back(self.groups.free())  # it may have been an older one of their group that nobody wants now
 
     def arrive(self, delivery: Delivery) -> None:
         """Make *delivery*, the newest message, ready for whoever wants it."""
@@ -323,7 +349,7 @@ class Buffer:
             _forget(delivery)
             return
         lucky = None
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             if lane.selector is None or self._wants(lane, delivery):
                 self._add(lane, delivery)
                 lucky = lucky or (lane if lane.hungry else None)
@@ -349,12 +375,12 @@ class Buffer:
             delivery = feed.returned.popleft()
             delivery.is_taken = True
             return delivery
-        if self._groups.waiting:
-            for delivery in self._groups.followers(feed.wakeup):
+        if self.groups.waiting:
+            for delivery in self.groups.followers(feed.wakeup):
                 if self._wants(lane, delivery):
                     if not self._may_hand_out(delivery):
                         return None
-                    self._groups.follow(delivery)
+                    self.groups.follow(delivery)
                     self._hand_out(feed, delivery)
                     return delivery
         for _, ready in lane.levels if len(lane.levels) < 2 else self._by_turn(lane):
@@ -402,7 +428,7 @@ class Buffer:
         delivery.is_taken = True
         delivery.lanes = 0
         delivery.feed = feed
-        instead = self._groups.take(feed.wakeup, delivery)
+        instead = self.groups.take(feed.wakeup, delivery)
         if instead is not None:
             instead.is_taken = True
             instead.lanes = 0
@@ -410,12 +436,12 @@ class Buffer:
 
     def _is_held_up(self, feed: Feed, delivery: Delivery) -> bool:
         """Whether *feed* may not have *delivery*, for the sake of its group's order; if so, it waits from now on."""
-        session = self._groups.hold_up(feed.wakeup, delivery)
+        session = self.groups.hold_up(feed.wakeup, delivery)
         if session is None:
             return False
         delivery.is_taken = True
         delivery.lanes = 0
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             for other in lane.hungry:
                 if other.wakeup is session and self._wants(lane, delivery):
                     del lane.hungry[other]
@@ -425,9 +451,9 @@ class Buffer:
 
     def let_go(self, delivery: Delivery) -> None:
         """Note that no session has *delivery* any more: the next of its group may be handed out."""
-        group = self._groups.let_go(delivery)
+        group = self.groups.let_go(delivery)
         while group is not None:
-            following = self._groups.next(group)
+            following = self.groups.next(group)
             if following is None:
                 return
             self.put_back([following])
@@ -461,7 +487,7 @@ class Buffer:
             if delivery.due:
                 self._delay(delivery)
                 continue
-            for lane in self._lanes.values():
+            for lane in self.lanes.values():
                 if self._wants(lane, delivery):
                     self._add(lane, delivery, is_back=True)
                     touched.add(lane)
@@ -484,7 +510,7 @@ class Buffer:
     def marked(self) -> None:
         """Go on handing out: the marks have moved."""
         self.wants_mark = False
-        self._wake(self._lanes.values())
+        self._wake(self.lanes.values())
 
     def _wake(self, lanes: Iterable[Lane]) -> None:
         """Wake as many consumers as there are messages ready in their lanes."""
@@ -495,7 +521,7 @@ class Buffer:
 
     def wake_all(self) -> None:
         """Wake every consumer that waits: there is something to hear."""
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             while lane.wake_one():
                 pass
 
@@ -505,7 +531,7 @@ class Buffer:
     def drop(self, partition: Partition) -> None:
         """Forget the messages of *partition*: another reader has it now."""
         gone: set[int] = set()
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             gone.update(delivery.order for delivery in lane if delivery.partition is partition)
             lane.tidy(partition)
             for feed in lane.feeds:
@@ -514,7 +540,7 @@ class Buffer:
         self.unwanted = [delivery for delivery in self.unwanted if delivery.partition is not partition]
         self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
         heapq.heapify(self._delayed)
-        self._groups.drop(partition.lot)
+        self.groups.drop(partition.lot)
         self._parking.discard(partition)
         self._passed_over.discard(partition)
         self._in_order.discard(partition)
@@ -535,7 +561,7 @@ class Buffer:
             lane.prune_at = 2 * max(self._limit, lane.size)
 
     def _keep(self, delivery: Delivery) -> None:
-        if not self._keeps_unwanted and self._lanes:
+        if not self._keeps_unwanted and self.lanes:
             delivery.partition.settlement.settle(delivery.offset)
             return
         partner = self._partner_for(delivery) if self.partners else None
@@ -557,7 +583,7 @@ class Buffer:
                 self._parking.add(delivery.partition)
                 _forget(delivery)
         self.unwanted = kept + self.unwanted[half:]
-        self._park_at = max(MOST_UNWANTED, len(self.unwanted) + half)
+        self._park_at = max(self._most_unmatched, len(self.unwanted) + half)
 
     def is_staying(self, delivery: Delivery) -> bool:
         """Tell whether *delivery* is wanted by nobody, or not due."""
@@ -587,7 +613,7 @@ class Buffer:
         self._parking |= partitions
         self.unwanted = []
         aside = {partition for partition in partitions if partition.is_aside}
-        self._is_aside_first = self._is_aside_first and bool(aside) and None in self._lanes
+        self._is_aside_first = self._is_aside_first and bool(aside) and None in self.lanes
         first = aside if self._is_aside_first else partitions
         self._in_order = partitions - first
         self.is_urgent = self.wants_recall = self._is_aside_first
@@ -606,7 +632,7 @@ class Buffer:
     @property
     def feeds(self) -> int:
         """How many consumers are started here."""
-        return sum(len(lane.feeds) for lane in self._lanes.values())
+        return sum(len(lane.feeds) for lane in self.lanes.values())
 
     @property
     def room_elsewhere(self) -> int:
@@ -615,12 +641,12 @@ class Buffer:
 
     def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
         """Return the selectors of the consumers that are started here."""
-        lanes = [lane for lane in self._lanes.values() if not (without_withdrawn and lane.is_withdrawn)]
+        lanes = [lane for lane in self.lanes.values() if not (without_withdrawn and lane.is_withdrawn)]
         return {None if lane.selector is None else lane.selector.text for lane in lanes}
 
     def waiting(self, partition: Partition) -> int:
         """Return how many messages of *partition* are here and not handed out."""
-        orders = {d.order for lane in self._lanes.values() for d in lane if d.partition is partition}
+        orders = {d.order for lane in self.lanes.values() for d in lane if d.partition is partition}
         return len(orders) + sum(delivery.partition is partition for delivery in self.unwanted)
 
     def offer(self, partner: Partner, among: Collection[str | None], *, is_new: bool) -> None:
@@ -649,7 +675,7 @@ class Buffer:
         """
         pressed = []
         is_soon = False
-        for lane in self._lanes.values():
+        for lane in self.lanes.values():
             if lane.hungry:
                 lane.busy_since = 0.0
                 continue
@@ -714,7 +740,7 @@ class Buffer:
         """Whether messages are ready for consumers none of which waits, and which have not been busy for long."""
         return any(
             not (lane.hungry or lane.is_stuck(now)) and next(iter(lane), None) is not None
-            for lane in self._lanes.values()
+            for lane in self.lanes.values()
         )
 
     def send_back(self, now: float) -> list[Delivery]:
@@ -722,14 +748,14 @@ class Buffer:
 
         Groups stay. Others are not to hand over such messages before one of these consumers waits.
         """
-        stuck = [lane for lane in self._lanes.values() if lane.is_stuck(now)]
+        stuck = [lane for lane in self.lanes.values() if lane.is_stuck(now)]
         gone: list[Delivery] = []
         for lane in stuck:
             for delivery in lane:
                 if not delivery.partition.is_box or delivery.group is not None or delivery.due:
                     continue
                 if delivery.lanes > 1 and any(
-                    self._wants(other, delivery) for other in self._lanes.values() if other not in stuck
+                    self._wants(other, delivery) for other in self.lanes.values() if other not in stuck
                 ):
                     continue
                 delivery.is_taken = True
@@ -753,7 +779,7 @@ class Buffer:
         if feed in lane.hungry:
             del lane.hungry[feed]
             return
-        for other in self._lanes.values():
+        for other in self.lanes.values():
             if other.hungry and next(iter(other), None) is not None:
                 other.wake_one()
 

@@ -18,6 +18,7 @@ from kjms.engine._transactor import (
     Transactor,
     UnknownError,
 )
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -80,10 +81,13 @@ class Committer(Transactor[Work]):
         config: librdkafka's settings of the producer.
         transactional_id: Its name in Kafka, of this engine alone.
         bookkeeping: Where a transaction that settles nothing leaves its mark.
+        tuning: Its times and limits.
     """
 
-    def __init__(self, config: Mapping[str, Any], transactional_id: str, bookkeeping: Bookkeeping) -> None:
-        super().__init__(config, transactional_id)
+    def __init__(
+        self, config: Mapping[str, Any], transactional_id: str, bookkeeping: Bookkeeping, tuning: Tuning = DEFAULTS
+    ) -> None:
+        super().__init__(config, transactional_id, tuning)
         self._bookkeeping = bookkeeping
         self._has_marked = False
         self._alone = 0  # so many go one by one, after they failed together

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
 from kjms.engine.kafka import TopicPartition
+from kjms.engine.statistics import PartitionStatistics
 from kjms.mapping import decode
 from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement
@@ -114,6 +115,20 @@ class Partition:
         if self.wants > settlement.mark:
             return True
         return settlement.position > settlement.mark and settlement.handed >= self.extend_at
+
+    def statistics(self) -> PartitionStatistics:
+        """Return what is settled of it; the caller holds the reader's lock."""
+        settlement = self.settlement
+        return PartitionStatistics(
+            topic=self.topic,
+            number=self.number,
+            settled_before=settlement.base,
+            position=settlement.position,
+            dispatch_limit=settlement.mark if self.is_kept else None,
+            unsettled=settlement.unsettled,
+            evicted=settlement.parked,
+            is_committed=not self.is_kept or not (settlement.is_dirty or self.needs_mark),
+        )
 
     def window(self) -> int:
         """Return how far beyond what was handed out the next mark is to be: farther where more goes out."""

@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -35,13 +36,15 @@ from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
 from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error
+from kjms.engine.statistics import EngineStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning, current
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import REGISTRY, is_internal, queue_group, topic_for, transactional_ids
 from kjms.options import FactoryOptions
 from kjms.selector import Selector
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "process_statistics"]
 
 _log = logging.getLogger("kjms.engine")
 
@@ -72,7 +75,10 @@ class Engine:
     Connections are views on it: `acquire` gives the engine that is there or makes it, and the last `release` ends it.
     """
 
-    def __init__(self, options: FactoryOptions, user: str | None, password: str | None) -> None:
+    def __init__(
+        self, options: FactoryOptions, user: str | None, password: str | None, tuning: Tuning = DEFAULTS
+    ) -> None:
+        self.tuning = tuning
         self.number = next(_numbers)
         self.options = options
         self._listeners: list[Listener] = []
@@ -80,23 +86,29 @@ class Engine:
         self._users = 0
         self._lock = threading.Lock()
         self._readers: dict[str, Reader] = {}  # of queues, by Kafka topic
+        self._all_readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        self._all_lock = threading.Lock()  # of that set; never held while another lock is waited for
         self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
-        self.topics = Topics(admin_settings(self._settings), options.send_timeout)
+        self.topics = Topics(admin_settings(self._settings), options.send_timeout, tuning)
         self.topics.follow(options.defaults.replication_factor)
         self._outage = Outage(
-            f"kjms-engine-{self.number}-outage", lambda s: self.topics.connect(s, []), self._lost, self._recovered
+            f"kjms-engine-{self.number}-outage",
+            lambda s: self.topics.connect(s, []),
+            self._lost,
+            self._recovered,
+            tuning,
         )
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self._settings, None))
-        self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000)
+        self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
         self.journal = Journal(self.topics, lambda: self.bulk)
         mover, committer, rescuer = transactional_ids(self.name)
-        self.mover = Mover(producer_settings(self._settings), mover, self.tell, self.bookkeeping.is_visible)
-        self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping)
-        self.rescuer = Rescuer(producer_settings(self._settings), rescuer)
+        self.mover = Mover(producer_settings(self._settings), mover, self.tell, self.bookkeeping.is_visible, tuning)
+        self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping, tuning)
+        self.rescuer = Rescuer(producer_settings(self._settings), rescuer, tuning)
         self.exchange = Exchange(self.name, consumer_settings(self._settings, None), self.prompt)
         self.registry = self._registry()
         self.schedule = Schedule(
@@ -104,6 +116,7 @@ class Engine:
             producer_settings(self._settings),
             self.topics,
             self.tell,
+            tuning,
         )
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.schedule.ends)
         self.temporaries = Temporaries(
@@ -116,6 +129,7 @@ class Engine:
             aside=self._aside,
             tell=self.tell,
             patience=options.send_timeout / 1000,
+            tuning=tuning,
         )
         try:
             self.topics.connect(options.send_timeout / 1000, self._last_error)
@@ -125,6 +139,38 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine {self.number} at {self.options.bootstrap_servers}: {self._users} connections>"
+
+    def statistics(self) -> EngineStatistics:
+        """Return what the engine holds and does now; it asks nothing of Kafka."""
+        with self._all_lock:
+            readers = [reader for reader in self._all_readers if not reader.is_closed]
+        threads = [
+            self.prompt.thread,
+            self.bulk.thread,
+            self._outage.thread,
+            *(part.thread for part in (self.committer, self.mover, self.space, self.exchange, self.registry)),
+            *self.schedule.threads(),
+            *self.temporaries.threads(),
+            *(reader.thread for reader in readers),
+        ]
+        consumers = sorted((reader.statistics() for reader in readers), key=lambda each: each.name)
+        return EngineStatistics(
+            number=self.number,
+            name=self.name,
+            bootstrap_servers=self.options.bootstrap_servers,
+            connections=self._users,
+            is_cluster_lost=self._outage.is_reported,
+            group_consumers=tuple(consumers),
+            commits=self.committer.statistics(),
+            moves=self.mover.statistics(),
+            rescues=self.rescuer.statistics(),
+            delayed=tuple(self.schedule.statistics()),
+            inbox=self.temporaries.statistics(),
+            registry=self.registry.statistics(),
+            client_ids=tuple(self.subscriptions.client_ids()),
+            subscriptions=tuple(self.subscriptions.names()),
+            threads=tuple(sorted(thread.name for thread in threads if thread is not None and thread.is_alive())),
+        )
 
     # Life.
 
@@ -142,7 +188,9 @@ class Engine:
             JMSSecurityException: Kafka refused the credentials.
             JMSException: No broker answered within the send timeout.
         """
+        tuning = current()
         key = (
+            tuning,
             options.bootstrap_servers,
             tuple(sorted((name, _hashable(value)) for name, value in options.kafka.items())),
             user,
@@ -159,7 +207,7 @@ class Engine:
                     engine._listeners.append(listener)
                     engine.topics.follow(options.defaults.replication_factor)
                     return engine
-            engine = cls(options, user, password)
+            engine = cls(options, user, password, tuning)
             with _engines_lock:
                 _engines[key] = engine
                 engine._users += 1
@@ -207,7 +255,7 @@ class Engine:
         if linger_ms == 0:
             settings["linger.ms"] = 0  # a waiting caller pays for every millisecond
         name = f"kjms-engine-{self.number}-{name}"
-        return Publisher(settings, name, self.options.send_timeout, self.topics.largest)
+        return Publisher(settings, name, self.options.send_timeout, self.topics.largest, self.tuning)
 
     # What processes have to agree on.
 
@@ -223,6 +271,7 @@ class Engine:
             on_lost=lost,
             on_error=self.tell,
             patience=self.options.send_timeout / 1000,
+            tuning=self.tuning,
         )
 
     # Destinations.
@@ -336,10 +385,14 @@ class Engine:
             repeats=Repeats() if options.drop_duplicates else None,
         )
         self.schedule.watch(reader)
+        with self._all_lock:
+            self._all_readers.add(reader)
         return reader
 
     def _aside(self, topic: str, group: str) -> Aside:
-        return Aside(self.mover, self.rescuer, self.topics, self.bookkeeping, self.journal, group, topic, self.name)
+        return Aside(
+            self.mover, self.rescuer, self.topics, self.bookkeeping, self.journal, group, topic, self.name, self.tuning
+        )
 
     def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
         """Return a look at *queue*; what is settled in this process is settled for it.
@@ -437,6 +490,13 @@ def close_all() -> None:
         _engines.clear()
     for engine in left:
         engine._close()
+
+
+def process_statistics() -> list[EngineStatistics]:
+    """Return what each engine of this process holds and does now, oldest first: for metrics and the console."""
+    with _engines_lock:
+        engines = list(_engines.values())
+    return sorted((engine.statistics() for engine in engines), key=lambda each: each.number)
 
 
 def _disown_all() -> None:

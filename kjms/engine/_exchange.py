@@ -52,6 +52,11 @@ class Exchange:
     def __repr__(self) -> str:
         return f"<Exchange of {self.engine}: {len(self._members)} readers>"
 
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None: none was started yet."""
+        return self._thread
+
     def join(self, member: HandOver) -> None:
         """Serve *member* from now on."""
         with self._news:

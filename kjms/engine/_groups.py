@@ -40,21 +40,23 @@ class Groups:
 
     Attributes:
         waiting: How many messages wait for another one of their group.
+        busy: The groups that sessions have messages of, or that messages wait for, by partition and key.
+        followed: Of each session: the groups in which messages wait for it.
     """
 
     def __init__(self) -> None:
         self.waiting = 0
-        self._groups: dict[tuple[int, bytes], Group] = {}
-        self._followed: dict[Session, dict[Group, None]] = {}  # groups of a session in which messages wait for it
+        self.busy: dict[tuple[int, bytes], Group] = {}
+        self.followed: dict[Session, dict[Group, None]] = {}
 
     def take(self, session: Session, delivery: Delivery) -> Delivery | None:
         """Note that *session* has *delivery* now; return what was ready instead of it, and waits again."""
         if delivery.group is None:
             return None
         key = delivery.partition.lot, delivery.group
-        group = self._groups.get(key)
+        group = self.busy.get(key)
         if group is None:
-            group = self._groups[key] = Group(key)
+            group = self.busy[key] = Group(key)
         delivery.busy = group
         group.count += 1
         instead, group.ready = group.ready, None
@@ -65,7 +67,7 @@ class Groups:
             self.waiting += 1
         group.session = session
         if group.waiting:
-            self._followed.setdefault(session, {})[group] = None
+            self.followed.setdefault(session, {})[group] = None
         return instead
 
     def hold_up(self, session: Session, delivery: Delivery) -> Session | None:
@@ -74,7 +76,7 @@ class Groups:
         None: it may have it.
         """
         assert delivery.group is not None
-        group = self._groups.get((delivery.partition.lot, delivery.group))
+        group = self.busy.get((delivery.partition.lot, delivery.group))
         if group is None or group.session is session:
             return None
         if group.session is None:
@@ -86,17 +88,17 @@ class Groups:
         self.waiting += 1
         if group.session is None:
             return session  # an older one is ready; it goes first
-        self._followed.setdefault(group.session, {})[group] = None
+        self.followed.setdefault(group.session, {})[group] = None
         return group.session
 
     def followers(self, session: Session) -> list[Delivery]:
         """Return the first message of each group that waits for *session* to have it."""
-        return [group.waiting[0] for group in self._followed.get(session, ())]
+        return [group.waiting[0] for group in self.followed.get(session, ())]
 
     def follow(self, delivery: Delivery) -> None:
         """Note that *delivery*, one of the `followers`, does not wait any more: its session has it."""
         assert delivery.group is not None
-        self._next(self._groups[delivery.partition.lot, delivery.group])
+        self._next(self.busy[delivery.partition.lot, delivery.group])
 
     def let_go(self, delivery: Delivery) -> Group | None:
         """Note that no session has *delivery* any more; return its group if the next of it may be handed out."""
@@ -105,12 +107,12 @@ class Groups:
             return None
         delivery.busy = None
         group.count -= 1
-        if group.count or self._groups.get(group.key) is not group:
+        if group.count or self.busy.get(group.key) is not group:
             return None
         self._unfollow(group)
         group.session = None
         if not group.waiting:
-            del self._groups[group.key]
+            del self.busy[group.key]
         return group
 
     def next(self, group: Group) -> Delivery | None:
@@ -126,26 +128,26 @@ class Groups:
         return delivery
 
     def _unfollow(self, group: Group) -> None:
-        followed = self._followed.get(group.session) if group.session is not None else None
+        followed = self.followed.get(group.session) if group.session is not None else None
         if followed is not None and group.session is not None:
             followed.pop(group, None)
             if not followed:
-                del self._followed[group.session]
+                del self.followed[group.session]
 
     def free(self) -> list[Delivery]:
         """Return all that wait in groups that nobody has."""
-        free = [group for group in self._groups.values() if group.session is None]
+        free = [group for group in self.busy.values() if group.session is None]
         for group in free:
-            del self._groups[group.key]
+            del self.busy[group.key]
             self.waiting -= len(group.waiting)
         return [delivery for group in free for delivery in group.waiting]
 
     def drop(self, lot: int) -> None:
         """Forget the groups of the partitions of *lot*."""
-        for group in [group for group in self._groups.values() if group.key[0] == lot]:
+        for group in [group for group in self.busy.values() if group.key[0] == lot]:
             self._unfollow(group)
             self.waiting -= len(group.waiting)
-            del self._groups[group.key]
+            del self.busy[group.key]
 
 
 def _order(delivery: Delivery) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine._buffer import STUCK_SECONDS
 from kjms.engine._partners import Partner, Partners, read_notice, written_notice
 from kjms.engine._transactor import Move
+from kjms.engine.statistics import HandoverStatistics
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 
@@ -98,8 +99,8 @@ class HandOver:
         self._is_asked = False  # whether somebody wants to hear all that we want
         self._has_spoken = False
         self._said_at = 0.0
-        self._is_idle = False
-        self._sure_until = 0.0  # until when our boxes are surely ours, by the notices that Kafka has or may have
+        self.is_idle = False
+        self.sure_until = 0.0  # until when our boxes are surely ours, by the notices that Kafka has or may have
         self._moved_at = 0.0  # when the last message came to a box
         self._hungry_since = 0.0  # since when a consumer found nothing, again and again
         self._missed_at = 0.0  # when one found nothing last
@@ -111,6 +112,18 @@ class HandOver:
 
     def __repr__(self) -> str:
         return f"<HandOver {self.topic}: box {self._box}, {len(list(self.partners))} partners>"
+
+    def statistics(self) -> HandoverStatistics:
+        """Return who takes part, and what is read for it; the caller holds the lock."""
+        return HandoverStatistics(
+            topic=self.topic,
+            peers=sum(1 for _ in self.partners),
+            transfer_partition=None if self._box == NONE else self._box,
+            adopted=tuple(sorted(self._adopted)),
+            reading=tuple(sorted(self._open)),
+            releasing=tuple(sorted(self._going)),
+            is_ready=self.is_ready,
+        )
 
     # The reader begins and ends.
 
@@ -126,7 +139,7 @@ class HandOver:
         self._exchange.leave(self)
         with self._lock:
             if self._has_spoken:
-                self._send({"bye": True})
+                self.publish({"bye": True})
             self._reset()
             self.partners = Partners(self._exchange.engine)  # with no box that a later commit would give up
             self._reader.buffer.partners = ()
@@ -179,7 +192,7 @@ class HandOver:
     def arrived(self) -> None:
         """Hear that messages came to a box."""
         self._moved_at = self._stirred_at = time.monotonic()
-        if self._is_idle:
+        if self.is_idle:
             self.speak()
 
     def share(self, now: float) -> bool:
@@ -251,16 +264,16 @@ class HandOver:
         self._is_asked = False
         now = time.monotonic()
         is_active = now - self._moved_at < ACTIVE_SECONDS or any(p.settlement.unsettled for p in self._open.values())
-        self._is_idle = not is_active
-        self._send({**self._state(), **notice, **more})
+        self.is_idle = not is_active
+        self.publish({**self._state(), **notice, **more})
         for chunk in rest:
-            self._send({**self._state(), "more": chunk})
+            self.publish({**self._state(), "more": chunk})
         self._taken = 0
 
     @property
     def _goes_on(self) -> float:
         """For how many seconds after the last notice that Kafka has the boxes are surely ours."""
-        return IDLE_GOES_ON_SECONDS if self._is_idle else GOES_ON_SECONDS
+        return IDLE_GOES_ON_SECONDS if self.is_idle else GOES_ON_SECONDS
 
     def _state(self) -> dict[str, Any]:
         boxes = sorted({*self._adopted, *self._going, *([self._box] if self._box != NONE else [])})
@@ -268,7 +281,7 @@ class HandOver:
         self._said_room = max(self._ahead, self._reader.buffer.hungry)
         return {
             "lease": math.ceil(self._goes_on + self._margin),
-            "idle": self._is_idle,
+            "idle": self.is_idle,
             "box": self._box,
             "boxes": boxes,
             "read": 0 if own is None else max(own.settlement.position, 0),
@@ -277,12 +290,18 @@ class HandOver:
             "quick": self._work <= QUICK_SECONDS,
         }
 
-    def _send(self, notice: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
+    def publish(self, notice: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
+        """Publish *notice*, and how long what this process holds is surely its own; the caller holds the lock.
+
+        Args:
+            notice: What is said.
+            report: Hears whether Kafka has it, instead of the claim on transfer partitions.
+        """
         milliseconds = round(time.monotonic() * 1000)
         now, goes_on = milliseconds / 1000, self._goes_on
         self._has_spoken = True
         self._said_at = now
-        self._sure_until = min(self._sure_until, now + goes_on)  # it may be that others hear it, and we do not hear so
+        self.sure_until = min(self.sure_until, now + goes_on)  # it may be that others hear it, and we do not hear so
 
         def proved(error: KafkaError | None, _record: object) -> None:
             if error is None:
@@ -300,9 +319,9 @@ class HandOver:
 
         The publisher's thread calls it without the lock, which a thread may hold that waits for the publisher.
         """
-        self._sure_until = said_at + goes_on
+        self.sure_until = said_at + goes_on
         if said_at < self._said_at:
-            self._sure_until = min(self._sure_until, said_at + GOES_ON_SECONDS)
+            self.sure_until = min(self.sure_until, said_at + GOES_ON_SECONDS)
 
     # The exchange's thread.
 
@@ -352,7 +371,7 @@ class HandOver:
 
         Any member of the group can commit for a box, so the reader calls it before each commit, too.
         """
-        if self.partners.own and now > self._sure_until:
+        if self.partners.own and now > self.sure_until:
             _log.warning("%s: others may take this process for gone; its boxes are given up", self.topic)
             self.partners.give_up()
             self._box = NONE
@@ -386,7 +405,7 @@ class HandOver:
             self._called_at = now
             for partner in called:
                 partner.is_called = False
-            self._send({**self._state(), "ask": True})
+            self.publish({**self._state(), "ask": True})
 
     def _hunger(self, now: float) -> float:
         """Return for how many seconds a consumer here has waited while there may be messages for it elsewhere."""
@@ -424,8 +443,8 @@ class HandOver:
             is_answered.set()
 
         with self._lock:
-            self._is_idle = True
-            self._send({**self._state(), "wants": [], "ask": True}, report)
+            self.is_idle = True
+            self.publish({**self._state(), "wants": [], "ask": True}, report)
         is_answered.wait(GREETING_SECONDS)
         if not answers or not isinstance(answers[0], tuple):
             raise JMSException(f"{self.demand}: Kafka does not take a notice: {answers[0] if answers else 'no answer'}")
@@ -569,7 +588,7 @@ class HandOver:
         is_due = self._ahead > 0 and now - self._said_at > BEAT_SECONDS
         if is_due and own is not None and self._reader.buffer.waiting(own) * 2 > self._ahead:
             self._ahead //= 2
-        pause = IDLE_BEAT_SECONDS if self._is_idle else BEAT_SECONDS
+        pause = IDLE_BEAT_SECONDS if self.is_idle else BEAT_SECONDS
         if wants != self._said or now - self._said_at > pause:
             self.speak()
 

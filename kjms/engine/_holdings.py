@@ -11,7 +11,6 @@ from kjms.engine._delivery import Delivery, Partition
 from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, kafka_error
 from kjms.errors import JMSException
 from kjms.txn.metadata import (
-    LIMIT,
     DamagedStateError,
     NewerStateError,
     State,
@@ -32,7 +31,6 @@ __all__ = ["Commit", "Holdings", "Recall", "beginning", "oldest"]
 _log = logging.getLogger("kjms.settlement")
 
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
-MANY_RUNS: Final = 1_000  # of unsettled messages, between settled ones: each commit says all of them again
 OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
 NOT_KNOWN: Final[Mapping[Place, int]] = {}
@@ -73,7 +71,8 @@ class Holdings:
         self.topic = topic
         self.aside = aside.topic
         self.handover = aside.handover
-        self.limit = LIMIT
+        self.limit = aside.tuning.metadata_limit
+        self._most_runs = aside.tuning.most_runs
         self._name = name
         self._decode = decode
         self._identity = aside.identity
@@ -265,7 +264,7 @@ class Holdings:
                 0 if is_last else partition.window(), NOBODY if settled is None else settled[partition]
             )
             metadata = self._written(partition, snapshot.state)
-            partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > MANY_RUNS
+            partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > self._most_runs
             if len(metadata) > self.limit:
                 too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
                 continue

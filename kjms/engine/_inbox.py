@@ -21,6 +21,8 @@ from kjms.engine.kafka import (
     jms_error,
     open_consumer,
 )
+from kjms.engine.statistics import InboxStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.temporary import DELETIONS, MESSAGES, PARTITIONS, Numbers, addressed_to, deletion
 
@@ -40,8 +42,6 @@ BATCH: Final = 500  # records taken from librdkafka at once
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 RETRY_SECONDS: Final = 1.0  # between a failure and the next attempt
 JOURNAL_SECONDS: Final = 1.0  # between looks whether there is something to write down
-SPACE_SECONDS: Final = 30.0  # between looks whether space can be given back
-SPACE_RECORDS: Final = 10_000  # records that were read, from which on it is worth a request
 # What waits is kept, however long that takes; a segment has to be full before its space can be given back.
 CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 * 1024 * 1024)}
 
@@ -84,6 +84,7 @@ class Inbox:
         write_journal: Writes down what befell messages, in the inbox's thread.
         tell: Told of trouble that belongs to no call.
         patience: Seconds to wait for Kafka.
+        tuning: Its times and limits.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class Inbox:
         write_journal: Callable[[], None],
         tell: Callable[[JMSException], None],
         patience: float,
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self._tuning = tuning
         self.topic = topic
         self.entries: dict[int, Entry] = {}
         self.forgotten: deque[int] = deque()  # from finalizers, which may run anywhere and so must not take a lock
@@ -167,7 +170,7 @@ class Inbox:
                 if now - journal > JOURNAL_SECONDS:
                     journal = now
                     self._write_journal()
-                if now - space > SPACE_SECONDS:
+                if now - space > self._tuning.inbox_space_seconds:
                     space = now
                     self._give_space_back()
             except Exception as error:  # the others' messages must still come
@@ -207,6 +210,25 @@ class Inbox:
                 if mailbox.release():  # something came back meanwhile
                     self.wait_until_due(mailbox)
 
+    def statistics(self) -> InboxStatistics:
+        """Return which temporary destinations there are, and what waits for them."""
+        with self._news:
+            position, freed, deletions = self._positions[MESSAGES], self._spared, self._deleted_since
+        entries = [entry for _, entry in sorted(self.entries.copy().items())]
+        return InboxStatistics(
+            topic=self.topic,
+            destinations=tuple(entry.destination._name for entry in entries),
+            position=position,
+            freed=freed,
+            deletions=deletions,
+            group_consumers=tuple(mailbox.statistics() for entry in entries for mailbox in entry.mailboxes),
+        )
+
+    @property
+    def threads(self) -> list[threading.Thread | None]:
+        """Its threads."""
+        return [self._thread, self._again]
+
     def wait_until_due(self, mailbox: Mailbox) -> None:
         """Have messages of *mailbox* made ready when it is their time."""
         with self._news:
@@ -236,10 +258,10 @@ class Inbox:
         gaps = [mailbox.gaps() for entry in list(self.entries.values()) for mailbox in entry.mailboxes]
         oldest = min([read, *(gap[MESSAGES][0] for gap in gaps if MESSAGES in gap)])
         wanted: dict[int, int] = {}
-        if oldest - self._spared >= SPACE_RECORDS:
+        if oldest - self._spared >= self._tuning.inbox_space_records:
             wanted[MESSAGES] = self._spared = oldest
         with self._news:
-            is_long, summary = self._deleted_since >= SPACE_RECORDS, deletion(self._deleted)
+            is_long, summary = self._deleted_since >= self._tuning.inbox_space_records, deletion(self._deleted)
         try:
             if is_long and not any(DELETIONS in gap for gap in gaps):
                 before = self._positions[DELETIONS]

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine._claims import USE, Claims, resource
-from kjms.engine._registry import QUESTIONS
 from kjms.errors import JMSException
 from kjms.mapping.names import is_inbox
 
@@ -48,6 +47,11 @@ class Janitor:
         self._thread = threading.Thread(target=self._run, name="kjms-janitor", daemon=True)
         self._thread.start()
 
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None: none was started yet."""
+        return self._thread
+
     def _run(self) -> None:
         try:
             self._clean()
@@ -61,7 +65,7 @@ class Janitor:
             self._registry.catch_up()  # what was claimed before it was found is known now
             users = {topic: _users(claims, topic) for topic in found}
             silent = set().union(*users.values()) if users else set()
-            for _ in range(QUESTIONS):
+            for _ in range(self._registry.questions):
                 if not silent:
                     break
                 silent -= self._registry.living(silent)

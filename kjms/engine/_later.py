@@ -29,6 +29,8 @@ from kjms.engine.kafka import (
     jms_error,
     open_consumer,
 )
+from kjms.engine.statistics import DelayedStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.later import CANCEL, CANCELLED, LATER, MOVED_ON, REWRITTEN, Note, copied, noted, read
 from kjms.mapping.names import later, later_group, later_transactional_id
@@ -49,18 +51,12 @@ LEAST_SECONDS: Final = 0.001  # librdkafka counts in milliseconds
 READ_SECONDS: Final = 0.05  # of reading, between looks at what is due
 SCAN_SECONDS: Final = 0.03  # of reading the log again, between looks at what is due
 SCAN_POLL_MS: Final = 5  # until it is looked whether more has come of it
-COMMIT_SECONDS: Final = 1.0  # between commits of where to read from
-SPACE_SECONDS: Final = 60.0  # between deletions of what was moved
 PAUSE_SECONDS: Final = 0.1  # after what went wrong; twice as long each time
 LONGEST_PAUSE: Final = 2.0
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
 ASK_SECONDS: Final = 10.0  # how long Kafka may take to answer
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 POSTPONED_MS: Final = 30_000  # until a message that its destination finds too large is tried again
-SLACK: Final = 100_000  # records that may stand between those that wait, before these are written anew
-FAR_MS: Final = 10_000  # only what is not due before is written anew
-QUIET_SECONDS: Final = 30.0  # without anything new, until the clients are closed: they cost threads and fetches
-WAKE_MS: Final = 15_000  # before a message is due, they are made again
 FEW: Final = 2_000  # records that are read again then
 
 
@@ -265,6 +261,7 @@ class Later:
         topics: Knows Kafka topics.
         share: Says how many messages a partition may hold in memory.
         tell: Told of trouble that lasts.
+        tuning: Its times and limits.
     """
 
     def __init__(
@@ -275,7 +272,9 @@ class Later:
         topics: Topics,
         share: Callable[[], int],
         tell: Callable[[JMSException], None],
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self._tuning = tuning
         self.topic = topic
         self.later = later(topic)
         self._config = {**consumer_config(later_group(topic)), **UNTIL_END}
@@ -302,6 +301,17 @@ class Later:
     def partitions(self) -> int:
         """How many partitions it serves."""
         return len(self._stretches)
+
+    @property
+    def thread(self) -> threading.Thread:
+        """Its thread."""
+        return self._thread
+
+    def statistics(self) -> DelayedStatistics:
+        """Return what it serves."""
+        stretches = [stretch for _, stretch in sorted(self._stretches.copy().items())]
+        waiting = sum(len(stretch.waiting) for stretch in stretches)
+        return DelayedStatistics(self.topic, tuple(stretch.number for stretch in stretches), waiting, is_resting=False)
 
     def begin_to_close(self) -> None:
         """Tell the thread to end; others go on with what it serves."""
@@ -342,14 +352,14 @@ class Later:
                 now = time.monotonic()
                 if now >= commit:
                     self._commit(consumer, self._stretches.values())
-                    commit = now + COMMIT_SECONDS
+                    commit = now + self._tuning.delayed_commit_seconds
                     self.rest = self._rest_found(now)
                     if self.rest is not None:
                         self._give_space_back()
                         break
                 if now >= space:
                     self._give_space_back()
-                    space = now + SPACE_SECONDS
+                    space = now + self._tuning.delayed_space_seconds
         finally:
             for stretch in self._stretches.values():
                 stretch.drop()
@@ -362,10 +372,14 @@ class Later:
     def _rest_found(self, now: float) -> Rest | None:
         """Return how to notice what comes next, if nothing is to be done for a while; None: there is, or may be."""
         stretches = list(self._stretches.values())
-        if not stretches or now - self._busy_at < QUIET_SECONDS or not all(each.is_quiet for each in stretches):
+        if (
+            not stretches
+            or now - self._busy_at < self._tuning.delayed_quiet_seconds
+            or not all(each.is_quiet for each in stretches)
+        ):
             return None
-        due = min(stretch.waiting.next_due for stretch in stretches) - WAKE_MS
-        if due < time.time() * 1000 + WAKE_MS:
+        due = min(stretch.waiting.next_due for stretch in stretches) - self._tuning.delayed_wake_ms
+        if due < self._tuning.now_ms() + self._tuning.delayed_wake_ms:
             return None
         try:
             if self._topics.look_up(self.later) != len(stretches):
@@ -397,10 +411,10 @@ class Later:
         now = time.monotonic()
         for stretch in self._stretches.values():
             if stretch.scan is not None:
-                due = 0 if stretch.scan.is_busy else min(due, int(time.time() * 1000) + SCAN_POLL_MS)
+                due = 0 if stretch.scan.is_busy else min(due, self._tuning.now_ms() + SCAN_POLL_MS)
             if stretch.is_served and stretch.rest_until <= now:
                 due = min(due, 0 if stretch.orders else stretch.waiting.next_due)
-        seconds = due / 1000 - time.time()
+        seconds = due / 1000 - self._tuning.wall_clock()
         return 0 if seconds <= 0 else max(LEAST_SECONDS, min(TICK_SECONDS, seconds))
 
     def _arrived(self, record: KafkaMessage) -> None:
@@ -466,7 +480,7 @@ class Later:
         return Copy(self.later, stretch.number, noted(kind, offsets))
 
     def _move(self, stretch: Stretch) -> None:
-        now = time.time_ns() // 1_000_000
+        now = self._tuning.now_ms()
         due = stretch.waiting.take(now, 1 if stretch.alone else BATCH)
         if not due:
             return
@@ -502,7 +516,7 @@ class Later:
             stretch.lean.add(offsets[0])
             stretch.alone += 1
         else:
-            stretch.waiting.postpone(offsets[0], time.time_ns() // 1_000_000 + POSTPONED_MS)
+            stretch.waiting.postpone(offsets[0], self._tuning.now_ms() + POSTPONED_MS)
             self._say(error.cause)
 
     def _put_back(self, stretch: Stretch, offsets: Iterable[int]) -> None:
@@ -512,11 +526,11 @@ class Later:
     def _write_anew(self, stretch: Stretch) -> None:
         """Write what stands at the log's beginning once more, at its end, where much between was settled."""
         waiting = stretch.waiting
-        if waiting.forgotten or stretch.position - stretch.base <= 2 * len(waiting) + SLACK:
+        if waiting.forgotten or stretch.position - stretch.base <= 2 * len(waiting) + self._tuning.delayed_slack:
             return
-        soon = time.time_ns() // 1_000_000 + FAR_MS
+        soon = self._tuning.now_ms() + self._tuning.delayed_far_ms
         chosen = [(offset, record) for offset, due, record in waiting.oldest(BATCH) if due > soon]
-        if chosen and waiting.next_due > soon - FAR_MS:
+        if chosen and waiting.next_due > soon - self._tuning.delayed_far_ms:
             offsets = [offset for offset, _ in chosen]
             copies = [Copy(self.later, stretch.number, copied(record)) for _, record in chosen]
             stretch.line.write([*copies, self._note(stretch, REWRITTEN, offsets)])
@@ -608,7 +622,7 @@ class Later:
             if known.error is not None:
                 raise KafkaException(known.error)
             start = self._start(consumer, known)
-            line = Line(self._producer_config, later_transactional_id(self.topic, known.partition))
+            line = Line(self._producer_config, later_transactional_id(self.topic, known.partition), self._tuning)
             stretch = Stretch(known.partition, start, line, self._share())
             if self._end_of_log(known.partition) > start:
                 self._open(stretch)  # before it is read: what the last owner left open would be in the way

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kjms.engine._buffer import Feed
 from kjms.engine._delivery import Delivery, Partition
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kjms.errors import JMSException
 
 __all__ = ["Mailbox"]
-
-MOST_UNREAD: Final = 4_096  # messages that nobody reads; from there on it is only known where the next one stands
 
 
 class Mailbox(Reader):
@@ -123,7 +121,7 @@ class Mailbox(Reader):
         buffer = self.buffer
         if self._started:
             return buffer.held >= self.prefetch or buffer.kept_back >= MAX_KEPT_BACK
-        return buffer.held + buffer.kept_back >= MOST_UNREAD
+        return buffer.held + buffer.kept_back >= self.aside.tuning.inbox_unread
 
     def look_for_room(self) -> None:
         """Have the inbox read on for this mailbox when it is behind, somebody wants its messages, and it has room."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine._transactor import PAUSE_SECONDS, AbortedError, Move, OutgrownError, Part, Transactor, UnknownError
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Mover(Transactor[Moves]):
         transactional_id: Its name in Kafka, of this engine alone.
         tell: Told of trouble that lasts.
         look: Says whether readers of committed records see the one at a place.
+        tuning: Its times and limits.
     """
 
     def __init__(
@@ -44,14 +46,16 @@ class Mover(Transactor[Moves]):
         transactional_id: str,
         tell: Callable[[JMSException], None],
         look: Callable[[TopicPartition], bool],
+        tuning: Tuning = DEFAULTS,
     ) -> None:
-        super().__init__(config, transactional_id)
+        super().__init__(config, transactional_id, tuning)
         self._tell = tell
         self._look = look
         self._alone = 0  # so many go one by one, after they failed together
         self._pause = PAUSE_SECONDS
         self._told = ""
         self._moving: Reader | None = None  # whose messages are being moved
+        self._moving_count = 0
 
     def submit(self, reader: Reader, moves: Sequence[Move]) -> None:
         """Move messages that *reader* holds, soon and in their order, *moves* all in one transaction."""
@@ -62,6 +66,12 @@ class Mover(Transactor[Moves]):
         """Return when nothing of *reader* is left to be moved, or after *seconds*."""
         with self._news:
             self._news.wait_for(lambda: self._closing or not self._has_moves(reader), seconds)
+
+    def moving(self, reader: Reader) -> int:
+        """Return how many messages of *reader* wait to be moved, or are being moved."""
+        with self._news:
+            waiting = sum(len(moves) for each, moves in self._units if each is reader)
+            return waiting + (self._moving_count if self._is_busy and self._moving is reader else 0)
 
     def _has_moves(self, reader: Reader) -> bool:
         is_moving = self._is_busy and self._moving is reader
@@ -75,6 +85,7 @@ class Mover(Transactor[Moves]):
         else:
             while self._units and self._units[0][0] is reader and len(moves) < BATCH:
                 moves += self._units.popleft()[1]
+        self._moving_count = len(moves)
         return [(reader, moves)]
 
     def _carry_out(self, batch: list[Moves]) -> None:

@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
 __all__ = ["Outage"]
 
-PATIENCE_SECONDS: Final = 3.0  # a connection that was cut is made anew by then
 ATTEMPT_SECONDS: Final = 0.5  # closing waits so long
-PAUSE_SECONDS: Final = 0.1  # between attempts, which may fail at once
 
 
 class Outage:
@@ -24,6 +23,10 @@ class Outage:
         connect: Returns when a broker has answered; raises a JMSException if none did within so many seconds.
         lost: Called with the failure that was suspected when no broker has answered for some seconds.
         recovered: Called after that, when one answers, with the same failure and the seconds that the outage lasted.
+        tuning: Its times and limits.
+
+    Attributes:
+        is_reported: Whether an outage was reported that is not over.
     """
 
     def __init__(
@@ -32,7 +35,9 @@ class Outage:
         connect: Callable[[float], None],
         lost: Callable[[JMSException], None],
         recovered: Callable[[JMSException, float], None],
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self._tuning = tuning
         self._thread_name = thread_name
         self._connect = connect
         self._lost = lost
@@ -40,6 +45,12 @@ class Outage:
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._lock = threading.Lock()
+        self.is_reported = False
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None: none was started yet."""
+        return self._thread
 
     def suspect(self, failure: JMSException) -> None:
         """Note *failure*, a client's word for being connected to no broker; from any thread, which need not wait."""
@@ -51,17 +62,17 @@ class Outage:
 
     def _find_out(self, failure: JMSException) -> None:
         begin = time.monotonic()
-        is_reported = False
         while not self._closed.is_set():
             try:
                 self._connect(ATTEMPT_SECONDS)
             except JMSException:
-                if not is_reported and time.monotonic() - begin >= PATIENCE_SECONDS:
-                    is_reported = True
+                if not self.is_reported and time.monotonic() - begin >= self._tuning.outage_seconds:
+                    self.is_reported = True
                     self._lost(failure)
-                self._closed.wait(PAUSE_SECONDS)
+                self._closed.wait(self._tuning.outage_pause_seconds)
             else:
-                if is_reported:
+                if self.is_reported:
+                    self.is_reported = False
                     self._recovered(failure, time.monotonic() - begin)
                 return
 

@@ -191,6 +191,11 @@ class Partners:
         return (partner for engine, partner in self._all.items() if engine != self._engine)
 
     @property
+    def members(self) -> list[Partner]:
+        """All of them, this process included."""
+        return list(self._all.values())
+
+    @property
     def own(self) -> frozenset[int]:
         """Our own boxes, as the log has it."""
         us = self._all.get(self._engine)

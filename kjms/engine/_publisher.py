@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from kjms.engine.kafka import KafkaError, KafkaException, jms_error, kafka_error, open_producer
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
 
@@ -24,7 +25,6 @@ AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
 BURST: Final = 32  # sends within STEP_SECONDS: who sends so many stands aside while their reports are heard
 STEP_SECONDS: Final = 0.005
-REPORT_SECONDS: Final = 2.0  # librdkafka looks once a second for records whose time is over, and reports them then
 SMALL: Final = (
     1_000_000  # bytes of a body whose record any topic takes, unless it was given a lower limit than Kafka's own
 )
@@ -45,6 +45,7 @@ class Publisher:
         thread_name: The name of the thread that serves delivery reports.
         send_timeout: Milliseconds after which a record that no broker has confirmed is given up.
         largest: Returns how many bytes a message to a topic may have; None: it is not known.
+        tuning: Its times and limits.
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class Publisher:
         thread_name: str,
         send_timeout: int,
         largest: Callable[[str], int | None] = lambda topic: None,
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self._report_seconds = tuning.report_seconds
         self._send_timeout = send_timeout
         self._largest = largest
         self._limits: dict[str, int] = {}
@@ -80,6 +83,11 @@ class Publisher:
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None: none was started yet."""
+        return self._thread
 
     def _serve(self) -> None:
         """Hear reports.
@@ -235,7 +243,7 @@ class Publisher:
     @property
     def report_timeout(self) -> float:
         """Seconds after which each record that was sent has been reported."""
-        return self._send_timeout / 1000 + REPORT_SECONDS
+        return self._send_timeout / 1000 + self._report_seconds
 
     def close(self) -> None:
         """Wait for what is under way, at most for the send timeout, and end the thread."""

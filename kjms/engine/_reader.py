@@ -34,6 +34,7 @@ from kjms.engine.kafka import (
     kafka_error,
     open_consumer,
 )
+from kjms.engine.statistics import GroupConsumerStatistics
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
@@ -55,7 +56,6 @@ SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short whi
 BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
 MOST_RESCUED: Final = 10_000  # messages in the hands of sessions that a rebalance may wait for
-GRACE_SECONDS: Final = 3.0  # consumers come and go; joining a group again costs more than waiting
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
 COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
@@ -64,7 +64,6 @@ LOOK_AHEAD: Final = 10  # times the prefetch are looked through where some messa
 LOOK_AHEAD_BYTES: Final = 32_000_000  # if the messages are no larger than that together
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer may have lost its partitions unawares
-LOOK_SECONDS: Final = 10.0  # without a group, which is told: how often to look for partitions that were added
 COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
 REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
 NOTHING: Final[Mapping[int, int]] = {}
@@ -164,11 +163,17 @@ class Reader:
         self._is_proved = True  # whether the partitions are surely still this process's
         self.keeps_unwanted = keeps_unwanted
         self.buffer = Buffer(
-            destination, keeps_unwanted=keeps_unwanted, limit=prefetch, parks=keeps_unwanted and starts is None
+            destination,
+            keeps_unwanted=keeps_unwanted,
+            limit=prefetch,
+            parks=keeps_unwanted and starts is None,
+            most_unmatched=aside.tuning.most_unmatched,
         )
         self._orders = itertools.count()
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
         self._in_hands = 0  # messages handed out and not settled
+        self._dispatched = 0  # messages handed out, ever
+        self._commits = 0  # ever
         self._urgent = 0  # messages settled that are to be committed at once
         self._urgent_planned = 0  # how many of them were part of a commit, at least of one that was tried
         self._started = 0
@@ -231,6 +236,42 @@ class Reader:
     def is_shared(self) -> bool:
         """Whether several consumers are started, here or in other processes that may get messages from here."""
         return self._started > 1 or bool(self.buffer.partners)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was told to close."""
+        return self._closing
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """The thread that reads; None: it does not run."""
+        return self._thread
+
+    def statistics(self) -> GroupConsumerStatistics:
+        """Return what it holds, and who waits for it."""
+        with self.lock:
+            buffer = self.buffer
+            return GroupConsumerStatistics(
+                destination=str(self.destination),
+                name=self.name,
+                topic=self.topic,
+                group=self.group,
+                is_reading=self._thread is not None,
+                consumers=self._started,
+                waiting=buffer.hungry,
+                selectors=tuple(buffer.selectors),
+                ready=buffer.held,
+                unmatched=len(buffer.unwanted),
+                delayed=buffer.delayed,
+                group_blocked=buffer.group_blocked,
+                in_flight=self._in_hands,
+                moving=self.aside.mover.moving(self),
+                dispatched=self._dispatched,
+                commits=self._commits,
+                is_certain=self._is_proved,
+                partitions=tuple(partition.statistics() for partition in self._holdings),
+                handover=None if self._handover is None else self._handover.statistics(),
+            )
 
     @property
     def has_messages_in_hands(self) -> bool:
@@ -310,6 +351,7 @@ class Reader:
                     self._news.notify()
                 return None
             self._in_hands += 1
+            self._dispatched += 1
             self._is_active = delivery.is_out = True
             if buffer.wants_mark or buffer.held == self._limit >> 1:
                 self._news.notify()
@@ -954,6 +996,7 @@ class Reader:
                 return self._commit(last, is_proof=is_proof)
             return error, not too_large
         with self.lock:
+            self._commits += 1
             self._holdings.committed(commits)
             self.buffer.marked()
         return None, not too_large
@@ -979,7 +1022,11 @@ class Reader:
             if self._handover is not None:
                 self._handover.begin()
             committed = checked = time.monotonic()
-            look, copy, refresh = committed + LOOK_SECONDS, committed + COPY_SECONDS, committed + REFRESH_SECONDS
+            look, copy, refresh = (
+                committed + self.aside.tuning.partition_check_seconds,
+                committed + COPY_SECONDS,
+                committed + REFRESH_SECONDS,
+            )
             while not (self._may_end() or self._is_outdated):
                 self._see_whether_it_slept()
                 self._open_forgotten(consumer)
@@ -1002,7 +1049,7 @@ class Reader:
                     self.aside.journal.write()
                     if self._starts is not None and now >= look:
                         self._look_for_partitions(consumer)
-                        look = now + LOOK_SECONDS
+                        look = now + self.aside.tuning.partition_check_seconds
                     if now >= copy:
                         self._keep_copies(list(self._holdings))
                         copy = now + COPY_SECONDS
@@ -1334,7 +1381,7 @@ class Reader:
         return (
             idle_since > 0
             and self._starts is None
-            and time.monotonic() - idle_since > GRACE_SECONDS
+            and time.monotonic() - idle_since > self.aside.tuning.grace_seconds
             and not self.has_messages_in_hands
         )
 

@@ -22,6 +22,8 @@ from kjms.engine._claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claim, Claims
 from kjms.engine._process import is_gone, this_process
 from kjms.engine._publisher import Publisher
 from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, jms_error, open_consumer
+from kjms.engine.statistics import RegistryStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import REGISTRY
@@ -30,13 +32,11 @@ __all__ = ["Registry"]
 
 _log = logging.getLogger("kjms.registry")
 
-QUESTIONS: Final = 6  # that an engine may leave unanswered: as many seconds as Kafka gives the members of groups
 ANSWER_SECONDS: Final = 1.0  # for each of them; an engine that is awake needs some milliseconds
 PATIENCE_SECONDS: Final = 0.05  # most locks are let go before it is worth asking for their holder
 BUSY_SECONDS: Final = 30.0  # how long one waits for others that live and change the same thing
 BATCH: Final = 1_000  # records taken from librdkafka at once
 TICK_SECONDS: Final = 0.2  # how soon the thread notices that it may end
-GRACE_SECONDS: Final = 5.0  # programs that need the registry once often do so again; reading it anew costs more
 RETRY_SECONDS: Final = 1.0  # between attempts to take away what could not be taken away
 
 
@@ -54,6 +54,10 @@ class Registry:
             definitions are gone.
         on_error: Told of errors that belong to no call.
         patience: Seconds to wait for Kafka.
+        tuning: Its times and limits.
+
+    Attributes:
+        questions: That an engine leaves unanswered before it is taken for gone.
     """
 
     def __init__(
@@ -65,7 +69,10 @@ class Registry:
         on_lost: Callable[[str], None],
         on_error: Callable[[JMSException], None],
         patience: float,
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self.questions = tuning.registry_questions
+        self._grace_seconds = tuning.registry_grace_seconds
         self._config = dict(config)
         self._publisher = publisher
         self._prepare = prepare
@@ -87,6 +94,16 @@ class Registry:
     def __repr__(self) -> str:
         state = f"read as {self._name[:8]}" if self._thread is not None else "not read"
         return f"<Registry {state}: {len(self._own)} claims of ours>"
+
+    def statistics(self) -> RegistryStatistics:
+        """Return what it has in the registry."""
+        with self._news:
+            return RegistryStatistics(self._thread is not None, len(self._own), len(self._doomed))
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """The thread that reads; None: it does not run."""
+        return self._thread
 
     # What others ask for.
 
@@ -235,7 +252,7 @@ class Registry:
         asked = set(engines)
         # What this machine says of its processes spares waiting for engines that only slept.
         are_gone = all(is_gone(process) for engine in asked for process in self._claims.processes(engine))
-        if self.living(asked, 1 if are_gone else QUESTIONS, enough=1):
+        if self.living(asked, 1 if are_gone else self.questions, enough=1):
             return True
         left = [key for engine in asked for key in self._claims.left_by(engine)]
         if left:
@@ -344,7 +361,7 @@ class Registry:
     def _may_end(self) -> bool:
         with self._news:
             is_idle = not (self._needed or self._own or self._doomed)
-            if self._is_closed or (is_idle and time.monotonic() - self._idle_since > GRACE_SECONDS):
+            if self._is_closed or (is_idle and time.monotonic() - self._idle_since > self._grace_seconds):
                 self._thread = None
                 self._news.notify_all()
                 return True

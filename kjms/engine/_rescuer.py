@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kjms.engine._transactor import Move, Part, Transactor
+from kjms.engine.tuning import DEFAULTS, Tuning
 
 if TYPE_CHECKING:
     from kjms.engine._reader import Reader
@@ -17,8 +18,8 @@ __all__ = ["Rescuer"]
 class Rescuer(Transactor[None]):
     """Moves messages at once, in the thread that asks for it: in the middle of a rebalance there is no later."""
 
-    def __init__(self, config: dict[str, object], transactional_id: str) -> None:
-        super().__init__(config, transactional_id)
+    def __init__(self, config: dict[str, object], transactional_id: str, tuning: Tuning = DEFAULTS) -> None:
+        super().__init__(config, transactional_id, tuning)
         self._lock = threading.Lock()
 
     def move(self, reader: Reader, moves: Sequence[Move]) -> None:

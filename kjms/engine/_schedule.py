@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine._later import Later, Rest, was_made_again
 from kjms.engine.kafka import level_of
+from kjms.engine.statistics import DelayedStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.names import later
 
@@ -29,11 +30,8 @@ __all__ = ["Schedule"]
 
 _log = logging.getLogger("kjms.schedule")
 
-LOOK_SECONDS: Final = 2.0  # between looks for topics that other processes made
 CLOSE_SECONDS: Final = 6.0  # how long closing waits for a Kafka that does not answer
 MANY: Final = 20  # topics that are asked for one by one
-MOST_HELD: Final = 100_000  # messages in memory, of all destinations
-LEAST_HELD: Final = 1_000  # of each partition
 
 
 class Schedule:
@@ -44,6 +42,7 @@ class Schedule:
         producer_config: Those of producers.
         topics: Knows and makes Kafka topics.
         tell: Told of trouble that lasts.
+        tuning: Its times and limits.
     """
 
     def __init__(
@@ -52,7 +51,9 @@ class Schedule:
         producer_config: Mapping[str, Any],
         topics: Topics,
         tell: Callable[[JMSException], None],
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self._tuning = tuning
         self._consumer_config = consumer_config
         self._producer_config = producer_config
         self._topics = topics
@@ -73,6 +74,17 @@ class Schedule:
     def reading(self) -> Mapping[str, Any]:
         """Librdkafka's settings of a consumer that looks from outside, in no group."""
         return self._consumer_config(None)
+
+    def statistics(self) -> list[DelayedStatistics]:
+        """Return what is served, by topic."""
+        with self._lock:
+            resting = [DelayedStatistics(topic, (), 0, is_resting=True) for topic in self._resting]
+        serving = [each.statistics() for each in self._laters.copy().values()]
+        return sorted([*resting, *serving], key=lambda each: each.topic)
+
+    def threads(self) -> list[threading.Thread | None]:
+        """Return its threads."""
+        return [self._thread, *(each.thread for each in self._laters.copy().values())]
 
     def watch(self, reader: Reader) -> None:
         """Serve what *reader* reads, whenever it does."""
@@ -141,7 +153,7 @@ class Schedule:
                     return
                 _log.exception("looking for delayed messages failed; tried again")
             if not self._is_closing:
-                self._wake.wait(LOOK_SECONDS)
+                self._wake.wait(self._tuning.delayed_check_seconds)
         self._end(list(self._laters))
 
     def _look(self) -> None:
@@ -152,7 +164,13 @@ class Schedule:
         for topic in self._with_delayed(wanted - self._laters.keys() - self._resting.keys()):
             if not self._is_closing:
                 self._laters[topic] = Later(
-                    topic, self._consumer_config, self._producer_config, self._topics, self._share, self._tell
+                    topic,
+                    self._consumer_config,
+                    self._producer_config,
+                    self._topics,
+                    self._share,
+                    self._tell,
+                    self._tuning,
                 )
         self._end([topic for topic in self._laters if topic not in wanted])
 
@@ -166,7 +184,7 @@ class Schedule:
 
     def _look_at_resting(self, wanted: Collection[str]) -> None:
         """Let no topic rest whose messages are due soon, whose log has changed, or that is not *wanted* any more."""
-        now = time.time() * 1000
+        now = self._tuning.now_ms()
         resting = dict(self._resting)
         up = {topic for topic, rest in resting.items() if topic not in wanted or rest.due <= now}
         up.update(
@@ -202,4 +220,4 @@ class Schedule:
     def _share(self) -> int:
         """Return how many messages a partition may hold in memory."""
         partitions = sum(each.partitions for each in list(self._laters.values()))
-        return max(LEAST_HELD, MOST_HELD // max(partitions, 1))
+        return max(self._tuning.delayed_held_each, self._tuning.delayed_held // max(partitions, 1))

@@ -50,7 +50,7 @@ _log = logging.getLogger("kjms.kafka")
 _log.addFilter(_OnceAndLower())
 
 # What kjms must decide itself, with the reason a user gets to read.
-_OWNED: Final = {
+OWNED: Final = {
     "bootstrap.servers": "it is the factory's first argument",
     "metadata.broker.list": "the addresses are the factory's first argument",
     "group.id": "a queue's consumers share one group, whatever program they are in",
@@ -132,8 +132,8 @@ def common_settings(
         ValueError: *kafka* holds a setting that kjms decides; the text says why.
     """
     for name in kafka:
-        if name in _OWNED:
-            raise ValueError(f"kafka[{name!r}] cannot be set: {_OWNED[name]}")
+        if name in OWNED:
+            raise ValueError(f"kafka[{name!r}] cannot be set: {OWNED[name]}")
     settings: dict[str, Any] = {
         "client.id": "kjms",
         # A broker that comes back should be found again quickly.

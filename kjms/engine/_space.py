@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.kafka import IsolationLevel, KafkaException, OffsetSpec, TopicPartition
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ __all__ = ["Space"]
 _log = logging.getLogger("kjms.space")
 
 TICK_SECONDS: Final = 2.0  # until the queues that were made are written down
-PAUSE_SECONDS: Final = 600.0  # between looks for what can go; it asks for the offsets of every group of the cluster
-DEFAULT_MS: Final = 3_600_000  # how long what is settled stays at the least
 CLOSE_SECONDS: Final = 2.0
 
 Places = dict[tuple[str, int], int]
@@ -41,9 +40,11 @@ class Space:
         topics: Knows Kafka topics.
         bookkeeping: Knows which of them kjms made.
         timeout: Seconds that Kafka may take to answer.
+        tuning: Its times and limits.
     """
 
-    def __init__(self, topics: Topics, bookkeeping: Bookkeeping, timeout: float) -> None:
+    def __init__(self, topics: Topics, bookkeeping: Bookkeeping, timeout: float, tuning: Tuning = DEFAULTS) -> None:
+        self._tuning = tuning
         self._topics = topics
         self._bookkeeping = bookkeeping
         self._timeout = timeout
@@ -53,6 +54,11 @@ class Space:
         self._not_made: set[str] = set()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None: none was started yet."""
+        return self._thread
 
     def look_after(self, reader: Reader, kept_ms: int | None) -> None:
         """Give back the space of what *reader*, of a queue, has settled.
@@ -78,11 +84,11 @@ class Space:
         due = 0.0
         is_over = False
         while not is_over:
-            is_over = self._closing.wait(TICK_SECONDS)
+            is_over = self._closing.wait(min(TICK_SECONDS, self._tuning.space_seconds))
             try:
                 self.write_down()
                 if time.monotonic() >= due and not is_over:
-                    due = time.monotonic() + PAUSE_SECONDS
+                    due = time.monotonic() + self._tuning.space_seconds
                     self.give_back()
             except (JMSException, KafkaException) as error:
                 _log.warning("the space of what is settled was not given back: %s; tried again later", error)
@@ -120,7 +126,7 @@ class Space:
         count = 0
         for reader, kept in readers.items():
             if kept is not None or reader.topic in self._made:
-                count += self._give_back(reader, DEFAULT_MS if kept is None else kept)
+                count += self._give_back(reader, self._tuning.kept_ms if kept is None else kept)
         return count
 
     def _give_back(self, reader: Reader, kept_ms: int) -> int:

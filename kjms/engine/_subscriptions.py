@@ -196,6 +196,15 @@ class Subscriptions:
     def __repr__(self) -> str:
         return f"<Subscriptions: {len(self._open)} open, {len(self._clients)} client ids>"
 
+    def names(self) -> list[str]:
+        """Return which named subscriptions are open, as ``NAME`` or ``CLIENT-ID/NAME``."""
+        identities = list(self._open.copy())
+        return sorted(i.name if i.client_id is None else f"{i.client_id}/{i.name}" for i in identities)
+
+    def client_ids(self) -> list[str]:
+        """Return the client identifiers that are claimed."""
+        return sorted(claim.client_id for claim in self._clients.copy().values())
+
     # Client identifiers (JMS 2.0 §4.3.2).
 
     def claim_client(self, client_id: str, on_lost: Callable[[JMSException], None], owner: str | None = None) -> str:

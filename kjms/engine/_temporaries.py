@@ -20,6 +20,8 @@ from kjms.engine._inbox_look import InboxLook
 from kjms.engine._janitor import Janitor, inbox_resource
 from kjms.engine._mailbox import Mailbox
 from kjms.engine.kafka import IN_USE, inherited
+from kjms.engine.statistics import InboxStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping import names
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
@@ -76,6 +78,7 @@ class Temporaries:
         aside: Gives what a reader of a Kafka topic needs of the engine.
         tell: Told of trouble that belongs to no call.
         patience: Seconds to wait for Kafka.
+        tuning: Its times and limits.
     """
 
     def __init__(
@@ -90,7 +93,9 @@ class Temporaries:
         aside: Callable[[str, str], Aside],
         tell: Callable[[JMSException], None],
         patience: float,
+        tuning: Tuning = DEFAULTS,
     ) -> None:
+        self._tuning = tuning
         self._name = name
         self._principal = principal
         self._config = config
@@ -116,6 +121,16 @@ class Temporaries:
 
     def __repr__(self) -> str:
         return f"<Temporaries: {self._inbox}>"
+
+    def statistics(self) -> InboxStatistics | None:
+        """Return what is in the inbox; None: there is none yet."""
+        inbox = self._inbox
+        return None if inbox is None else inbox.statistics()
+
+    def threads(self) -> list[threading.Thread | None]:
+        """Return the threads of the inbox."""
+        inbox, janitor = self._inbox, self._janitor
+        return [*([] if inbox is None else inbox.threads), None if janitor is None else janitor.thread]
 
     # Making.
 
@@ -159,6 +174,7 @@ class Temporaries:
                         write_journal=self._aside.journal.write,
                         tell=self._tell,
                         patience=self._patience,
+                        tuning=self._tuning,
                     )
                 except BaseException:
                     self._registry.take_away([claim], wait=False)

@@ -32,6 +32,7 @@ from kjms.engine.kafka import (
     open_admin,
     open_consumer,
 )
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import is_internal
 
@@ -44,7 +45,6 @@ QUEUE_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Of each key the last record counts, and is kept. Small segments, so that compaction gets at what does not count.
 COMPACTED_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": "1048576", "segment.ms": "86400000"}
 SMALLEST_LIMIT: Final = 2 * 1024 * 1024  # bytes: the limit holds for whole batches, and a batch may have 1 MB
-ATTEMPT_SECONDS: Final = 0.25  # between looks at what the client library reported while it was connecting
 # What brokers say of a partition while it is being made, or moved.
 NOT_READY: Final = frozenset(
     {
@@ -56,22 +56,25 @@ NOT_READY: Final = frozenset(
     }
 )
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
-WATCH_SECONDS: Final = 1.0  # between looks for topics that were deleted and made again
-WATCH_SECONDS_EACH: Final = 0.01  # the same, for each topic, where there are very many
 URGENT_SECONDS: Final = 0.1
 MOST_MADE_AGAIN: Final = 1_000
-VISIBLE_SECONDS: Final = 10.0  # a created topic is known to every broker well before
 
 
 class Topics:
     """What is known of the cluster's topics; asked once, kept for the engine's life.
+
+    Args:
+        config: librdkafka's settings of the client.
+        timeout: Milliseconds that Kafka may take to answer.
+        tuning: Its times and limits.
 
     Attributes:
         replication_factor: The replicas that topics get at the least which kjms keeps for itself; None: as many as the
             cluster gives by default.
     """
 
-    def __init__(self, config: Mapping[str, Any], timeout: int) -> None:
+    def __init__(self, config: Mapping[str, Any], timeout: int, tuning: Tuning = DEFAULTS) -> None:
+        self._tuning = tuning
         self._config = dict(config)
         self._servers = config["bootstrap.servers"]
         try:
@@ -112,7 +115,7 @@ class Topics:
         while True:
             left = deadline - time.monotonic()
             try:
-                self.admin.list_topics(topic="", timeout=max(min(left, ATTEMPT_SECONDS), 0.001))
+                self.admin.list_topics(topic="", timeout=max(min(left, self._tuning.topic_attempt_seconds), 0.001))
             except KafkaException as error:
                 inner = kafka_error(error)
                 if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:
@@ -121,7 +124,7 @@ class Topics:
                 why = last_error[-1] if last_error else None
                 if why is not None and (is_refusal(why) or is_shortage(why)):
                     raise jms_error(why, f"connect to {self._servers}") from error
-                if left <= ATTEMPT_SECONDS:
+                if left <= self._tuning.topic_attempt_seconds:
                     raise JMSException(
                         f"no Kafka broker answers at {self._servers}, tried for {round(timeout * 1000)} ms"
                         f"{f' ({why.str()})' if why is not None else ''}",
@@ -147,7 +150,7 @@ class Topics:
 
     def find_identity(self, topic: str) -> str:
         """Ask for Kafka's id of *topic*, which no other topic of that name has; return ``-`` where it is not known."""
-        deadline = time.monotonic() + VISIBLE_SECONDS
+        deadline = time.monotonic() + self._tuning.topic_visible_seconds
         while True:
             try:
                 answer = self.admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
@@ -158,7 +161,7 @@ class Topics:
                 self._former.discard(found)  # it was taken for deleted because of what one broker said
                 self._note_identity(topic, found)
                 return found
-            time.sleep(ATTEMPT_SECONDS)  # this broker does not know of the new topic yet
+            time.sleep(self._tuning.topic_attempt_seconds)  # this broker does not know of the new topic yet
 
     def watch(self, topic: str, *, is_urgent: bool = False) -> str:
         """Return Kafka's id of *topic* as it was seen last; ask for it anew, without waiting for the answer.
@@ -172,7 +175,11 @@ class Topics:
         with self._watching:
             self._watched.add(topic)
             now = time.monotonic()
-            pause = URGENT_SECONDS if is_urgent else max(WATCH_SECONDS, len(self._watched) * WATCH_SECONDS_EACH)
+            pause = (
+                URGENT_SECONDS
+                if is_urgent
+                else max(self._tuning.topic_check_seconds, len(self._watched) * self._tuning.topic_check_seconds_each)
+            )
             wanted = []
             if now - self._watched_at >= pause:
                 self._watched_at = now
@@ -373,7 +380,7 @@ class Topics:
             if self.look_up(topic) < partitions:  # else another process was first
                 doing = f"add partitions to the Kafka topic {topic!r}"
                 raise jms_error(error, doing, to="Alter", topic=topic) from error
-        deadline = time.monotonic() + VISIBLE_SECONDS
+        deadline = time.monotonic() + self._tuning.topic_visible_seconds
         while self.look_up(topic) < partitions and time.monotonic() < deadline:
             time.sleep(0.01)
 
@@ -415,7 +422,7 @@ class Topics:
                 raise jms_error(error, f"create the Kafka topic {topic!r}", to="Create", topic=topic) from error
 
     def _wait_until_visible(self, topic: str) -> int:
-        deadline = time.monotonic() + VISIBLE_SECONDS
+        deadline = time.monotonic() + self._tuning.topic_visible_seconds
         while time.monotonic() < deadline:
             found = self.partitions(topic)
             if found:

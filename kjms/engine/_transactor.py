@@ -21,6 +21,8 @@ from kjms.engine.kafka import (
     kafka_error,
     open_producer,
 )
+from kjms.engine.statistics import TransactionStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import is_internal
@@ -37,7 +39,6 @@ __all__ = ["AbortedError", "Copy", "LostError", "Made", "Move", "OutgrownError",
 
 _log = logging.getLogger("kjms.transactions")
 
-FLUSH_SECONDS: Final = 10.0  # without a record confirmed: nothing of the source is held up meanwhile
 COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
 TRANSACTION_MS: Final = 30_000  # readers of what a dead process was writing wait that long at the most
 PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
@@ -147,9 +148,11 @@ class Transactor(Generic[Unit]):
     Args:
         config: librdkafka's settings of the producer.
         transactional_id: Its name in Kafka, nobody else's.
+        tuning: Its times and limits.
     """
 
-    def __init__(self, config: Mapping[str, Any], transactional_id: str) -> None:
+    def __init__(self, config: Mapping[str, Any], transactional_id: str, tuning: Tuning = DEFAULTS) -> None:
+        self._flush_seconds = tuning.flush_seconds
         self._config = {
             **config,
             "transactional.id": transactional_id,
@@ -170,6 +173,18 @@ class Transactor(Generic[Unit]):
         self._closing = False
         self._thread: threading.Thread | None = None
         self._producer: ProducerPort | None = None
+        self._commits = self._failures = 0  # transactions, ever
+
+    def statistics(self) -> TransactionStatistics:
+        """Return what it has done, and has to do."""
+        with self._news:
+            is_started, waiting = self._thread is not None, len(self._units)
+            return TransactionStatistics(self._id, is_started, self._is_busy, waiting, self._commits, self._failures)
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None before the first unit, and where it needs none."""
+        return self._thread
 
     def _submit(self, unit: Unit) -> bool:
         """Have *unit* done, soon; tell whether that is still possible."""
@@ -239,6 +254,14 @@ class Transactor(Generic[Unit]):
             AbortedError: Nothing was.
             JMSException: Nothing was: it could not even be begun.
         """
+        try:
+            self._write_and_settle(parts, is_singly=is_singly)
+        except BaseException:
+            self._failures += 1
+            raise
+        self._commits += 1
+
+    def _write_and_settle(self, parts: Sequence[Part], *, is_singly: bool) -> None:
         copies = [copy for part in parts for copy in part.copies]
         producer = self._begin()
         try:
@@ -325,12 +348,12 @@ class Transactor(Generic[Unit]):
     ) -> None:
         """Return when some of the records have been confirmed, or not; *unconfirmed* names the topics of the others."""
         before = len(producer)
-        deadline = time.monotonic() + FLUSH_SECONDS
+        deadline = time.monotonic() + self._flush_seconds
         while producer.flush(PAUSE_SECONDS) >= before and not failures:  # after a failure the rest is never sent
             if time.monotonic() > deadline:
                 raise JMSException(
-                    f"write to {unconfirmed()}: not confirmed within {FLUSH_SECONDS:.0f} s; a partition has no leader,"
-                    " or fewer in-sync replicas than min.insync.replicas asks for"
+                    f"write to {unconfirmed()}: not confirmed within {self._flush_seconds:.0f} s; a partition has no"
+                    " leader, or fewer in-sync replicas than min.insync.replicas asks for"
                 )
 
     def _raise_for(self, producer: ProducerPort, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:

@@ -6,7 +6,6 @@ import itertools
 import threading
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,21 +126,21 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
             in_hands.append(taken)
             ahead = [d for d in arrived if not d.is_taken and d.lanes and wants(feed, d) and d.group is None]
             assert not [d for d in ahead if (-d.priority, d.order) < (-taken.priority, taken.order)] or taken.group
-        ready = {id(d) for lane in buffer._lanes.values() for d in lane}
+        ready = {id(d) for lane in buffer.lanes.values() for d in lane}
         assert buffer.held == len(ready)
         kept = {id(d) for d in buffer.unwanted}
-        waiting = {id(d) for group in buffer._groups._groups.values() for d in group.waiting}
-        assert len(waiting) == buffer._groups.waiting
+        waiting = {id(d) for group in buffer.groups.busy.values() for d in group.waiting}
+        assert len(waiting) == buffer.groups.waiting
         places = [ready, kept, waiting, {id(d) for d in in_hands}]
         assert len(set().union(*places)) == sum(map(len, places))
         if keeps:
             assert sum(map(len, places)) + len(settled) == len(arrived)
         for group in (b"a", b"b"):
             assert len({d.feed.wakeup for d in in_hands if d.feed is not None and d.group == group}) <= 1
-        for busy in buffer._groups._groups.values():  # who waits, waits for somebody, or behind what is ready
+        for busy in buffer.groups.busy.values():  # who waits, waits for somebody, or behind what is ready
             assert busy.session or not busy.waiting or any(d.lanes and d.group == busy.key[1] for d in arrived)
         # Nobody sleeps while a message that he wants is ready, and of no group.
-        for lane in buffer._lanes.values():
+        for lane in buffer.lanes.values():
             if lane.hungry and any(delivery.group is None for delivery in lane):
                 assert any(feed.wakeup.is_set() for feed in feeds)
     # In the end everything comes out, once: nothing waits for ever.
@@ -154,7 +153,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
         settle(taken)
     if keeps:
         assert len(settled) == len(arrived)
-    assert (buffer.held, buffer.kept_back, buffer._groups._groups, buffer._groups._followed) == (0, 0, {}, {})
+    assert (buffer.held, buffer.kept_back, buffer.groups.busy, buffer.groups.followed) == (0, 0, {}, {})
 
 
 def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
@@ -383,11 +382,10 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6]
 
 
-def test_very_many_that_nobody_wants_are_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_that_nobody_wants_are_parked() -> None:
     """Of too many messages that nobody wants, the older are forgotten until somebody comes who may want them."""
     unused: Any = None
-    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
     partition = partition_from(0)
     log = [Record(number) for number in range(35)]
 
@@ -423,11 +421,10 @@ def test_very_many_that_nobody_wants_are_parked(monkeypatch: pytest.MonkeyPatch)
     assert partition.settlement.base == 35
 
 
-def test_what_was_moved_aside_and_parked_comes_before_what_is_newer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_moved_aside_and_parked_comes_before_what_is_newer() -> None:
     """Who wants everything gets what was moved aside first, though it has to be read again, and the rest is here."""
     unused: Any = None
-    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
     aside, partition = Partition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
     log = [Record(number) for number in range(20)]
     orders = itertools.count()
@@ -471,10 +468,9 @@ def test_what_was_moved_aside_and_parked_comes_before_what_is_newer(monkeypatch:
     assert take_all() == [("t", number) for number in range(20)]
 
 
-def test_what_was_moved_and_is_still_to_be_read_is_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_moved_and_is_still_to_be_read_is_not_parked() -> None:
     """A message whose copy has not been read yet is kept, in its place: else it would come as if it were the newest."""
-    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
     aside, partition = Partition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
     for number in range(9):
         delivery = Delivery(Record(number), partition, number, number)
@@ -493,10 +489,9 @@ def test_what_was_moved_and_is_still_to_be_read_is_not_parked(monkeypatch: pytes
     assert aside.settlement.is_behind
 
 
-def test_what_others_want_is_not_parked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_want_is_not_parked() -> None:
     """A message that waits for room in another process would be read again for each that goes there."""
-    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 10)
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True)
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
     partition = partition_from(0)
     partners = Partners("we")
     buffer.partners = partners

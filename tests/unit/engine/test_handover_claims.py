@@ -25,17 +25,17 @@ def test_a_claim_of_an_idle_process_holds_while_it_says_that_it_is_busy(
     reader: Any = SimpleNamespace(aside=aside, session_timeout=6.0, lock=threading.RLock())
     monkeypatch.setattr(_handover.time, "monotonic", lambda: now)
     ours = HandOver(reader, exchange)
-    ours._is_idle = True
-    ours._send({"idle": True})
-    assert ours._sure_until <= now  # Kafka may not have it
+    ours.is_idle = True
+    ours.publish({"idle": True})
+    assert ours.sure_until <= now  # Kafka may not have it
     reports.pop()(None, None)
-    assert ours._sure_until == now + IDLE_GOES_ON_SECONDS
+    assert ours.sure_until == now + IDLE_GOES_ON_SECONDS
     now += IDLE_BEAT_SECONDS
-    ours._is_idle = False
-    ours._send({"idle": False})
+    ours.is_idle = False
+    ours.publish({"idle": False})
     if is_confirmed:
         reports.pop()(None, None)
-    assert ours._sure_until == now + GOES_ON_SECONDS
+    assert ours.sure_until == now + GOES_ON_SECONDS
     now += 1
-    ours._send({"idle": False})
-    assert ours._sure_until == now - 1 + GOES_ON_SECONDS
+    ours.publish({"idle": False})
+    assert ours.sure_until == now - 1 + GOES_ON_SECONDS

@@ -7,14 +7,14 @@ import re
 import pytest
 
 from kjms import ConnectionFactory
-from kjms.engine._settings import _OWNED, common_settings, consumer_settings, producer_settings
+from kjms.engine._settings import OWNED, common_settings, consumer_settings, producer_settings
 
 
-@pytest.mark.parametrize("name", sorted(_OWNED))
+@pytest.mark.parametrize("name", sorted(OWNED))
 def test_what_kjms_decides_is_refused_with_the_reason(name: str) -> None:
     """A setting that would be overridden is an error, which names it and says why."""
     factory = ConnectionFactory("127.0.0.1:9", kafka={name: "anything"})
-    with pytest.raises(ValueError, match=f"{re.escape(repr(name))}.*{re.escape(_OWNED[name])}"):
+    with pytest.raises(ValueError, match=f"{re.escape(repr(name))}.*{re.escape(OWNED[name])}"):
         factory.create_connection()
 
 

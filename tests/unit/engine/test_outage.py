@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kjms.engine import _outage
 from kjms.engine._outage import Outage
+from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from tests.helpers import Eventually
 
@@ -16,13 +16,17 @@ from tests.helpers import Eventually
 class Cluster:
     """A cluster that answers, or does not."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.05) -> None:
         self.answers = False
         self.asked = threading.Event()
         self.lost: list[JMSException] = []
         self.recovered: list[JMSException] = []
         self.outage = Outage(
-            "outage", self.connect, self.lost.append, lambda failure, _: self.recovered.append(failure)
+            "outage",
+            self.connect,
+            self.lost.append,
+            lambda failure, _: self.recovered.append(failure),
+            Tuning(outage_seconds=seconds, outage_pause_seconds=0.001),
         )
 
     def connect(self, _seconds: float) -> None:
@@ -39,16 +43,14 @@ class Cluster:
     def come_back(self) -> None:
         """Answer, and wait until that was noticed."""
         self.answers = True
-        assert self.outage._thread is not None
-        self.outage._thread.join(20)
-        assert not self.outage._thread.is_alive()
+        assert self.outage.thread is not None
+        self.outage.thread.join(20)
+        assert not self.outage.thread.is_alive()
         self.answers = False
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(_outage, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(_outage, "PAUSE_SECONDS", 0.001)
+def cluster() -> Iterator[Cluster]:
     cluster = Cluster()
     yield cluster
     cluster.outage.close()
@@ -78,9 +80,9 @@ def test_an_outage_and_its_end_are_reported_once(cluster: Cluster, eventually: E
     assert cluster.recovered == [first, second]
 
 
-def test_after_the_end_nothing_is_asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_the_end_nothing_is_asked() -> None:
     """Closing ends the attempts, and later losses are the clients' own doing."""
-    monkeypatch.setattr(_outage, "PATIENCE_SECONDS", 60.0)
+    cluster = Cluster(60.0)
     cluster.lose()
     assert cluster.asked.wait(20)
     cluster.outage.close()

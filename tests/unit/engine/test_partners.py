@@ -197,7 +197,7 @@ def test_a_box_has_one_holder(steps: list[tuple[dict[str, Any], int]]) -> None:
         now += passed
         partners.expire(now)
         partners.apply(said, now)
-        everybody = list(partners._all.values())
+        everybody = partners.members
         held = [box for partner in everybody for box in partners.boxes(partner)]
         assert len(held) == len(set(held))
         assert sorted(held) == [box for box in range(4) if partners.holder(box) is not None]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kjms.engine import _topics
 from kjms.engine._topics import Topics
+from kjms.engine.tuning import Tuning
 
 
 class Description:
@@ -36,13 +36,12 @@ class Brokers:
 
 
 @pytest.fixture
-def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
+def topics() -> Topics:
     """Topics of no cluster, without pauses."""
-    monkeypatch.setattr(_topics, "WATCH_SECONDS", 0.0)
-    monkeypatch.setattr(_topics, "WATCH_SECONDS_EACH", 0.0)
-    monkeypatch.setattr(_topics, "ATTEMPT_SECONDS", 0.0)
-    monkeypatch.setattr(_topics, "VISIBLE_SECONDS", 0.05)
-    return Topics({"bootstrap.servers": "127.0.0.1:1"}, 1_000)
+    hasty = Tuning(
+        topic_check_seconds=0.0, topic_check_seconds_each=0.0, topic_attempt_seconds=0.0, topic_visible_seconds=0.05
+    )
+    return Topics({"bootstrap.servers": "127.0.0.1:1"}, 1_000, hasty)
 
 
 def use(topics: Topics, *ids: str) -> Brokers:
