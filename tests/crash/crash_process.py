@@ -1,11 +1,12 @@
 """A producer or a consumer of the crash test, to be run as a process; what it does, it writes into its histories.
 
 ``crash_process.py produce JSON`` or ``crash_process.py consume JSON``, where JSON holds the fields of `Task`. SIGTERM
-lets it leave in order.
+lets it leave in order; SIGUSR1 lets it say on stderr where its threads are.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import random
@@ -97,6 +98,7 @@ class Process:
         self.task = task
         self.leaving = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
+        faulthandler.register(signal.SIGUSR1)  # says where each thread is
         self.destination = Queue(task.queue)
         self.factory = ConnectionFactory(
             task.servers,

@@ -83,9 +83,11 @@ class Child:
             self.process.terminate()
 
     def look(self) -> None:
-        """Kill it if it does not leave."""
+        """Kill it if it does not leave; where its threads were is in its .stderr then."""
         if self.leave_at is not None and self.is_running and now() - self.leave_at > LEAVE_SECONDS:
             self.is_late = True
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(LOOK_SECONDS)
             self.kill()
 
     def failure(self) -> str | None:

@@ -22,10 +22,12 @@ class Outcome(Protocol):
 
     Attributes:
         violations: The promises that were not kept.
+        late: Processes that did not leave within the time.
         forsaken: Transactions that Kafka left open at a restart: the round says nothing then.
     """
 
     violations: list[Violation]
+    late: list[str]
     forsaken: int
 
     def line(self) -> str: ...
@@ -97,7 +99,7 @@ def show(
         print(f"  {summary(result.violations)}")
         _report(result, account(), folder / "violations.txt")
         print(f"  again: {again} --seconds {options.seconds:g} --session-timeout {options.session_timeout}")
-    if result.violations or options.keep:
+    if result.violations or result.late or options.keep:
         print(f"  histories: {folder}", flush=True)
     else:
         shutil.rmtree(folder)
