@@ -34,12 +34,16 @@ from kjms import (
 from kjms.engine.kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaClients,
     KafkaError,
     KafkaMessage,
     OffsetSpec,
     TopicPartition,
+    clients_for,
     open_admin,
     open_consumer,
+    serve,
+    serve_no_more,
 )
 from kjms.mapping.names import queue_group, topic_for
 
@@ -475,6 +479,98 @@ class Busy:
     def __exit__(self, *_: object) -> None:
         self.blocks = False
         self._is_over.set()
+
+
+# Faults: what the engine does when Kafka, or its client, does something else.
+
+
+Wrap = Callable[[Any, Mapping[str, Any]], Any]
+
+
+class Intercepted:
+    """A client of Kafka, some methods of which a test replaces; `inner` is the client itself."""
+
+    def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
+        self.inner = inner
+        self.config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Member(Intercepted):
+    """A consumer in a group, from which a test takes partitions, as the group does when it takes a member for dead."""
+
+    def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
+        super().__init__(inner, config)
+        self._on_lost: Callable[[Any, list[TopicPartition]], None] | None = None
+        self._losing: list[TopicPartition] = []
+        self._is_done = threading.Event()
+
+    def subscribe(self, topics: list[str], **callbacks: Any) -> None:
+        """Note what is called when partitions are lost."""
+        self._on_lost = callbacks["on_lost"]
+        self.inner.subscribe(topics, **callbacks)
+
+    def lose(self, topic: str, *numbers: int) -> None:
+        """Return when the consumer was told that it has lost these partitions; it is told in its next poll."""
+        self._losing = [TopicPartition(topic, number) for number in numbers]
+        assert self._is_done.wait(WAIT_SECONDS)
+
+    def _tell(self) -> None:
+        if self._losing and self._on_lost is not None:
+            losing, self._losing = self._losing, []
+            self._on_lost(self.inner, losing)
+            self._is_done.set()
+
+    def poll(self, timeout: float) -> Any:
+        """Poll, as the client does."""
+        self._tell()
+        return self.inner.poll(timeout)
+
+    def consume(self, count: int, timeout: float) -> Any:
+        """Consume, as the client does."""
+        self._tell()
+        return self.inner.consume(count, timeout)
+
+
+class _InterceptedClients:
+    def __init__(self, inner: KafkaClients, consumer: Wrap, producer: Wrap) -> None:
+        self._inner, self._consumer, self._producer = inner, consumer, producer
+
+    def consumer(self, config: Mapping[str, Any]) -> Any:
+        return self._consumer(self._inner.consumer(config), config)
+
+    def producer(self, config: Mapping[str, Any]) -> Any:
+        return self._producer(self._inner.producer(config), config)
+
+    def admin(self, config: Mapping[str, Any]) -> Any:
+        return self._inner.admin(config)
+
+
+def _as_it_is(client: Any, _config: Mapping[str, Any]) -> Any:
+    return client
+
+
+@contextlib.contextmanager
+def intercepted(servers: str, *, consumer: Wrap = _as_it_is, producer: Wrap = _as_it_is) -> Iterator[None]:
+    """Have consumers and producers that are made inside of the block wrapped; see `Intercepted`.
+
+    A connection that is to have them needs an engine of its own, as `apart` gives it.
+
+    Args:
+        servers: Where Kafka is.
+        consumer: Is given each consumer, and its settings; returns what is used instead.
+        producer: The same for producers.
+    """
+    before = clients_for({"bootstrap.servers": servers})
+    serve(servers, _InterceptedClients(before, consumer, producer))
+    try:
+        yield
+    finally:
+        serve_no_more(servers)
+        if clients_for({"bootstrap.servers": servers}) is not before:
+            serve(servers, before)
 
 
 # Modules beside tests, and other processes.

@@ -160,6 +160,7 @@ class Engine:
             bootstrap_servers=self.options.bootstrap_servers,
             connections=self._users,
             is_cluster_lost=self._outage.is_reported,
+            disconnections=self._outage.suspicions,
             group_consumers=tuple(consumers),
             commits=self.committer.statistics(),
             moves=self.mover.statistics(),

@@ -27,6 +27,7 @@ class Outage:
 
     Attributes:
         is_reported: Whether an outage was reported that is not over.
+        suspicions: How often a client was connected to no broker, ever.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Outage:
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self.is_reported = False
+        self.suspicions = 0
 
     @property
     def thread(self) -> threading.Thread | None:
@@ -57,6 +59,7 @@ class Outage:
         with self._lock:
             if self._closed.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
+            self.suspicions += 1
             self._thread = threading.Thread(target=self._find_out, args=(failure,), name=self._thread_name, daemon=True)
             self._thread.start()
 

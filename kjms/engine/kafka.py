@@ -338,7 +338,12 @@ def serve_no_more(address: str) -> None:
     _served.pop(address, None)
 
 
-def _serving(config: Mapping[str, Any]) -> KafkaClients:
+def clients_for(config: Mapping[str, Any]) -> KafkaClients:
+    """Return what makes the clients with librdkafka's settings *config*.
+
+    Raises:
+        KafkaException: The address is that of a Kafka in memory that is not served here.
+    """
     address = config["bootstrap.servers"]
     found = _served.get(address)
     if found is not None:
@@ -358,7 +363,7 @@ def open_consumer(config: Mapping[str, Any]) -> ConsumerPort:
     Raises:
         KafkaException: librdkafka refuses a setting.
     """
-    return _serving(config).consumer(config)
+    return clients_for(config).consumer(config)
 
 
 def open_producer(config: Mapping[str, Any]) -> ProducerPort:
@@ -367,7 +372,7 @@ def open_producer(config: Mapping[str, Any]) -> ProducerPort:
     Raises:
         KafkaException: librdkafka refuses a setting.
     """
-    return _serving(config).producer(config)
+    return clients_for(config).producer(config)
 
 
 def open_admin(config: Mapping[str, Any]) -> AdminPort:
@@ -376,7 +381,7 @@ def open_admin(config: Mapping[str, Any]) -> AdminPort:
     Raises:
         KafkaException: librdkafka refuses a setting.
     """
-    return _serving(config).admin(config)
+    return clients_for(config).admin(config)
 
 
 class _Consumer(confluent_kafka.Consumer):  # type: ignore[misc]

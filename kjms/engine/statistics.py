@@ -214,6 +214,7 @@ class EngineStatistics:
         bootstrap_servers: Its cluster.
         connections: How many connections use it.
         is_cluster_lost: Whether no broker answers, as far as is known.
+        disconnections: How often a client was connected to no broker, ever.
         group_consumers: Queues, subscriptions and topics that are read, by name.
         commits: The transactional producer for sessions.
         moves: The one that moves messages: to dead-letter queues, other processes, the overflow.
@@ -231,6 +232,7 @@ class EngineStatistics:
     bootstrap_servers: str
     connections: int
     is_cluster_lost: bool
+    disconnections: int
     group_consumers: tuple[GroupConsumerStatistics, ...]
     commits: TransactionStatistics
     moves: TransactionStatistics

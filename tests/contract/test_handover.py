@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from kjms import Connection, Message, MessageConsumer, Queue, Session, Topic
+from kjms.testing.engine import consumer_statistics
 from tests.helpers import NOTHING_MS, WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text, texts, texts_of
 
 Process = Callable[..., Connection]
@@ -138,7 +139,7 @@ def test_what_a_closing_process_leaves_goes_to_others(process: Process, queue: Q
     waiting = consume(other, queue, "kind = 'second'")
     assert waiting.receive(NOTHING_MS) is None
     send(here._session._connection, queue, *"cdef", properties={"kind": "second"})
-    eventually(lambda: there._feed.reader.buffer.held == 4)
+    eventually(lambda: consumer_statistics(there).ready == 4)
     other.close()
     here.close()
     here = consume(here._session._connection, queue, "kind = 'second'")
@@ -157,7 +158,7 @@ def test_what_a_consumer_leaves_goes_back(process: Process, queue: Queue, eventu
     waiting = consume(other, queue, "kind = 'second'")
     assert waiting.receive(NOTHING_MS) is None
     send(here._session._connection, queue, *"bcdef", properties={"kind": "second"})
-    eventually(lambda: there._feed.reader.buffer.held == 5)
+    eventually(lambda: consumer_statistics(there).ready == 5)
     waiting._session.close()
     there._session.close()
     here.close()

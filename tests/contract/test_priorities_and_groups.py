@@ -8,19 +8,17 @@ from typing import Any
 import pytest
 
 from kjms import Connection, ConnectionFactory, Message, Queue, Session
+from kjms.testing.engine import consumer_statistics
 from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, text, texts, texts_of
 
 
 @pytest.mark.requirement("JMS-3.4.10-2", "JMS-3.4.10-3", "JMS-4.4.10.2-1", "NEV-55", "NEV-56", "NEV-58", "NEV-226")
 def test_what_is_ready_is_handed_out_by_priority(connection: Connection, queue: Queue, eventually: Eventually) -> None:
     """Of the messages that wait, those of a higher priority come first, and those of one priority in their order."""
-    connection.stop()
     for number in range(40):
         send(connection, queue, str(number), priority=number % 10)
     consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-    consumer._feed.start()
-    eventually(lambda: consumer._feed.reader.buffer.held == 40)
-    connection.start()
+    eventually(lambda: consumer_statistics(consumer).ready == 40)
     expected = sorted(map(str, range(40)), key=lambda number: (-(int(number) % 10), int(number)))
     assert texts(consumer, 40) == expected
 
@@ -33,9 +31,8 @@ def test_an_urgent_message_is_found_far_behind(kafka: Any, queue: Queue, eventua
         send(connection, queue, *["b"] * 150)
         send(connection, queue, "urgent", priority=9)
         consumer = connection.create_session().create_consumer(queue)
-        consumer._feed.start()
-        eventually(lambda: consumer._feed.reader.buffer.held == 152)
         connection.start()
+        eventually(lambda: consumer_statistics(consumer).ready == 152)
         assert texts(consumer, 2) == ["urgent", "b"]
 
 
@@ -47,9 +44,8 @@ def test_urgent_messages_that_were_settled_first_stay_settled(
         send(connection, queue, "a", "b", "c", priority=2)
         send(connection, queue, "urgent", "urgent, too", priority=9)
         consumer = connection.create_session().create_consumer(queue)
-        consumer._feed.start()
-        eventually(lambda: consumer._feed.reader.buffer.held == 5)
         connection.start()
+        eventually(lambda: consumer_statistics(consumer).ready == 5)
         assert texts(consumer, 2) == ["urgent", "urgent, too"]
     with kjms_factory.create_connection() as connection:
         connection.start()

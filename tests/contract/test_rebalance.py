@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kjms import Connection, DestinationOptions, MessageConsumer, Queue, Session
+from kjms.testing.engine import consumer_statistics
 from tests.helpers import Desk, Eventually, take
 
 MESSAGES = 40
@@ -21,7 +22,7 @@ def process(desk: Desk, queue: Queue) -> Callable[[], Connection]:
 
 
 def partitions(consumer: MessageConsumer) -> int:
-    return len(consumer._feed.reader.numbers())
+    return len(consumer_statistics(consumer).numbers)
 
 
 @pytest.mark.requirement("JMS-4.4.11-5", "JMS-4.4.11-6")

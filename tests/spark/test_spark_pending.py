@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-import kjms.engine._holdings
 from kjms import ConnectionFactory, Queue, Session, Topic
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.names import aside, handover, queue_group
 from kjms.spark import Pattern, read_batch
 from kjms.spark.pipelines import where
-from tests.helpers import WAIT_MS
+from kjms.testing.engine import tuned
+from tests.helpers import WAIT_MS, bounds, partitions
 
 pytestmark = pytest.mark.usefixtures("no_python_on_executors")
 
@@ -44,11 +44,10 @@ def seen(frame):
     return sorted(tuple(row[name] for name in columns) for row in frame.select(*columns).collect())
 
 
-def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_queue, monkeypatch):
+def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_broker, kjms_queue):
     """Settled in any order, moved aside, delivered and come back, expired: Spark sees what a browser sees."""
-    monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 250)
     chance = random.Random(7)
-    with factory.create_connection() as connection:
+    with tuned(metadata_limit=250), factory.create_connection() as connection:
         connection.start()
         session = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
         send(session, kjms_queue, range(500), delivery_mode=1)
@@ -59,7 +58,9 @@ def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_queue, mon
             message = consumer.receive(WAIT_MS)
             if chance.random() > 0.3:
                 message.acknowledge()
-        assert connection._engine.topics.look_up(aside(kjms_queue.queue_name, queue_group(kjms_queue.queue_name)))
+        assert partitions(
+            kjms_broker.bootstrap_servers, aside(kjms_queue.queue_name, queue_group(kjms_queue.queue_name))
+        )
         frame = read_batch(spark, factory, kjms_queue, pending=True)
         # What a session holds tells of its delivery once it is moved aside, which happens when it happens.
         assert [each[:2] for each in seen(frame)] == [each[:2] for each in browsed(session, kjms_queue)]
@@ -75,7 +76,7 @@ def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_queue, mon
         assert seen(where(frame, chosen)) == again
 
 
-def test_what_was_handed_to_another_process_is_pending(spark, factory, kjms_factory, kjms_queue):
+def test_what_was_handed_to_another_process_is_pending(spark, factory, kjms_factory, kjms_broker, kjms_queue):
     """A message on its way through another process is on the queue until it is settled there."""
     name = kjms_queue.queue_name
     with factory.create_connection() as owner, kjms_factory.create_connection() as other:
@@ -88,7 +89,7 @@ def test_what_was_handed_to_another_process_is_pending(spark, factory, kjms_fact
         send(session, kjms_queue, range(1, 3))
         received = consumer.receive(WAIT_MS)
         assert first.text == "0"
-        assert any(other._engine.topics.ends(handover(name, queue_group(name))).values())
+        assert any(end for _, end in bounds(kjms_broker.bootstrap_servers, handover(name, queue_group(name))).values())
         assert [each[0] for each in seen(read_batch(spark, factory, kjms_queue, pending=True))] == ["0", "1", "2"]
         received.acknowledge()
         found = seen(read_batch(spark, factory, kjms_queue, pending=True))

@@ -19,7 +19,7 @@ from kjms import (
 )
 from kjms.errors import InvalidDestinationException, MessageFormatException
 from kjms.spark import Pattern, Subscription, encode, read_batch, read_stream, write_batch, write_stream
-from tests.helpers import WAIT_MS
+from tests.helpers import WAIT_MS, partitions
 
 PROPERTIES = {
     "flag": ("boolean", True),
@@ -195,7 +195,7 @@ def test_bodies_of_plain_columns(spark, kjms_factory, kjms_connection, kjms_queu
     assert received[ObjectMessage].object == {"a": [1, 2], "b": {"k": 0.5}, "c": None}
 
 
-def test_columns_that_do_not_fit_are_named_before_anything_is_written(spark, kjms_factory, kjms_queue):
+def test_columns_that_do_not_fit_are_named_before_anything_is_written(spark, kjms_factory, kjms_broker, kjms_queue):
     """Each column that cannot be part of a message is told, and what would be needed."""
     frame = spark.sql("SELECT 'x' AS text, 'high' AS priority, current_date() AS day, 1 AS `no name`, 2 AS JMSXGroupID")
     with pytest.raises(MessageFormatException) as failure:
@@ -204,8 +204,7 @@ def test_columns_that_do_not_fit_are_named_before_anything_is_written(spark, kjm
     assert "4 columns do not fit" in text
     for part in ("priority: int is needed, not string", "day: date is no type", "no name:", "JMSXGroupID: string"):
         assert part in text
-    with kjms_factory.create_connection() as connection:
-        assert not connection._engine.topics.look_up(kjms_queue.queue_name)
+    assert not partitions(kjms_broker.bootstrap_servers, kjms_queue.queue_name)
 
 
 def test_ids_of_a_batch_that_is_written_again_are_the_same(spark, f):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import kjms.engine._engine
 from kjms import ConnectionFactory, JMSContext
+from kjms.engine import process_statistics
 from tests.helpers import Completions
 
 
@@ -16,7 +16,7 @@ def nothing_is_left_open() -> Iterator[None]:
     """See to it that each test closes its contexts: the connection of one that is left open would live on."""
 
     def connections() -> int:
-        return sum(engine._users for engine in kjms.engine._engine._engines.values())
+        return sum(engine.connections for engine in process_statistics())
 
     before = connections()
     yield

@@ -15,6 +15,7 @@ from kjms import (
     Queue,
     aio,
 )
+from kjms.testing.engine import consumer_statistics
 from tests.helpers import WAIT_MS, text
 
 
@@ -75,10 +76,8 @@ async def test_a_message_found_while_its_context_closes_goes_back(factory: aio.C
     async with factory.create_context() as context, factory.create_context() as other:
         consumer = await context.create_consumer(queue)
         await context.create_producer().send(queue, "x")
-        opened, session = consumer._consumer, consumer._session
-        assert opened is not None
-        reader = opened._feed.reader
-        await until(lambda: reader.buffer.held and not any(place.needs_mark for place in reader._holdings))
+        session = consumer._session
+        await until(lambda: (found := consumer_statistics(consumer)).ready and found.is_committed)
         task = asyncio.create_task(consumer.receive())
         await asyncio.sleep(0)  # the look has begun; from now on the loop hears of nothing
         deadline = time.monotonic() + WAIT_MS / 1000

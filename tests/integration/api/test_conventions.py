@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from kjms import ConnectionFactory, DestinationOptions, Queue, TextMessage
 from kjms.mapping import confluent
-from tests.helpers import WAIT_MS
+from tests.helpers import WAIT_MS, stored_records
 
 
 def test_the_confluent_connectors_struct_is_written_and_read(kjms_broker: Any, queue: Queue) -> None:
@@ -27,7 +27,10 @@ def test_the_confluent_connectors_struct_is_written_and_read(kjms_broker: Any, q
         assert isinstance(received, TextMessage)
         assert received.text == "two pounds of coffee"
         assert received.get_int_property("amount") == 2
-        assert consumer._feed.reader._decode is confluent.decode
+        (record,) = stored_records(kjms_broker.bootstrap_servers, queue.queue_name)
+        assert confluent.decode(record, queue).get_body(str) == "two pounds of coffee"  # it is their struct
+        assert b"two pounds of coffee" in record.value()
+        assert record.value() != b"two pounds of coffee"
 
 
 def test_camels_headers_are_read(kjms_broker: Any, kjms_factory: ConnectionFactory, queue: Queue) -> None:

@@ -31,7 +31,7 @@ def objects(kjms_broker: Any, queue: Queue, topic: Topic) -> Iterator[list[objec
             session.create_consumer(topic), session.create_browser(queue), session.create_temporary_queue(),
             context, context.create_producer(), context.create_consumer(queue), *messages, queue, topic,
             kjms.RedeliveryPolicy(), kjms.DestinationOptions(), aio.ConnectionFactory(servers),
-            aio.ConnectionFactory(servers).create_context(), connection._engine, LocalBroker(), JMSException("x"),
+            aio.ConnectionFactory(servers).create_context(), LocalBroker(), JMSException("x"),
             kjms.QueueConnectionFactory(servers),
         ]  # fmt: skip
 

@@ -7,17 +7,14 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-
-import kjms.engine._holdings
 from kjms import (
-    Connection,
     Queue,
     QueueBrowser,
     Session,
 )
 from kjms.mapping.names import aside, queue_group
-from tests.helpers import WAIT_MS, send_with_length, texts_of
+from kjms.testing.engine import tuned
+from tests.helpers import WAIT_MS, Desk, partitions, send_with_length, texts_of
 
 
 def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
@@ -25,11 +22,11 @@ def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
     return {m.text: (m.jms_redelivered, m.get_int_property("JMSXDeliveryCount")) for m in browser}  # type: ignore[attr-defined]
 
 
-def test_what_was_moved_aside_is_shown_once(
-    connection: Connection, session: Session, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_moved_aside_is_shown_once(desk: Desk, queue: Queue) -> None:
     """A message that made way for the settlement's sake is still on the queue, during the move and after it."""
-    monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 300)
+    with tuned(metadata_limit=300):
+        connection = desk.connect()
+    session = connection.create_session()
     count = 1_500
     send_with_length(session, queue, *range(count), delivery_mode=1)
     picked = random.Random(7)
@@ -48,7 +45,7 @@ def test_what_was_moved_aside_is_shown_once(
                 shown = texts_of(looker)
                 assert len(set(shown)) == len(shown)
                 assert sorted(map(int, shown)) == [*map(int, kept), *range(number + 1, count)]
-        assert connection._engine.topics.look_up(aside(queue.queue_name, queue_group(queue.queue_name)))
+        assert partitions(desk.servers, aside(queue.queue_name, queue_group(queue.queue_name)))
         assert sorted(map(int, texts_of(looker))) == [*map(int, kept)]
         assert set(marks(looker).values()) <= {(False, 1), (True, 2)}  # a copy tells that it was delivered
         holder.recover()

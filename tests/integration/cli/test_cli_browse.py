@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kjms import Connection, Queue
-from tests.helpers import Kjms, Run
+from kjms import Queue
+from tests.helpers import Kjms, Run, partitions
 
 
 def test_a_queue_is_browsed_and_keeps_its_messages(kjms: Kjms, queue: Queue) -> None:
@@ -58,9 +59,9 @@ def test_a_long_queue_is_browsed_as_far_as_somebody_reads(
     ],
 )
 def test_browse_refuses(
-    kjms: Kjms, connection: Connection, queue: Queue, arguments: list[str], code: int, says: bytes
+    kjms: Kjms, kjms_broker: Any, queue: Queue, arguments: list[str], code: int, says: bytes
 ) -> None:
     """What cannot be browsed is refused in a line, and no queue is made by looking for it."""
     run = kjms("browse", *(text.format(missing=queue.queue_name) for text in arguments), expected=code)
     assert says in run.stderr
-    assert connection._engine.topics.look_up(queue.queue_name) == 0
+    assert partitions(kjms_broker.bootstrap_servers, queue.queue_name) == 0

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from kjms import Connection, ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, TextMessage, Topic
 from kjms.cli import main
-from tests.helpers import WAIT_MS, Eventually, Kjms, browse
+from tests.helpers import WAIT_MS, Eventually, Kjms, browse, partitions
 
 ONCE = RedeliveryPolicy(max_deliveries=1)
 
@@ -248,7 +248,7 @@ def test_dead_letters_of_a_topic_are_retried_when_that_is_meant(
         assert subscriber.receive(WAIT_MS) is not None
         session.recover()
         assert subscriber.receive(300) is None
-        eventually(lambda: connection._engine.topics.look_up(dead) and browse(connection, Queue(dead)))
+        eventually(lambda: partitions(kjms_broker.bootstrap_servers, dead) and browse(connection, Queue(dead)))
         stayed = kjms("dlq", "retry", dead, expected=1).stderr
         assert b"1 dead letter stayed: from a topic" in stayed
         assert browse(connection, Queue(dead)) == ["price"]
@@ -291,7 +291,7 @@ def test_nothing_is_moved_to_a_queue_that_is_gone(
         kill(connection, queue, "a")
         admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
         admin.delete_topics([queue.queue_name])[queue.queue_name].result()
-        eventually(lambda: connection._engine.topics.look_up(queue.queue_name) == 0)
+        eventually(lambda: partitions(kjms_broker.bootstrap_servers, queue.queue_name) == 0)
         assert queue.queue_name.encode() in kjms("dlq", "retry", dead.queue_name, expected=1).stderr
         assert browse(connection, dead) == ["a"]
 

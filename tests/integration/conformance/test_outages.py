@@ -26,6 +26,7 @@ from kjms import (
     Topic,
 )
 from kjms.broker import LocalBroker
+from kjms.testing.engine import statistics
 from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Completions, Eventually, send, text
 
 
@@ -94,26 +95,25 @@ def cut_connections(broker: LocalBroker) -> int:
 
 @pytest.mark.requirement("JMS-4.3.8-4", "NEV-187", "NET-421")
 def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
-    own_broker: LocalBroker, queue: Queue, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    own_broker: LocalBroker, queue: Queue, eventually: Eventually
 ) -> None:
     """What can be repaired is repaired: messages go on in both directions, and the exception listener hears nothing."""
     told: list[JMSException] = []
-    suspected = threading.Event()
     with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
         connection.exception_listener = told.append
         connection.start()
-        outage: Any = connection._engine._outage
-        suspect = outage.suspect
-        monkeypatch.setattr(outage, "suspect", lambda failure: (suspected.set(), suspect(failure)))
         session, heard = connection.create_session(), []
         connection.create_session().create_consumer(queue).message_listener = lambda m: heard.append(text(m))
         send(session, queue, "before")
         eventually(lambda: heard == ["before"])
         assert cut_connections(own_broker) > 0
-        assert suspected.wait(WAIT_SECONDS)  # the Kafka client says that all brokers are down
+        eventually(
+            lambda: statistics(connection).disconnections == 1
+        )  # the Kafka client says that all brokers are down
         send(session, queue, "after")
         eventually(lambda: heard == ["before", "after"])
-        eventually(lambda: not outage._thread.is_alive())
+        eventually(lambda: not any(name.endswith("-outage") for name in statistics(connection).threads))
+        assert not statistics(connection).is_cluster_lost
         assert told == []
 
 
@@ -203,7 +203,6 @@ STARVED = """
 import resource, sys
 import psutil
 from kjms import ConnectionFactory, ResourceAllocationException
-import kjms.engine._engine
 open_now = psutil.Process().num_fds()
 for spare in range(8, 0, -1):  # the clients open pipes, too, before they open sockets
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + spare, open_now + spare))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from kjms import Connection, JMSException, Topic
+from kjms.engine.kafka import open_admin
+from tests.helpers import WAIT_SECONDS, bounds, topics
 
 
 @pytest.mark.requirement("JMS-A.1.7-1")
-def test_a_topic_without_subscribers_costs_little(connection: Connection, topic: Topic) -> None:
+def test_a_topic_without_subscribers_costs_little(connection: Connection, topic: Topic, kjms_broker: Any) -> None:
     """What nobody subscribes to is written once: no thread, group or further topic is made, and no one is told."""
     told: list[JMSException] = []
     connection.exception_listener = told.append
@@ -20,9 +23,11 @@ def test_a_topic_without_subscribers_costs_little(connection: Connection, topic:
     for number in range(20):
         producer.send(session.create_text_message(str(number)))
     assert set(threading.enumerate()) <= before
-    topics = connection._engine.topics
-    groups = topics.admin.list_consumer_groups().result().valid
+    servers = kjms_broker.bootstrap_servers
+    groups = (
+        open_admin({"bootstrap.servers": servers}).list_consumer_groups(request_timeout=WAIT_SECONDS).result().valid
+    )
     assert [group.group_id for group in groups if topic.topic_name in group.group_id] == []
-    assert [name for name in topics.all() if topic.topic_name in name] == [topic.topic_name]
-    assert sum(connection._engine.topics.ends(topic.topic_name, 1).values()) == 20
+    assert [name for name in topics(servers) if topic.topic_name in name] == [topic.topic_name]
+    assert bounds(servers, topic.topic_name) == {0: (0, 20)}
     assert told == []

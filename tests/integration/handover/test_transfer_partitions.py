@@ -37,16 +37,16 @@ def test_a_box_is_free_when_no_commit_for_it_is_under_way(
         eventually(lambda: handover._open)
         box = next(iter(handover._open))
         said: list[list[int]] = []
-        send_notice = handover._send
+        send_notice = handover.publish
 
         def listen(notice: dict[str, Any], *given: Any) -> None:
             said.append(notice.get("boxes", []))
             send_notice(notice, *given)
 
-        handover._send = listen
+        handover.publish = listen
         with reader.client_held(20):  # as by a thread that commits
             with reader.lock:
-                handover._sure_until = 0.0
+                handover.sure_until = 0.0
                 assert not reader.plan([], [])[0]  # it is given up before anything more is committed for it
                 assert not handover._open
                 handover.speak()
@@ -74,7 +74,7 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
         def restore(consumer: Any, wanted: Any, *more: Any) -> Any:
             found = type(reader._holdings).restore(reader._holdings, consumer, wanted, *more)
             if wanted and wanted[0][0] == reader._handover.topic and not held:
-                reader._handover._sure_until = 0.0
+                reader._handover.sure_until = 0.0
                 held.append(True)
             return found
 

@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from kjms import Connection, ConnectionFactory, Queue, RedeliveryPolicy, Session, Topic
+from kjms import ConnectionFactory, Queue, RedeliveryPolicy, Session, Topic
 from kjms.mapping.names import REDELIVERIES, queue_group, transactional_ids
+from kjms.testing.engine import tuned
 from kjms.txn.metadata import State, write_state
-from tests.helpers import WAIT_MS, Eventually, send, text
+from tests.helpers import WAIT_MS, Desk, Eventually, send, text
 
 
 def events(broker: Any, queue: Queue) -> list[dict[str, Any]]:
@@ -102,10 +103,11 @@ def test_a_transaction_that_a_killed_program_left_open_is_ended(kjms_broker: Any
 
 
 def test_a_topic_that_grows_is_read_to_its_full_width(
-    kjms_broker: Any, connection: Connection, topic: Topic, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    kjms_broker: Any, desk: Desk, topic: Topic, eventually: Eventually
 ) -> None:
     """A plain consumer of a topic reads partitions that are added to it, from their start."""
-    monkeypatch.setattr("kjms.engine._reader.LOOK_SECONDS", 0.2)
+    with tuned(partition_check_seconds=0.2):
+        connection = desk.connect()
     consumer = connection.create_session().create_consumer(topic)
     send(connection, topic, "before")
     assert text(consumer.receive(WAIT_MS)) == "before"

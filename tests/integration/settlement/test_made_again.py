@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, ConnectionFactory, Queue, Session, Topic
+from kjms.testing.engine import statistics, tuned
 from tests.helpers import Eventually, text, texts
 
 SECONDS = 30_000
@@ -156,13 +157,14 @@ def test_a_consumer_that_comes_later_forgets_the_former_topic(
     kjms_broker: Any, queue: Queue, eventually: Eventually, make_again: MakeAgain
 ) -> None:
     """A consumer of the same process that opens after the topic was made again reads it from its start."""
-    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
+    with tuned(grace_seconds=0.1), ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
         connection.start()
         with connection.create_session() as session, session.create_consumer(queue) as consumer:
             send(kjms_broker, queue, *"abcde")
             texts(consumer, 5)
-        reader = connection._engine._readers[queue.queue_name]
-        eventually(lambda: not reader.is_reading)  # the group is left some seconds after its last consumer
+        eventually(
+            lambda: not statistics(connection).of(queue.queue_name).is_reading
+        )  # the group is left a moment after its last consumer
         make_again(queue.queue_name, partitions=2)
         send(kjms_broker, queue, *"12345678")
         consumer = connection.create_session().create_consumer(queue)

@@ -7,22 +7,20 @@ from typing import Any
 import pytest
 
 from kjms import ConnectionFactory, Queue, Session
+from kjms.testing.engine import tuned
 
 MESSAGES = 3_000
 
 
 @pytest.mark.requirement("JMS-3.8.1-3", "JMS-5.8-2", "JMS-5.8-4", "JMS-5.9-3")
 @pytest.mark.parametrize("every", [1, 2])
-def test_what_nobody_wants_stays_and_stops_nothing(
-    kjms_broker: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch, eventually: Any, every: int
-) -> None:
+def test_what_nobody_wants_stays_and_stops_nothing(kjms_broker: Any, queue: Queue, eventually: Any, every: int) -> None:
     """However many messages a selector leaves out: those behind come, and who wants them gets them, in their order.
 
     With every second one wanted, the others are moved together before they are parked.
     """
-    monkeypatch.setattr("kjms.engine._buffer.MOST_UNWANTED", 400)
-    monkeypatch.setattr("kjms.engine._holdings.MANY_RUNS", 100)
-    with ConnectionFactory(kjms_broker.bootstrap_servers, prefetch=50).create_connection() as connection:
+    factory = ConnectionFactory(kjms_broker.bootstrap_servers, prefetch=50)
+    with tuned(most_unmatched=400, most_runs=100), factory.create_connection() as connection:
         connection.start()
         session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
         with session.create_producer(queue) as producer:
