@@ -28,11 +28,11 @@ def test_a_queue_is_browsed_and_keeps_its_messages(kjms: Kjms, queue: Queue) -> 
     assert kjms("browse", name).stdout == b""
 
 
-def test_what_is_browsed_as_json_can_be_sent(kjms: Kjms, shell: Callable[[str], Run], queue: Queue) -> None:
+def test_what_is_browsed_as_json_can_be_sent(kjms: Kjms, pipeline: Callable[[str], bytes], queue: Queue) -> None:
     """The lines are those of ``kjms receive --json``, so a queue can be copied."""
     name = queue.queue_name
     kjms("send", name, "ten pens", "--property", "amount:short=10", "--type", "order")
-    assert shell(f"kjms browse {name} --json | kjms send {name}-copy --json").returncode == 0
+    assert pipeline(f"kjms browse {name} --json | kjms send {name}-copy --json") == b""
     copy, original = (json.loads(kjms("browse", which, "--json").stdout) for which in (f"{name}-copy", name))
     assert copy["properties"] == original["properties"]
     assert copy["headers"]["JMSType"] == "order"

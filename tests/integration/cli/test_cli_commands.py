@@ -291,7 +291,9 @@ def test_a_destination_that_may_not_be_made(kjms: Kjms, queue: Queue, tmp_path: 
 # JSON.
 
 
-def test_json_copies_every_kind_of_message(shell: Callable[[str], Run], queue: Queue, connection: Connection) -> None:
+def test_json_copies_every_kind_of_message(
+    pipeline: Callable[[str], bytes], queue: Queue, connection: Connection
+) -> None:
     """``receive --json | send --json`` copies messages with their bodies, types, properties and headers."""
     data = BytesMessage()
     data.write_bytes(b"\x00\xff")
@@ -320,8 +322,8 @@ def test_json_copies_every_kind_of_message(shell: Callable[[str], Run], queue: Q
         message.set_string_property("nothing", None)
     send(connection, queue, *sent, priority=8, delivery_mode=DeliveryMode.NON_PERSISTENT, time_to_live=600_000)
     copy = Queue(queue.queue_name + "-copy")
-    run = shell(f"kjms receive {queue.queue_name} --json --count {len(sent)} | kjms send {copy.queue_name} --json")
-    assert (run.returncode, run.stderr) == (0, b"")
+    line = f"kjms receive {queue.queue_name} --json --count {len(sent)} | kjms send {copy.queue_name} --json"
+    assert pipeline(line) == b""
 
     got = receive(connection, copy, len(sent))
     for before, after in zip(sent, got, strict=True):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
-import subprocess
-import sys
+import runpy
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kjms.broker import Broker
-from tests.helpers import Kjms, Run
+from tests.helpers import Kjms
 
 ROOT = Path(__file__).parents[3]
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -64,17 +63,19 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Kjms, kjms_broke
         ),
     ],
 )
-def test_an_example_runs(name: str, expected: set[str], environment: dict[str, str]) -> None:
+def test_an_example_runs(
+    name: str,
+    expected: set[str],
+    kjms_broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """Each example ends by itself and prints what it says."""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", ROOT / "examples" / f"{name}.py"],
-        capture_output=True,
-        env={**environment, "PYTHONIOENCODING": "utf-8"},
-        timeout=60,
-        check=False,
-    )
-    assert (run.returncode, run.stderr) == (0, b"")
-    lines = run.stdout.decode().splitlines()
+    monkeypatch.setenv("KJMS_BOOTSTRAP", kjms_broker.bootstrap_servers)
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    output, errors = capfd.readouterr()
+    assert errors == ""
+    lines = output.splitlines()
     assert len(lines) == len(expected)
     assert {re.sub(r"^\w+ has packed ", "", line) for line in lines} == expected
 
@@ -102,7 +103,7 @@ def test_every_example_is_run() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {name for name, _ in parameters.args[1]}
 
 
-def test_the_page_on_the_commands_is_true(shell: Callable[[str], Run], tmp_path: Path) -> None:
+def test_the_page_on_the_commands_is_true(pipeline: Callable[[str], bytes], tmp_path: Path) -> None:
     """What docs/commands.md shows is what the commands do, line by line; ``...`` stands for anything."""
     # The page's destinations are its own, also on a Kafka where it was tested before.
     (tmp_path / "kjms.toml").write_text(f"queue_prefix = 'page-{uuid.uuid4().hex[:8]}.'\n", encoding="utf-8")
@@ -111,7 +112,6 @@ def test_the_page_on_the_commands_is_true(shell: Callable[[str], Run], tmp_path:
     assert len(commands) > 15
     checker = doctest.OutputChecker()
     for command, wanted in commands:
-        run = shell(f"{command} 2>&1")
-        got = run.stdout.decode()
+        got = pipeline(command).decode()
         same = checker.check_output(wanted, got, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
         assert same, f"$ {command}\nshould print\n{wanted}\nand prints\n{got}"

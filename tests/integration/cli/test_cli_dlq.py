@@ -194,9 +194,7 @@ def test_single_dead_letters_are_retried_and_purged(kjms: Kjms, kjms_broker: Any
         assert browse(connection, queue) == ["bb", "dddd", "ccc"]
 
 
-def test_purge_asks(
-    kjms: Kjms, environment: dict[str, str], tmp_path: Path, kjms_broker: Any, queue: Queue, dead: Queue
-) -> None:
+def test_purge_asks(kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue) -> None:
     """At a terminal purge asks first; without one it needs --yes."""
     with started(kjms_broker) as connection:
         kill(connection, queue, "a", "b")
@@ -205,15 +203,10 @@ def test_purge_asks(
             ours, its = pty.openpty()
             try:
                 os.write(ours, answer.encode())
-                run = subprocess.run(
-                    ["kjms", "dlq", "purge", dead.queue_name],
-                    **{"stdin": its, "stderr": subprocess.PIPE, "env": environment, "cwd": tmp_path, "timeout": 60},  # type: ignore[call-overload]
-                    check=False,
-                )
+                with open(its, encoding="utf-8") as terminal:
+                    run = kjms("dlq", "purge", dead.queue_name, stdin=terminal, expected=code)
             finally:
                 os.close(ours)
-                os.close(its)
-            assert run.returncode == code
             assert run.stderr.startswith(f"Delete 2 dead letters of {dead} for ever? [y/N] ".encode())
             assert browse(connection, dead) == left
 
