@@ -11,7 +11,8 @@ A row is
 
 covered
     when a test that names it passes, and none that names it fails or is expected to fail. Without ``--results`` every
-    test counts as passing, except for those that their own marks skip or expect to fail.
+    test counts as passing, except for those that their own marks skip or expect to fail. A test, or a case of a
+    parametrized one, names MOST_IDS rows at most: of more, a reader cannot tell which assertion proves which.
 deviation
     when ``deviations.tsv`` says what kjms does instead and where users read that, and a test that names the row passes:
     it proves what kjms does instead.
@@ -53,6 +54,7 @@ TITLES = {
 LEVELS = ("must", "should", "may")
 ELSEWHERE = {"java-only": "A matter of Java alone", "vendor-only": "A matter of the other product alone"}
 COVERED, DEVIATION, OPEN, NOT_APPLICABLE = STATUSES = ("covered", "deviation", "open", "n/a")
+MOST_IDS = 8
 
 
 class ReportError(Exception):
@@ -264,7 +266,8 @@ def judge(
         deviations: What kjms does instead of some of them, by id.
 
     Raises:
-        ReportError: A test names an id that is in no catalogue, or one not applicable; or a row has two statuses.
+        ReportError: A test names an id that is in no catalogue, or one not applicable, or too many; or a row has
+            two statuses.
     """
     deviations = deviations or {}
     by_id = {row.id: row for row in rows}
@@ -272,6 +275,8 @@ def judge(
     passed: dict[str, set[str]] = {}
     failing: dict[str, set[str]] = {}
     for test in tests:
+        if len(set(test.ids)) > MOST_IDS:
+            problems.add(f"{test.name}: names {len(set(test.ids))} requirements, more than {MOST_IDS}; split it")
         outcome = test.expected if results is None else results.get(_junit_key(test.nodeid), "skipped")
         for row_id in test.ids:
             if row_id not in by_id:

@@ -64,9 +64,7 @@ class Made:
         return found
 
 
-@pytest.mark.requirement(
-    "JAK-close-1", "JAK-close-3", "JAK-close-18", "JAK-close-19", "NET-18", "NEV-202", "NEV-203",
-)  # fmt: skip
+@pytest.mark.requirement("JAK-close-1", "JAK-close-3", "JAK-close-18", "JMS-4.4.1-5", "JMS-4.4.1-8", "NEV-202")
 def test_after_the_close_of_a_session_only_close_can_be_called(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """Everything else, of the session and of what it made, raises IllegalStateException; the connection goes on."""
     made = Made(kjms_factory, queue)
@@ -78,15 +76,28 @@ def test_after_the_close_of_a_session_only_close_can_be_called(kjms_factory: Con
             pytest.fail(f"{name} returned {use()!r}")
     with pytest.raises(IllegalStateException):
         list(made.browser)
-    for closable in (made.session, made.consumer, made.producer, made.browser):
-        closable.close()
-        closable.close()
     send(made.connection.create_session(), queue, "a")
     assert text(made.connection.create_session().create_consumer(queue).receive(WAIT_MS)) == "a"
     made.connection.close()
 
 
-@pytest.mark.requirement("NEV-178", "NEV-179")
+@pytest.mark.requirement("JAK-close-19", "JMS-4.4.1-9", "NEV-203")
+def test_closing_what_is_closed_changes_nothing(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """A closed session can be closed again, and so can what it made; another session of the connection goes on."""
+    made = Made(kjms_factory, queue)
+    other = made.connection.create_session()
+    consumer = other.create_consumer(queue)
+    made.session.close()
+    for closable in (made.session, made.consumer, made.producer, made.browser):
+        for _ in range(2):
+            closable.close()
+            assert "closed" in repr(closable)
+    send(other, queue, "a")
+    assert text(consumer.receive(WAIT_MS)) == "a"
+    made.connection.close()
+
+
+@pytest.mark.requirement("JMS-4.3.5-6", "JMS-4.3.5-10", "JMS-4.3.5-11", "NEV-178", "NEV-179")
 def test_after_the_close_of_a_connection_only_close_can_be_called(
     kjms_factory: ConnectionFactory, queue: Queue
 ) -> None:
@@ -99,8 +110,9 @@ def test_after_the_close_of_a_connection_only_close_can_be_called(
         with pytest.raises(IllegalStateException, match="closed"):
             pytest.fail(f"{name} returned {use()!r}")
     for closable in (made.connection, made.session, made.consumer, made.producer, made.browser):
-        closable.close()
-        closable.close()
+        for _ in range(2):
+            closable.close()
+            assert "closed" in repr(closable)
 
 
 @pytest.mark.requirement("JAK-Session-33")

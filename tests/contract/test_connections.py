@@ -169,9 +169,7 @@ def test_a_client_id_comes_before_any_other_action(kjms_factory: ConnectionFacto
                 assert late.client_id is None
 
 
-@pytest.mark.requirement(
-    "JMS-3.5.9-2", "JMS-4.3.7-1", "NET-69", "NET-88", "NET-212", "NEV-96", "NEV-151", "NEV-181", "NEV-182", "NEV-183",
-)  # fmt: skip
+@pytest.mark.requirement("JMS-4.3.7-1", "NET-69", "NET-88", "NEV-151", "NEV-181", "NEV-182")
 def test_the_metadata_are_those_of_the_connection(connection: Connection) -> None:
     """They name JMS 2.0, kjms and its version, and the JMSX properties that messages of the connection can have."""
     metadata: Any = connection.meta_data

@@ -166,7 +166,7 @@ def test_receive_can_wait_for_a_while_or_poll(
     assert texts_of(polled) == ["b"]
 
 
-@pytest.mark.requirement("NEV-161", "NEV-167", "JMS-4.3.4-6")
+@pytest.mark.requirement("NEV-161", "NEV-167", "JMS-4.3.4-2", "JMS-4.3.4-6", "JMS-4.3.4-7")
 def test_receives_wait_while_the_connection_is_stopped(connection: Connection, queue: Queue, aside: Aside) -> None:
     """Once stop has returned no receive returns a message, waiting ones included; their time goes by all the same."""
     consumer = connection.create_session().create_consumer(queue)

@@ -26,33 +26,63 @@ from kjms import (
 from tests.helpers import WAIT_MS, Eventually, kjms_threads
 
 
-@pytest.mark.requirement(
-    "JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2", "JMS-4.3.4-4", "JMS-4.3.4-7", "NET-80", "NEV-158",
-    "NEV-163",
-)  # fmt: skip
+@pytest.mark.requirement("JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2")
 def test_nothing_is_delivered_while_the_connection_is_stopped(kjms_factory: ConnectionFactory, queue: Queue) -> None:
-    """A new connection is stopped; producers send all the same; receives wait, and may time out."""
-    with kjms_factory.create_connection() as connection:
-        session = connection.create_session()
-        consumer = session.create_consumer(queue)
-        producer = session.create_producer(queue)
-        producer.send(session.create_text_message("a"))
-        producer.send(session.create_text_message("b"))
-        assert consumer.receive(100) is None
+    """A new connection is stopped, one can be stopped: listeners are not called, and receives end without a message."""
+    heard: list[Message] = []
+    with kjms_factory.create_connection() as sending, kjms_factory.create_connection() as connection:
+        sender = sending.create_session()
+        consumer = connection.create_session().create_consumer(queue)
+        other = Queue(f"{queue.queue_name}-heard")
+        connection.create_session().create_consumer(other).message_listener = heard.append
+
+        def nothing_comes() -> bool:
+            return consumer.receive(100) is None and consumer.receive_no_wait() is None and not heard
+
+        for place in (queue, other):
+            for word in "ab":
+                sender.create_producer(place).send(sender.create_text_message(word))
+        assert nothing_comes()
         connection.start()
         assert consumer.receive(WAIT_MS).text == "a"  # type: ignore[union-attr]
         connection.stop()
-        assert consumer.receive(100) is None
+        heard.clear()
+        assert nothing_comes()
         connection.start()
         assert consumer.receive(WAIT_MS).text == "b"  # type: ignore[union-attr]
 
 
+@pytest.mark.requirement("JMS-4.3.4-4", "NET-80", "NEV-158", "NEV-163")
+@pytest.mark.parametrize("was_started", [False, True])
+def test_a_stopped_connection_sends(
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, was_started: bool
+) -> None:
+    """Its producers send before it was ever started, and after it was stopped."""
+    with kjms_factory.create_connection() as stopped:
+        session = stopped.create_session()
+        if was_started:
+            stopped.start()
+            stopped.stop()
+        session.create_producer(queue).send(session.create_text_message("a"))
+        assert connection.create_session().create_consumer(queue).receive(WAIT_MS).text == "a"  # type: ignore[union-attr]
+
+
 @pytest.mark.requirement("JMS-4.3.4-5")
-def test_starting_and_stopping_twice_is_ignored(connection: Connection) -> None:
-    """Start on a started connection, and stop on a stopped one, change nothing."""
-    connection.start()
-    connection.stop()
-    connection.stop()
+def test_starting_and_stopping_twice_is_ignored(connection: Connection, queue: Queue) -> None:
+    """Start on a started connection, and stop on a stopped one, change nothing: the other call undoes both."""
+    session = connection.create_session()
+    consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+    for word in "ab":
+        connection.start()
+        connection.start()
+        producer.send(session.create_text_message(word))
+        assert consumer.receive(WAIT_MS).text == word  # type: ignore[union-attr]
+        connection.stop()
+        connection.stop()
+        producer.send(session.create_text_message(f"{word} held"))
+        assert consumer.receive(100) is None
+        connection.start()
+        assert consumer.receive(WAIT_MS).text == f"{word} held"  # type: ignore[union-attr]
 
 
 @pytest.mark.requirement("JMS-4.3.4-3", "JMS-4.3.4-6", "JMS-4.3.4-8", "JMS-4.3.4-9", "NEV-168", "NEV-169", "NEV-162")
@@ -60,13 +90,15 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
     """Stop returns when running listeners have, and no listener is called after that."""
     running, may_return = threading.Event(), threading.Event()
     calls: list[str] = []
-    answers = connection.create_session()
+    answers, replies = connection.create_session(Session.SESSION_TRANSACTED), Queue(f"{queue.queue_name}-replies")
 
     def slow(message: Message) -> None:
         calls.append("begin")
         running.set()
         may_return.wait(20)
-        answers.create_producer(queue)  # the connection's services are all there
+        with answers.create_producer(replies) as producer:  # the connection's services are all there
+            producer.send(answers.create_text_message("reply"))
+        answers.commit()
         calls.append("end")
 
     connection.create_session().create_consumer(queue).message_listener = slow
@@ -76,10 +108,14 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
     assert running.wait(20)
     with ThreadPoolExecutor(1) as pool:
         stopping = pool.submit(connection.stop)
-        assert not stopping.done()
+        eventually(lambda: "stopped" in repr(connection))
+        with pytest.raises(TimeoutError):
+            stopping.result(0.1)
+        assert calls == ["begin"]
         may_return.set()
         stopping.result(20)
     assert calls == ["begin", "end"]
+    assert [message.text for message in session.create_browser(replies)] == ["reply"]  # type: ignore[attr-defined]
     producer.send(session.create_text_message("b"))
     time.sleep(0.2)
     assert calls == ["begin", "end"]
@@ -87,8 +123,15 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
     eventually(lambda: len(calls) == 4)
 
 
-@pytest.mark.requirement("JMS-4.3.4-10", "JMS-4.3.5-5", "JMS-4.4.1-4", "JMS-4.5.3-2", "JAK-close-7")
-@pytest.mark.parametrize("what", ["stop", "connection", "session", "consumer"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param("stop", marks=pytest.mark.requirement("JMS-4.3.4-10")),
+        pytest.param("connection", marks=pytest.mark.requirement("JMS-4.3.5-5")),
+        pytest.param("session", marks=pytest.mark.requirement("JMS-4.4.1-4", "JAK-close-7")),
+        pytest.param("consumer", marks=pytest.mark.requirement("JMS-4.5.3-2")),
+    ],
+)
 def test_a_listener_may_not_close_or_stop_its_own(
     connection: Connection, queue: Queue, what: str, eventually: Eventually
 ) -> None:
@@ -101,18 +144,21 @@ def test_a_listener_may_not_close_or_stop_its_own(
         "session": session.close,
         "consumer": consumer.close,
     }
-    raised: list[BaseException] = []
+    heard: list[str] = []
 
     def listener(message: Message) -> None:
         try:
             call[what]()
         except IllegalStateException as error:
-            raised.append(error)
+            heard.append(type(error).__name__)
+        heard.append(message.text)  # type: ignore[attr-defined]
 
     consumer.message_listener = listener
     sender = connection.create_session()
-    sender.create_producer(queue).send(sender.create_text_message("a"))
-    eventually(lambda: raised)
+    for word in "ab":
+        sender.create_producer(queue).send(sender.create_text_message(word))
+    eventually(lambda: len(heard) == 4)
+    assert heard == ["IllegalStateException", "a", "IllegalStateException", "b"]  # nothing was closed or stopped
 
 
 @pytest.mark.requirement(
@@ -135,36 +181,6 @@ def test_closing_ends_a_receive_that_waits(connection: Connection, queue: Queue,
         time.sleep(0.05)
         {"connection": connection, "session": session, "consumer": consumer}[what].close()
         assert waiting.result(20) is None
-
-
-@pytest.mark.requirement("JMS-4.3.5-6", "JMS-4.3.5-10", "JMS-4.3.5-11", "JMS-4.4.1-5", "JMS-4.4.1-8", "JMS-4.4.1-9")
-def test_what_is_closed_says_so(kjms_factory: ConnectionFactory, queue: Queue) -> None:
-    """Any use of something closed raises IllegalStateException; closing again is ignored."""
-    connection = kjms_factory.create_connection()
-    session = connection.create_session()
-    consumer, producer = session.create_consumer(queue), session.create_producer(queue)
-    message = session.create_text_message("x")
-    connection.close()
-    for call in (
-        connection.start,
-        connection.stop,
-        connection.create_session,
-        lambda: connection.meta_data,
-        lambda: session.create_queue("q"),
-        lambda: session.create_consumer(queue),
-        lambda: session.create_text_message("x"),
-        session.recover,
-        session.commit,
-        consumer.receive,
-        consumer.receive_no_wait,
-        lambda: consumer.message_listener,
-        lambda: producer.send(message),
-        lambda: producer.priority,
-    ):
-        with pytest.raises(IllegalStateException):
-            call()
-    for closable in (connection, session, consumer, producer):
-        closable.close()
 
 
 @pytest.mark.requirement("JMS-7.3-4", "NEV-314", "NET-19")
@@ -192,6 +208,27 @@ def test_the_client_id_is_set_first_or_by_the_factory(kafka: Any, kjms_factory: 
         connection.create_session()
         with pytest.raises(IllegalStateException, match="before anything else"):
             connection.client_id = "late"
+
+
+@pytest.mark.requirement("JMS-4.4-2")
+def test_threads_use_a_session_one_after_another(connection: Connection, queue: Queue) -> None:
+    """What one thread made with a session another thread uses, when the first one is through."""
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    consumer, producer = session.create_consumer(queue), session.create_producer(queue)
+    received: list[Any] = []
+
+    def in_turn(name: str) -> None:
+        producer.send(session.create_text_message(name))
+        received.append((threading.current_thread().name, consumer.receive(WAIT_MS)))
+
+    for name in ("first", "second", "first again"):
+        thread = threading.Thread(target=in_turn, args=(name,), name=f"thread {name}")
+        thread.start()
+        thread.join(20)
+    assert [(who, message.text) for who, message in received] == [
+        (f"thread {name}", name) for name in ("first", "second", "first again")
+    ]
+    received[-1][1].acknowledge()
 
 
 @pytest.mark.requirement("JMS-4.4.6-1")

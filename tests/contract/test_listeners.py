@@ -49,8 +49,7 @@ def holds() -> Any:
 
 
 @pytest.mark.requirement(
-    "JAK-Session-1", "JAK-Session-11", "JAK-Session-16", "JMS-4.4.6-2", "JMS-4.4.14-1", "NET-17", "NET-312", "NET-313",
-    "NET-339", "NET-349", "NET-354", "NET-422", "NET-423", "NEV-196",
+    "JAK-Session-1", "JAK-Session-11", "JMS-4.4.14-1", "NET-339", "NET-349", "NET-423", "NEV-196",
 )  # fmt: skip
 def test_a_sessions_listeners_run_one_after_another_in_its_own_thread(
     kjms_factory: ConnectionFactory, kjms_destination_name: str, holds: Holds, eventually: Eventually
@@ -76,8 +75,8 @@ def test_a_sessions_listeners_run_one_after_another_in_its_own_thread(
 
 
 @pytest.mark.requirement(
-    "JAK-Session-17", "JAK-Session-18", "JAK-Session-19", "JAK-close-16", "JMS-4.4.1-2", "JMS-4.4.6-3", "NET-355",
-    "NET-356", "NET-357", "NEV-199", "NEV-204", "NEV-211", "JAK-Session-16", "JMS-4.4.6-2", "NET-354",
+    "JAK-Session-16", "JAK-Session-17", "JAK-Session-18", "JMS-4.4.6-2", "JMS-4.4.6-3", "NET-354", "NET-355",
+    "NET-356",
 )  # fmt: skip
 @pytest.mark.parametrize("owner", ["consumer", "session", "connection"])
 def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(

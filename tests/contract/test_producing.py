@@ -29,7 +29,7 @@ def received(consumer: MessageConsumer) -> Message:
 
 @pytest.mark.requirement(
     "JAK-createProducer-1", "JAK-createProducer-2", "JAK-createProducer-3", "JAK-createProducer-4", "JMS-4.6-1",
-    "JMS-A.1.6-1", "NET-315", "NET-316", "NET-317", "NET-318",
+    "JMS-A.1.6-1", "NET-316", "NET-318",
 )  # fmt: skip
 def test_a_producer_is_of_a_destination_or_of_none(session: Session, kjms_destination_name: str) -> None:
     """It sends to its queue or topic; one that was made without a destination to the one that each send names."""
@@ -59,9 +59,7 @@ def test_a_producer_is_of_a_destination_or_of_none(session: Session, kjms_destin
     assert issubclass(TopicPublisher, MessageProducer)
 
 
-@pytest.mark.requirement(
-    "JMS-3.4.11-16", "JMS-4.6-3", "JMS-4.10-1", "NET-8", "NET-320", "NET-323", "NEV-257", "NEV-258", "NEV-259",
-)  # fmt: skip
+@pytest.mark.requirement("JMS-3.4.11-16", "JMS-4.6-3", "NET-320", "NET-323", "NEV-257", "NEV-258", "NEV-259")
 def test_the_producer_says_how_messages_are_sent(session: Session, queue: Queue) -> None:
     """Its delivery mode, priority, time to live and delay, or those of the send, count; not what the message has."""
     assert [(mode.name, mode.value) for mode in DeliveryMode] == [("NON_PERSISTENT", 1), ("PERSISTENT", 2)]

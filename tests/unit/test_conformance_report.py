@@ -164,6 +164,24 @@ def test_a_wrong_mark_is_an_error(
     assert not (project / report.PAGE).exists()
 
 
+def test_a_test_names_eight_requirements_at_most(
+    report: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More are an error, once each is counted once; a case of a parametrized test counts for itself."""
+    rows = [f"B-{number}" for number in range(9)]
+    table = HEADER + "".join(f"{row}\t1 One\tmust\tack\tA rule.\t\n" for row in rows)
+    (project / "tests/conformance/requirements/more.tsv").write_text(table)
+    mark = "@requirement({})\n".format(", ".join(map(repr, [*rows[:8], rows[0]])))
+    case = "@pytest.mark.parametrize('n', [pytest.param(1, marks=requirement('B-8')), 2])\n"
+    write(project, f"{mark}def test_many(): ...\n\n{case}@requirement('B-7')\ndef test_cases(n): ...\n")
+    assert report.main([], project) == 0
+    write(project, f"{mark}@requirement('B-8')\ndef test_too_many(): ...\n")
+    capsys.readouterr()
+    assert report.main([], project) == 1
+    problem = "tests/test_a.py::test_too_many: names 9 requirements, more than 8; split it"
+    assert capsys.readouterr().err.splitlines() == [problem]
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

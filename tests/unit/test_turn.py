@@ -10,7 +10,7 @@ from kjms._turn import Turn
 from kjms.errors import IllegalStateException
 
 
-@pytest.mark.requirement("JMS-4.4-2", "JMS-2.8-2")
+@pytest.mark.requirement("JMS-2.8-2")
 def test_the_second_thread_learns_who_the_first_one_is() -> None:
     """Overlapping use of a session raises IllegalStateException, which names both threads and the action."""
     turn = Turn("session 1")

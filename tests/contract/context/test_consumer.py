@@ -69,9 +69,20 @@ def test_a_consumer_of_a_destination(context: JMSContext, queue: Queue, topic: T
     assert context.create_consumer(queue).receive_body(str, WAIT_MS) == "1"
 
 
-@pytest.mark.requirement("JMS-11.2.5.1-2", "JMS-11.2.5.1-3", "JMS-11.2.5.1-4")
-@pytest.mark.requirement("JMS-6.11.4-2", "JMS-6.11.4-3", "JMS-6.11.5-2", "JMS-6.11.5-4", "JMS-6.11.6-2", "JMS-6.11.6-3")
-@pytest.mark.parametrize("kind", ["shared", "durable", "shared_durable"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.requirement(*ids))
+        for kind, *ids in (
+            ("shared", "JMS-11.2.5.1-2", "JMS-6.11.4-2", "JMS-6.11.4-3"),
+            ("durable", "JMS-11.2.5.1-3", "JMS-6.11.5-2", "JMS-6.11.5-4"),
+            (
+                *("shared_durable", "JMS-11.2.5.1-4", "JMS-6.11.6-2", "JMS-6.11.6-3"),
+                "JAK-createSharedDurableConsumer-11",
+            ),
+        )
+    ],
+)
 def test_a_consumer_of_a_subscription(kjms_factory: ConnectionFactory, topic: Topic, kind: str) -> None:
     """A consumer of each kind of subscription is made from a topic and a name, with a selector and no_local."""
     with kjms_factory.create_context() as context, kjms_factory.create_context() as elsewhere:

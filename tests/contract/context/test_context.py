@@ -529,8 +529,9 @@ def test_each_exception_has_its_runtime_name(name: str) -> None:
     assert issubclass(runtime, kjms.JMSRuntimeException)
 
 
-@pytest.mark.requirement("JMS-11.2.1-4", "JMS-7.2-2", "JMS-7.3-3", "JMS-7.3-11", "JMS-7.3-16", "JMS-7.3-19")
-@pytest.mark.requirement("JMS-7.3-7", "JMS-7.3-8", "JMS-7.3-9", "JMS-3.8.1.1-55")
+@pytest.mark.requirement(
+    "JMS-11.2.1-4", "JMS-7.2-2", "JMS-7.3-3", "JMS-7.3-11", "JMS-7.3-16", "JMS-7.3-19", "JMS-3.8.1.1-55",
+)  # fmt: skip
 def test_errors_are_runtime_exceptions(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """What goes wrong in the simplified API raises the exception of its kind, a JMSRuntimeException."""
     large = "x" * 1_200_000  # characters; a Kafka topic takes about a million bytes unless told otherwise

@@ -28,9 +28,18 @@ from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, texts
 
 
 @pytest.mark.requirement(
-    *["JMS-4.4.3-1", "JMS-4.4.3-2", "JMS-4.4.3-4", "JAK-Session-5", "NEV-190", "NEV-205", "NET-343"],
-    *["JAK-createTemporaryQueue-1", "JAK-createTemporaryQueue-2"],
-)
+    "JMS-4.4.3-4", "JAK-Session-5", "NEV-190", "NEV-205", "NET-343", "JAK-createTemporaryQueue-1",
+)  # fmt: skip
+def test_each_is_made_by_a_session_and_like_no_other(kjms_factory: ConnectionFactory, connection: Connection) -> None:
+    """Sessions of any connections make them; no two are the same, or have one name."""
+    with kjms_factory.create_connection() as other:
+        sessions = [each.create_session() for each in (connection, connection, other)]
+        made = [session.create_temporary_queue() for session in sessions for _ in range(3)]
+        assert [type(each) for each in made] == [TemporaryQueue] * 9
+        assert len(set(made)) == len({each.queue_name for each in made}) == 9
+
+
+@pytest.mark.requirement("JMS-4.4.3-1", "JMS-4.4.3-2", "JAK-createTemporaryQueue-2")
 def test_it_belongs_to_the_connection(connection: Connection) -> None:
     """A temporary queue outlives its session; every session of its connection may receive from it."""
     maker = connection.create_session()

@@ -31,21 +31,31 @@ def marked(*texts: str, count: int = 2) -> list[tuple[str, bool, int]]:
 # Which sessions are transacted.
 
 
+TRANSACTED = [(0,), (Session.SESSION_TRANSACTED,), (True,), (True, Session.CLIENT_ACKNOWLEDGE), (True, 1), (True, 99)]
+
+
 @pytest.mark.requirement(
-    "JAK-Session-21", "NET-359", "NEV-215", "JMS-4.4.7-1", "JAK-SESSION_TRANSACTED-1", "JAK-SESSION_TRANSACTED-2",
-    "JAK-SESSION_TRANSACTED-3", "JAK-getTransacted-1", "JAK-getAcknowledgeMode-2", "JAK-getAcknowledgeMode-3",
-    "JMS-B.5.5-1", "JAK-recover-8", "JMS-B.2.21-5",
+    "JAK-SESSION_TRANSACTED-1", "JAK-SESSION_TRANSACTED-2", "JAK-SESSION_TRANSACTED-3", "JAK-getTransacted-1",
+    "JAK-getAcknowledgeMode-2", "JAK-Session-21", "NET-359", "NEV-215",
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "arguments",
-    [(0,), (Session.SESSION_TRANSACTED,), (True,), (True, Session.CLIENT_ACKNOWLEDGE), (True, 1), (True, 99)],
-)
+@pytest.mark.parametrize("arguments", TRANSACTED)
 def test_a_session_may_be_transacted(desk: Any, queue: Queue, arguments: tuple[int, ...]) -> None:
-    """However that is said, the mode given beside it is ignored: acknowledging does nothing, and recover is refused."""
-    desk.send(queue, "a")
+    """However that is said, the session says so, and what it sends waits for its commit."""
     session = desk.connection.create_session(*arguments)
     assert session.transacted is True
     assert session.acknowledge_mode == Session.SESSION_TRANSACTED == 0
+    desk.send(queue, "a", by=session)
+    assert desk.stored(queue) == []
+    session.commit()
+    assert desk.stored(queue) == ["a"]
+
+
+@pytest.mark.requirement("JMS-4.4.7-1", "JAK-getAcknowledgeMode-3", "JMS-B.5.5-1", "JAK-recover-8", "JMS-B.2.21-5")
+@pytest.mark.parametrize("arguments", TRANSACTED)
+def test_a_transacted_session_has_no_other_mode(desk: Any, queue: Queue, arguments: tuple[int, ...]) -> None:
+    """The mode given beside it is ignored: acknowledging does nothing, and recover is refused."""
+    desk.send(queue, "a")
+    session = desk.connection.create_session(*arguments)
     consumer = session.create_consumer(queue)
     consumer.receive(WAIT_MS).acknowledge()
     with pytest.raises(IllegalStateException, match="transacted"):
@@ -101,20 +111,22 @@ def everything(desk: Any, queue: Queue, kjms_destination_name: str) -> Everythin
     return Everything(desk, queue, Topic(f"{kjms_destination_name}-topic"))
 
 
-@pytest.mark.requirement(
-    *["JAK-Session-7", "JAK-Session-23", "JAK-Session-24", "JAK-Session-25", "JAK-commit-1", "JMS-4.4.7-2"],
-    *["JMS-4.4.7-3", "JMS-B.4.1-1", "NEV-3", "NEV-193", "NEV-216", "NEV-217", "NEV-231", "NEV-234", "NET-345"],
-    *["NET-360", "NET-361", "NET-362"],
-)
-def test_a_commit_does_all_of_it_at_once(desk: Any, everything: Everything) -> None:
-    """Before it nobody sees anything of it; after it what was sent is there, and what was received is gone."""
+@pytest.mark.requirement("JAK-Session-25", "JAK-commit-1", "JMS-4.4.7-3", "NEV-3", "NEV-217", "NEV-231", "NET-362")
+def test_a_commit_sends_what_was_sent(desk: Any, everything: Everything) -> None:
+    """Before it nobody sees anything of it; after it all of it is there."""
     for watcher in everything.watchers:
         assert watcher.receive_no_wait() is None
     assert desk.stored(everything.queues[0]) == desk.stored(everything.target) == []
     everything.session.commit()
     assert [desk.texts(watcher, 2) for watcher in everything.watchers] == [["1", "2"]] * 3
     assert [desk.stored(queue) for queue in everything.queues] == [["1", "2"]] * 2
-    everything.session.rollback()  # nothing is left to come back
+
+
+@pytest.mark.requirement("JAK-Session-24", "JAK-commit-1", "JMS-4.4.7-3", "NEV-217", "NEV-234", "NET-361")
+def test_a_commit_acknowledges_what_was_received(desk: Any, everything: Everything) -> None:
+    """After it nothing of it comes again, neither with a rollback nor to another consumer."""
+    everything.session.commit()
+    everything.session.rollback()
     desk.send(everything.source, "c")
     desk.send(everything.feed, "c")
     assert [desk.seen(consumer, 1) for consumer in everything.consumers] == [[("c", False, 1)]] * 5
@@ -123,9 +135,27 @@ def test_a_commit_does_all_of_it_at_once(desk: Any, everything: Everything) -> N
 
 
 @pytest.mark.requirement(
-    *["JAK-Session-26", "JAK-Session-27", "JAK-rollback-1", "JMS-4.4.7-2", "JMS-4.4.7-4", "NEV-218", "NEV-234"],
-    *["NET-363", "NET-364"],
+    "JAK-Session-7", "JAK-Session-23", "JMS-4.4.7-2", "JMS-B.4.1-1", "NEV-193", "NEV-216", "NET-345", "NET-360"
 )
+def test_transactions_are_a_series_of_units(desk: Any, everything: Everything) -> None:
+    """Sends and receives of queues, topics and subscriptions end together, one transaction after the other."""
+    everything.session.commit()
+    desk.send(everything.source, "c")
+    desk.send(everything.feed, "c")
+    assert [desk.texts(consumer, 1) for consumer in everything.consumers] == [["c"]] * 5
+    desk.send(everything.target, "rolled back", by=everything.session)
+    everything.session.rollback()
+    assert [desk.seen(consumer, 1) for consumer in everything.consumers] == [marked("c")] * 5
+    desk.send(everything.target, "3", by=everything.session)
+    everything.session.commit()
+    assert desk.stored(everything.target) == ["1", "2", "3"]
+    everything.session.close()
+    assert desk.left(everything.source) == []
+
+
+@pytest.mark.requirement(
+    "JAK-Session-26", "JAK-Session-27", "JAK-rollback-1", "JMS-4.4.7-4", "NEV-218", "NEV-234", "NET-363", "NET-364",
+)  # fmt: skip
 def test_a_rollback_undoes_all_of_it(desk: Any, everything: Everything) -> None:
     """What was sent is never seen by anybody; what was received comes again at once, in order, marked and counted."""
     for count in (2, 3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,25 @@ def test_an_administrator_defines_them_and_a_client_uses_them(
             assert (received.text, received.jms_destination) == (name, queue)
     topics = admin.list_topics(timeout=20).topics
     assert {name: len(topics[f"q.{name}"].partitions) for name in (made, on_demand)} == {made: 2, on_demand: 3}
+
+
+@pytest.mark.requirement("JMS-4.2.1-1", "NET-102", "NET-104")
+@pytest.mark.parametrize("form", ["{}", "{}.eu-west_1", "größe: {}/№ 1?", "queue://{}", "{}\\x%41"])
+def test_a_destination_wraps_an_address_of_any_form(kjms_broker: Any, kjms_destination_name: str, form: str) -> None:
+    """An address has no syntax; one that can be a Kafka topic's name is the topic's name, which Kafka's clients use."""
+    address = form.format(kjms_destination_name)
+    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        queue = session.create_queue(address)
+        assert queue.queue_name == address
+        session.create_producer(queue).send(session.create_text_message("a"))
+        received = session.create_consumer(Queue(address)).receive(WAIT_MS)
+        assert isinstance(received, TextMessage)
+        assert (received.text, received.jms_destination) == ("a", queue)
+    if re.fullmatch(r"[\w.-]+", address, re.ASCII):
+        topics = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers}).list_topics(timeout=20).topics
+        assert address in topics
 
 
 @pytest.mark.requirement("JMS-4.2-1", "NET-112")

@@ -49,7 +49,7 @@ def test_a_connection_is_an_open_socket(kjms_broker: Any, eventually: Eventually
 
 
 @pytest.mark.requirement(
-    "JMS-4.3.1-1", "JMS-4.3.1-2", "JMS-7.3-5", "JMS-B.4.4-1", "NEV-316", "NET-41", "JMS-7.3-6", "NET-42", "JMS-2.7-1",
+    "JMS-4.3.1-1", "JMS-4.3.1-2", "JMS-7.3-5", "JMS-7.3-6", "JMS-B.4.4-1", "NEV-316", "NET-41", "NET-42",
 )  # fmt: skip
 def test_who_connects_is_checked_when_the_connection_is_made(queue: Queue) -> None:
     """User and password may be given with it, and are refused with it; without, the factory's identity counts."""

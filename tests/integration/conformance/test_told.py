@@ -23,10 +23,7 @@ from tests.helpers import WAIT_MS, WAIT_SECONDS, send, text
 # The connection.
 
 
-@pytest.mark.requirement(
-    "NET-16", "NET-70", "NET-419", "NET-420", "NEV-186", "NEV-152", "NEV-184", "NEV-185", "NEV-188", "JMS-4.3.8-2",
-    "JMS-4.3.8-5",
-)  # fmt: skip
+@pytest.mark.requirement("NET-16", "NET-70", "NET-419", "NEV-152", "NEV-185", "JMS-4.3.8-2")
 def test_an_exception_listener_hears_of_its_own_connection(kjms_broker: Any, kjms_factory: ConnectionFactory) -> None:
     """It is called with the exception, in a thread of its own, one call after the other, for its connection alone."""
     other_factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": "another"})

@@ -46,10 +46,7 @@ def names(kjms_broker: Any, config: Path) -> Iterator[Context]:
         yield context
 
 
-@pytest.mark.requirement(
-    "NET-1", "NET-14", "NET-83", "NET-84", "NET-85", "NET-89", "NET-90", "NET-91", "NET-93", "NET-104", "NET-106",
-    "NET-107", "NET-109", "NET-111", "JMS-2.3-1", "JMS-4.2-2", "JMS-4.2.1-1", "NET-102", "NEV-144",
-)  # fmt: skip
+@pytest.mark.requirement("NET-1", "NET-14", "NET-83", "NET-84", "NET-89", "NET-90", "NET-91", "NET-107")
 def test_a_program_finds_what_it_needs_by_name(names: Context, kjms_destination_name: str) -> None:
     """A context factory gives a context, which gives the connection factory and the queue that the file names."""
     factory = names.lookup_connection_factory("jms/ConnectionFactory")
@@ -62,6 +59,23 @@ def test_a_program_finds_what_it_needs_by_name(names: Context, kjms_destination_
         received = session.create_consumer(queue).receive(WAIT_MS)
         assert received is not None
         assert received.get_body(str) == "found"
+
+
+@pytest.mark.requirement("NET-93")
+def test_a_context_needs_no_credential(
+    kjms_broker: Any, config: Path, kjms_destination_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without user and password, in parameters and environment, a context finds, and its connections work."""
+    for name in ("KJMS_USER", "KJMS_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    parameters = {ContextKey.CONFIG: str(config), ContextKey.BOOTSTRAP_SERVERS: kjms_broker.bootstrap_servers}
+    assert not {ContextKey.USER, ContextKey.PASSWORD} & set(parameters)
+    with ContextFactory().create_context(parameters) as names:
+        factory = names.lookup_connection_factory("jms/ConnectionFactory")
+        with factory.create_connection() as connection, connection.create_session() as session:
+            queue = names.lookup_destination("jms/orders")
+            session.create_producer(queue).send(session.create_text_message("found"))
+            assert [message.get_body(str) for message in session.create_browser(queue)] == ["found"]
 
 
 @pytest.mark.requirement("NET-15", "NET-101")

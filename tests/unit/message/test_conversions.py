@@ -140,7 +140,7 @@ def test_a_map_entry_reads_as_what_the_table_says_and_as_nothing_else(written: s
         check_map(written, wanted, received)
 
 
-@pytest.mark.requirement("JMS-7.3-12", "NET-34", "NEV-322", "NEV-324", "NEV-128")
+@pytest.mark.requirement("JMS-7.3-12", "NEV-324", "NEV-128")
 @pytest.mark.parametrize(("written", "types"), by_row(STREAM_ROWS, BODY_TYPES))
 def test_a_stream_value_reads_as_what_the_table_says_and_as_nothing_else(
     written: str, types: list[str], received
