@@ -1,4 +1,4 @@
-"""Fixtures for tests with a real Kafka. Every pytest run loads this module: it imports nothing heavy by itself."""
+"""Fixtures for tests on a Kafka, real or in memory. Every pytest run loads this module: it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from kjms import Connection, ConnectionFactory, Queue, Topic
+    from kjms import Connection, ConnectionFactory, Queue, Topic, aio
     from kjms.broker import Broker
     from kjms.broker._shared import SharedBroker
+    from kjms.testing import MemoryKafka
 
 _LONGEST_NAME = 80  # Kafka allows 249, and kjms appends to names
 _SHARED: pytest.StashKey[SharedBroker] = pytest.StashKey()
@@ -90,3 +91,20 @@ def kjms_connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
     with kjms_factory.create_connection() as connection:
         connection.start()
         yield connection
+
+
+@pytest.fixture
+def kjms_memory() -> Iterator[MemoryKafka]:
+    """A Kafka in memory, of the test's own; see `kjms.testing.MemoryKafka`."""
+    from kjms.testing import MemoryKafka
+
+    with MemoryKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def kjms_memory_context(kjms_memory: MemoryKafka) -> aio.JMSContext:
+    """A context for asyncio on `kjms_memory`; it connects at the beginning of its ``async with``, in any event loop."""
+    from kjms import aio
+
+    return aio.ConnectionFactory(kjms_memory.bootstrap_servers).create_context()

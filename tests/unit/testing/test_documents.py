@@ -1,0 +1,49 @@
+"""What docs/testing.md says is so, and the pytest plugin costs little."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PAGE = (Path(__file__).parents[3] / "docs" / "testing.md").read_text(encoding="utf-8")
+
+
+def examples(kind: str) -> list[str]:
+    return re.findall(rf"<!-- tested: {kind} -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+def test_the_program_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page's program runs as it stands."""
+    (program,) = examples("program")
+    exec(program, {})
+    assert capsys.readouterr().out == "ten pens\n"
+    assert "It prints `ten pens`." in PAGE
+
+
+def test_the_fixtures_work_as_shown(pytester: pytest.Pytester) -> None:
+    """The page's test file passes, with the fixtures that kjms brings."""
+    (file,) = examples("pytest")
+    pytester.makepyfile(file)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=file.count("\ndef test_"))
+
+
+def test_the_plugin_loads_little() -> None:
+    """Each run of pytest loads it, so it brings neither Kafka's client nor the engine, and few modules at all."""
+    program = (
+        "import sys, pytest\n"
+        "before = set(sys.modules)\n"
+        "import kjms.broker.pytest_plugin\n"
+        "print(*(set(sys.modules) - before))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
+    heavy = {"confluent_kafka", "fastavro", "lark", "asyncio", "ssl", "kjms.engine", "kjms.testing", "kjms.aio"}
+    assert "kjms.broker.pytest_plugin" in loaded
+    assert heavy.isdisjoint(loaded)
+    assert len(loaded) < 30
