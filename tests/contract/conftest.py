@@ -62,7 +62,7 @@ def other_queue(queue: Queue) -> Queue:
 @pytest.fixture
 def topic(kjms_destination_name: str) -> Topic:
     """A topic of this test's own."""
-    return Topic(kjms_destination_name)
+    return Topic(f"{kjms_destination_name}-topic")
 
 
 @pytest.fixture
