@@ -69,7 +69,12 @@ class _Requestor(AutoCloseable, Generic[R]):
             raise IllegalStateException(f"request: this {type(self).__name__} is closed")
         message.jms_reply_to = self._replies
         self._producer.send(message)
-        reply = self._consumer.receive(timeout)
+        try:
+            reply = self._consumer.receive(timeout)
+        except IllegalStateException:
+            if not self._is_closed:  # else it was closed since the request was sent
+                raise
+            return None
         if reply is None and not self._is_closed:
             self._consumer.close()
             self._replies.delete()
