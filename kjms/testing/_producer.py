@@ -28,8 +28,10 @@ from kjms.testing._transactions import Transaction
 __all__ = ["MemoryProducer", "murmur2"]
 
 UNASSIGNED: Final = -1
-UNREPORTED: Final = 100_000
-"""How many records and reports a producer holds (``queue.buffering.max.messages``)."""
+MOST_RECORDS: Final = 100_000
+"""How many records and reports a producer holds, unless ``queue.buffering.max.messages`` says otherwise."""
+MOST_KILOBYTES: Final = 1_048_576
+"""How large their values may be together, unless ``queue.buffering.max.kbytes`` says otherwise."""
 
 
 class State(enum.Enum):
@@ -75,6 +77,9 @@ class MemoryProducer:
         self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
         self._id = str(config.get("transactional.id") or "")
         self._limit = int(config.get("message.max.bytes", 1_000_000))
+        self._most_records = int(config.get("queue.buffering.max.messages", MOST_RECORDS))
+        self._most_bytes = int(config.get("queue.buffering.max.kbytes", MOST_KILOBYTES)) * 1024
+        self._bytes = 0  # of the records that are not reported yet
         self._patience = float(config.get("message.timeout.ms", 300_000)) / 1000
         self._transaction_timeout = float(config.get("transaction.timeout.ms", 60_000)) / 1000
         self._by_hash = str(config.get("partitioner", "consistent_random"))
@@ -125,7 +130,8 @@ class MemoryProducer:
                 raise refused(code, f"Unable to produce message: {KafkaError(code).str()}")
             if self._state is State.FATAL:
                 raise refused(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
-            if len(self) >= UNREPORTED:
+            size = len(value or b"")
+            if len(self) >= self._most_records or self._bytes + size > self._most_bytes:
                 raise BufferError("Local: Queue full")
             if len(value or b"") + len(key or b"") > self._limit:
                 text = "Unable to produce message: Broker: Message size too large"
@@ -136,6 +142,7 @@ class MemoryProducer:
             if partition == UNASSIGNED:
                 partition = self._partition(key, count)
             now = cluster.clock.monotonic()
+            self._bytes += size
             self._waiting.append(
                 Waiting((topic, partition), key, value, contents, timestamp, on_delivery, now + self._patience)
             )
@@ -222,6 +229,7 @@ class MemoryProducer:
             else:
                 reports, self._reports = self._reports, deque()
                 errors = deque()
+                self._bytes -= sum(len(message.value() or b"") for _, _, message in reports)
         for error in errors:
             if error.fatal():  # confluent-kafka raises it, and asks no callback
                 raise KafkaException(error)
