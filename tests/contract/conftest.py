@@ -26,13 +26,18 @@ from kjms.engine.kafka import (
     open_producer,
 )
 from kjms.mapping.names import queue_group
+from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_SECONDS, Desk
 
 
-@pytest.fixture(params=["real"])
-def kafka(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture(params=["memory", "real"])
+def kafka(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The Kafka that the test runs on, with its ``bootstrap_servers``."""
-    return request.getfixturevalue("kjms_broker")
+    if request.param == "real":
+        yield request.getfixturevalue("kjms_broker")
+    else:
+        with MemoryKafka() as memory:
+            yield memory
 
 
 @pytest.fixture

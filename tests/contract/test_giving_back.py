@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kjms import ConnectionFactory, JMSContext, Message, Queue, RedeliveryPolicy, Session, Topic, aio
-from tests.contract.helpers import SECONDS, seen
+from tests.helpers import WAIT_MS, now_ms, seen
 
 NONE = [("d", 1)]
 ALL = [("a", 2), ("b", 2), ("c", 2), ("d", 1)]
@@ -30,7 +30,7 @@ each_mode = pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MO
 def received(consumer: Any, mode: int) -> None:
     """Receive a, b and c, and acknowledge b where it can be acknowledged alone."""
     for name in "abc":
-        message = consumer.receive(SECONDS)
+        message = consumer.receive(WAIT_MS)
         assert seen(message) == (name, False, 1)
         if name == "b" and mode == Session.INDIVIDUAL_ACKNOWLEDGE:
             message.acknowledge()
@@ -38,7 +38,7 @@ def received(consumer: Any, mode: int) -> None:
 
 def counted(consumer: Any, count: int) -> list[tuple[str | None, int]]:
     """Return of the next *count* messages the text and JMSXDeliveryCount; the mark agrees with the count."""
-    found = [seen(consumer.receive(SECONDS)) for _ in range(count)]
+    found = [seen(consumer.receive(WAIT_MS)) for _ in range(count)]
     assert all(is_marked == (number > 1) for _, is_marked, number in found)
     return [(text, number) for text, _, number in found]
 
@@ -115,7 +115,7 @@ def test_what_was_acknowledged_before_never_comes_again(desk: Any, queue: Queue,
     desk.send(queue, *"abcd")
     session = desk.session(mode)
     consumer = session.create_consumer(queue)
-    messages = [consumer.receive(SECONDS) for _ in "ab"]
+    messages = [consumer.receive(WAIT_MS) for _ in "ab"]
     if session.transacted:
         session.commit()
     else:
@@ -195,13 +195,13 @@ async def test_a_context_of_asyncio_gives_back_as_a_session_does(
     desk.send(queue, *"abcd")
 
     async def counted(consumer: aio.JMSConsumer, count: int) -> list[tuple[str | None, int]]:
-        found = [seen(await consumer.receive(SECONDS)) for _ in range(count)]
+        found = [seen(await consumer.receive(WAIT_MS)) for _ in range(count)]
         return [(text, number) for text, _, number in found]
 
     async with aio.ConnectionFactory(kafka.bootstrap_servers).create_context(mode) as context:
         consumer = context.create_consumer(queue)
         for name in "abc":
-            message = await consumer.receive(SECONDS)
+            message = await consumer.receive(WAIT_MS)
             assert seen(message) == (name, False, 1)
             if name == "b" and mode == Session.INDIVIDUAL_ACKNOWLEDGE:
                 await context.acknowledge(message)
@@ -241,13 +241,13 @@ def test_a_backoff_grows_from_delivery_to_delivery(desk: Any, queue: Queue) -> N
     desk.send(queue, "late")
     assert counted(consumer, 1) == [("late", 1)]
     for count, delay in ((2, 100), (3, 300), (4, 300)):
-        before = desk.now()
+        before = now_ms()
         session.rollback()
         desk.send(queue, "prompt")
         assert counted(consumer, 1) == [("prompt", 1)]
         session.commit()
         assert counted(consumer, 1) == [("late", count)]
-        assert desk.now() - before >= delay
+        assert now_ms() - before >= delay
 
 
 def test_a_listener_that_raises_gives_back_its_message_alone(

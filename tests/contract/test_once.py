@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, Queue, Session, Topic, TransactionRolledBackException
-from tests.contract.helpers import SECONDS, text
+from tests.helpers import WAIT_SECONDS, text
 
 MESSAGES = 120
 
@@ -83,7 +83,7 @@ def test_processes_that_move_messages_in_transactions_move_each_once(
                 assert mover.raised is None
                 movers[number] = Mover(desk.connect(**options), (queue, other_queue), next(seeds), is_done)
     for mover in movers:
-        mover.thread.join(SECONDS / 1000)
+        mover.thread.join(WAIT_SECONDS)
         assert mover.raised is None
     assert sorted(map(int, desk.stored(other_queue))) == list(range(MESSAGES))
     assert desk.left(queue) == []

@@ -9,10 +9,9 @@ import pytest
 
 from kjms import Connection, DeliveryMode, Message, Queue, Session
 from kjms.options import SessionMode
-from tests.contract.helpers import text
+from tests.helpers import WAIT_MS, Eventually, text
 
 MESSAGES = 60
-Eventually = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture(params=[1, 2, 1000])
@@ -39,7 +38,7 @@ def test_messages_come_in_their_order(desk: Any, connection: Connection, queue: 
     send(connection, queue, *range(MESSAGES))
     session = connection.create_session(mode)
     consumer = session.create_consumer(queue)
-    messages = [consumer.receive(20_000) for _ in range(MESSAGES)]
+    messages = [consumer.receive(WAIT_MS) for _ in range(MESSAGES)]
     assert [text(message) for message in messages] == [str(number) for number in range(MESSAGES)]
     for message in messages:
         assert message is not None
@@ -84,7 +83,7 @@ def test_consumers_share_all_messages(connection: Connection, queue: Queue, even
     got: list[list[int]] = [[], [], []]
 
     def listen(heard: list[int]) -> Callable[[Message], None]:
-        return lambda message: heard.append(int(text(message) or ""))
+        return lambda message: heard.append(int(text(message)))
 
     for heard in got:
         connection.create_session().create_consumer(queue).message_listener = listen(heard)
@@ -100,7 +99,7 @@ def test_groups_are_worked_on_in_their_order(connection: Connection, queue: Queu
     got: dict[str | None, list[int]] = {f"group {number}": [] for number in range(5)}
 
     def listener(message: Message) -> None:
-        got[message.get_string_property("JMSXGroupID")].append(int(text(message) or ""))
+        got[message.get_string_property("JMSXGroupID")].append(int(text(message)))
 
     for _ in range(3):
         connection.create_session().create_consumer(queue).message_listener = listener

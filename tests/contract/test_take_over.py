@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kjms import Message, Queue, RedeliveryPolicy, Session, Topic
-from tests.contract.helpers import SECONDS, seen, text
+from tests.helpers import WAIT_MS, now_ms, seen, text
 
 ROUNDS = 4
 
@@ -57,7 +57,7 @@ def test_deliveries_of_all_processes_count_towards_the_limit(desk: Any, queue: Q
             session.rollback()
     with desk.connect(is_apart=True, redelivery=policy) as connection:
         assert desk.seen(connection.create_session().create_consumer(queue), 1) == first_deliveries("good")
-    dead = desk.session().create_consumer(Queue(f"{queue.queue_name}.dlq")).receive(SECONDS)
+    dead = desk.session().create_consumer(Queue(f"{queue.queue_name}.dlq")).receive(WAIT_MS)
     assert text(dead) == "bad"
     assert dead.get_string_property("JMS_kjms_Deliveries") == str(ROUNDS)
     assert dead.get_string_property("JMS_kjms_Cause") == (f"delivered {ROUNDS} times; its transaction was rolled back")
@@ -68,7 +68,7 @@ def test_what_was_settled_out_of_order_stays_settled(desk: Any, queue: Queue) ->
     desk.send(queue, *range(20))
     with desk.connect(is_apart=True) as connection:
         consumer = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
-        messages = [consumer.receive(SECONDS) for _ in range(15)]
+        messages = [consumer.receive(WAIT_MS) for _ in range(15)]
         for number in (14, 0, 7, 3, 8, 9):
             messages[number].acknowledge()
     rest = [number for number in range(15) if number not in {14, 0, 7, 3, 8, 9}]
@@ -82,11 +82,11 @@ def test_a_message_that_waits_for_its_redelivery_waits_on(desk: Any, queue: Queu
     with desk.connect(is_apart=True, redelivery=RedeliveryPolicy(delay=1_500)) as connection:
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         assert desk.texts(session.create_consumer(queue), 1) == ["late"]
-        before = desk.now()
+        before = now_ms()
         session.recover()
     consumer = desk.connect(is_apart=True).create_session().create_consumer(queue)
     assert desk.seen(consumer, 1) == [("late", True, 2)]
-    assert desk.now() - before >= 1_500
+    assert now_ms() - before >= 1_500
 
 
 @pytest.mark.requirement("NEV-256")
@@ -134,7 +134,7 @@ def test_a_browser_of_another_process_shows_what_is_not_settled(desk: Any, queue
     looking = desk.connect(is_apart=True).create_session().create_browser(queue)
     with desk.connect(is_apart=True) as connection:
         consumer = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
-        messages = [consumer.receive(SECONDS) for _ in "abc"]
+        messages = [consumer.receive(WAIT_MS) for _ in "abc"]
         messages[1].acknowledge()
         assert [text(message) for message in looking] == ["a", "c", "d"]
     assert [seen(message) for message in looking] == [("a", True, 2), ("c", True, 2), ("d", False, 1)]
@@ -180,7 +180,7 @@ def test_several_partitions_change_hands(desk: Any, queue: Queue) -> None:
 
     def note(message: Message | None) -> None:
         assert message is not None
-        got[message.get_string_property("JMSXGroupID") or ""].append(int(text(message) or ""))
+        got[message.get_string_property("JMSXGroupID") or ""].append(int(text(message)))
 
     def send(count: int) -> None:
         for _ in range(count):
@@ -192,20 +192,20 @@ def test_several_partitions_change_hands(desk: Any, queue: Queue) -> None:
     for _ in range(2):
         with desk.connect(**options) as staying:
             consumer = staying.create_session().create_consumer(queue)
-            note(consumer.receive(SECONDS))
+            note(consumer.receive(WAIT_MS))
             with desk.connect(**options) as passing:
                 other = passing.create_session().create_consumer(queue)
-                note(other.receive(SECONDS))
+                note(other.receive(WAIT_MS))
                 send(2)
                 for each in (consumer, other):
                     while (message := each.receive_no_wait()) is not None:
                         note(message)
             send(1)
-            note(consumer.receive(SECONDS))
+            note(consumer.receive(WAIT_MS))
     with desk.connect(**options) as last:
         consumer = last.create_session().create_consumer(queue)
         while sum(map(len, got.values())) < sum(map(len, sent.values())):
-            note(consumer.receive(SECONDS))
+            note(consumer.receive(WAIT_MS))
     assert got == sent
 
 
@@ -215,7 +215,7 @@ def test_what_expired_between_two_processes_comes_to_neither(desk: Any, queue: Q
     (short, _) = desk.send(queue, "short", time_to_live=2_000), desk.send(queue, "long")
     with desk.connect(is_apart=True) as connection:
         consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-        first = consumer.receive(SECONDS)
+        first = consumer.receive(WAIT_MS)
         assert text(first) in {"short", "long"}  # a slow machine has let it expire
-    eventually(lambda: desk.now() > short[0].jms_expiration)
+    eventually(lambda: now_ms() > short[0].jms_expiration)
     assert [name for name, _, _ in desk.left(queue)] == ["long"]

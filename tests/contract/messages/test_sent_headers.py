@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, DeliveryMode, Message, Queue, Session, TextMessage, Topic
-from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions
+from kjms import Connection, ConnectionFactory, DeliveryMode, Message, Queue, Session, Topic
+from tests.helpers import WAIT_MS
 
 SENT_FIELDS = [
     "jms_message_id", "jms_timestamp", "jms_destination", "jms_delivery_mode", "jms_expiration", "jms_delivery_time",
@@ -164,25 +164,3 @@ def test_id_and_timestamp_can_be_switched_off(session: Session, queue: Queue) ->
     for either in (message, received):
         assert either.jms_message_id is None
         assert either.jms_timestamp == 0
-
-
-@pytest.mark.requirement("JMS-3.4.4-2", "NEV-38")
-def test_the_timestamp_is_the_time_of_the_hand_over(kafka: Any, queue: Queue) -> None:
-    """That a message waits in the client before it is transmitted does not move its JMSTimestamp."""
-    linger = 300
-    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"linger.ms": linger})
-    with factory.create_connection() as connection:
-        connection.start()
-        session = connection.create_session()
-        message, completions = session.create_text_message("x"), Completions()
-        producer = session.create_producer(queue)
-        before = milliseconds_now()
-        producer.send(message, completion_listener=completions)
-        handed_over = milliseconds_now()
-        assert completions.done.wait(WAIT_SECONDS)
-        completed = milliseconds_now()
-        received = session.create_consumer(queue).receive(WAIT_MS)
-    assert completions.failed == []
-    assert isinstance(received, TextMessage)
-    assert before <= received.jms_timestamp == message.jms_timestamp <= handed_over
-    assert completed - received.jms_timestamp >= linger // 2  # it did wait
