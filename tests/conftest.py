@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kjms import Connection, ConnectionFactory, Queue
+from kjms.broker import LocalBroker
 from tests.flaky import current, read
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -26,6 +27,7 @@ pytest.register_assert_rewrite("tests.helpers")
 from tests.helpers import Desk, Eventually, dead_letter_queue, wait_for  # noqa: E402  # its assertions are explained, too
 
 JAVA = {"java", "artemis", "guarded"}  # fixtures that start a Java client or another broker
+ONE_WORKER = {"breakable_broker", "secured", "users_broker"}  # fixtures that start once for all
 
 
 def pytest_configure() -> None:
@@ -45,14 +47,33 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests with Java programs as slow, and failures of those in ``flaky.tsv`` as expected for now."""
+    """Mark tests by what they need: with Java programs they are slow, with a server of their own in one process.
+
+    These run first: each such group is one process's work. Failures of tests in ``flaky.tsv`` are expected for now.
+    """
     entries = current(read(), datetime.date.today())
     for item in items:
-        if not JAVA.isdisjoint(getattr(item, "fixturenames", ())):
+        needs = set(getattr(item, "fixturenames", ()))
+        if needs & JAVA:
             item.add_marker(pytest.mark.slow)
+        for name in sorted(needs & ONE_WORKER)[:1]:
+            item.add_marker(pytest.mark.xdist_group(name))
         for entry in entries:
             if entry.covers(item.nodeid):
                 item.add_marker(pytest.mark.xfail(reason=f"flaky until {entry.until}: {entry.reason}", strict=False))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+@pytest.fixture(scope="session")
+def _breakable_broker() -> Iterator[LocalBroker]:
+    with LocalBroker(config={"group.min.session.timeout.ms": "500"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def breakable_broker(_breakable_broker: LocalBroker) -> LocalBroker:
+    """A Kafka that the test may halt, stop and kill; it lets a group miss a member within half a second."""
+    return _breakable_broker.start()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, Queue, Session, Topic
+from kjms.broker import LocalBroker
 from tests.helpers import Desk, Program
 
 
@@ -38,6 +39,32 @@ def desk(kjms_broker: Any) -> Iterator[Desk]:
     """Connections that end with the test."""
     with contextlib.ExitStack() as stack:
         yield Desk(kjms_broker.bootstrap_servers, stack)
+
+
+@pytest.fixture(scope="session")
+def users_broker() -> Iterator[LocalBroker]:
+    """A Kafka with the users ann (pa55word), who may do everything, and bob (s3cret), who may do nothing."""
+    users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pa55word" user_bob="s3cret";'
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:ann",  # clients without a name are the broker itself, and the test
+    }
+    with LocalBroker(config=config) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bob(users_broker: LocalBroker) -> dict[str, str]:
+    """Kafka's settings for bob."""
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "bob",
+        "sasl.password": "s3cret",
+    }
 
 
 @pytest.fixture

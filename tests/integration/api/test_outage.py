@@ -31,9 +31,11 @@ class Watching:
 
 
 @pytest.mark.requirement("JMS-4.3.8-1")
-def test_a_connection_outlives_its_broker(eventually: Eventually, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_connection_outlives_its_broker(
+    breakable_broker: LocalBroker, queue: Queue, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
     """The exception listener and the log hear once of the loss of a broker, and once of its return; all goes on."""
-    queue = Queue("outage")
+    broker = breakable_broker
     told: list[JMSException] = []
     watching = Watching()
     heard: list[str | None] = []
@@ -42,7 +44,7 @@ def test_a_connection_outlives_its_broker(eventually: Eventually, caplog: pytest
         assert isinstance(message, TextMessage)
         heard.append(message.text)
 
-    with LocalBroker() as broker, caplog.at_level(logging.INFO, "kjms"):
+    with caplog.at_level(logging.INFO, "kjms"):
         factory = ConnectionFactory(broker.bootstrap_servers, send_timeout=3_000)
         with factory.create_connection() as connection, factory.create_connection() as other:
             connection.exception_listener = told.append
@@ -55,7 +57,7 @@ def test_a_connection_outlives_its_broker(eventually: Eventually, caplog: pytest
             eventually(lambda: heard == ["before"])
             broker.kill()
             eventually(lambda: told)
-            with pytest.raises(JMSException, match=r"outage.*3000 ms"):
+            with pytest.raises(JMSException, match=rf"{queue.queue_name}.*3000 ms"):
                 producer.send(session.create_text_message("lost, and told so"))
             assert watching.recoveries == []
             broker.start()
@@ -87,10 +89,9 @@ async def watched_in_loop(broker: LocalBroker) -> Watching:
     return watching
 
 
-def test_the_end_of_an_outage_in_a_loop() -> None:
+def test_the_end_of_an_outage_in_a_loop(breakable_broker: LocalBroker) -> None:
     """A listener of asyncio's context hears of an outage and of its end, too."""
-    with LocalBroker() as broker:
-        watching = asyncio.run(asyncio.wait_for(watched_in_loop(broker), 60))
+    watching = asyncio.run(asyncio.wait_for(watched_in_loop(breakable_broker), 60))
     assert len(watching.failures) == 1
     assert watching.recoveries == watching.failures
 

@@ -755,10 +755,9 @@ def test_a_commit_that_waits_for_a_rebalance_does_not_keep_the_reader_from_polli
         reader._commit = commit  # type: ignore[method-assign]
 
 
-def test_closing_ends_though_kafka_is_gone() -> None:
+def test_closing_ends_though_kafka_is_gone(breakable_broker: LocalBroker) -> None:
     """A close that cannot acknowledge any more gives up after some seconds, and says so."""
-    with LocalBroker() as broker:
-        code = """
+    code = """
 import sys
 from kjms import *
 connection = ConnectionFactory(sys.argv[1], send_timeout=2_000).create_connection()
@@ -775,15 +774,16 @@ except JMSException:
     pass
 print("closed", flush=True)
 """
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, broker.bootstrap_servers],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "received\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, breakable_broker.bootstrap_servers],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "received\n"
+    breakable_broker.kill()
     try:
         output, _ = process.communicate(timeout=25)
     except subprocess.TimeoutExpired:

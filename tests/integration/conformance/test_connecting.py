@@ -51,35 +51,22 @@ def test_a_connection_is_an_open_socket(kjms_broker: Any, eventually: Eventually
 @pytest.mark.requirement(
     "JMS-4.3.1-1", "JMS-4.3.1-2", "JMS-7.3-5", "JMS-7.3-6", "JMS-B.4.4-1", "NEV-316", "NET-41", "NET-42",
 )  # fmt: skip
-def test_who_connects_is_checked_when_the_connection_is_made(queue: Queue) -> None:
+def test_who_connects_is_checked_when_the_connection_is_made(
+    users_broker: LocalBroker, bob: dict[str, str], queue: Queue
+) -> None:
     """User and password may be given with it, and are refused with it; without, the factory's identity counts."""
-    users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pa55word" user_bob="s3cret";'
-    config = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:ann",  # whoever has no name is the broker itself
-    }
-    bob = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "bob",
-        "sasl.password": "s3cret",
-    }
-    with LocalBroker(config=config) as broker:
-        admin = AdminClient({"bootstrap.servers": broker.listeners["PLAINTEXT"]})
-        may = ("User:bob", "*", AclOperation.IDEMPOTENT_WRITE, AclPermissionType.ALLOW)  # and nothing to any topic
-        rule = AclBinding(ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, *may)
-        admin.create_acls([rule])[rule].result(20)
-        factory = ConnectionFactory(broker.bootstrap_servers, kafka=bob, send_timeout=2_000)
-        with factory.create_connection("ann", "pa55word") as connection:
-            assert isinstance(connection, Connection)
-            connection.create_session().create_producer(queue)
-        with factory.create_connection() as connection, pytest.raises(JMSSecurityException):
-            connection.create_session().create_producer(queue)  # bob is known, and may not
-        with pytest.raises(JMSSecurityException, match="uthentication"):
-            factory.create_connection("ann", "wrong")
+    admin = AdminClient({"bootstrap.servers": users_broker.listeners["PLAINTEXT"]})
+    may = ("User:bob", "*", AclOperation.IDEMPOTENT_WRITE, AclPermissionType.ALLOW)  # and nothing to any topic
+    rule = AclBinding(ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, *may)
+    admin.create_acls([rule])[rule].result(20)
+    factory = ConnectionFactory(users_broker.bootstrap_servers, kafka=bob, send_timeout=2_000)
+    with factory.create_connection("ann", "pa55word") as connection:
+        assert isinstance(connection, Connection)
+        connection.create_session().create_producer(queue)
+    with factory.create_connection() as connection, pytest.raises(JMSSecurityException):
+        connection.create_session().create_producer(queue)  # bob is known, and may not
+    with pytest.raises(JMSSecurityException, match="uthentication"):
+        factory.create_connection("ann", "wrong")
 
 
 @pytest.mark.requirement("NEV-166", "JMS-4.3.4-6")

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -30,27 +30,20 @@ from kjms.testing.engine import statistics
 from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Completions, Eventually, send, text
 
 
-@pytest.fixture(scope="module")
-def own_broker() -> Iterator[LocalBroker]:
-    """A broker that these tests may halt."""
-    with LocalBroker() as broker:
-        yield broker
-
-
 @pytest.mark.requirement(
     "JMS-3.4.11-13", "JMS-4.6.1-2", "JMS-4.6.2.1-1", "JMS-4.6.2.3-2", "JMS-4.6.2.4-3", "JAK-close-11",
     "JAK-close-12", "JAK-close-13",
 )  # fmt: skip
-def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(own_broker: LocalBroker, queue: Queue) -> None:
+def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(breakable_broker: LocalBroker, queue: Queue) -> None:
     """Until then no listener is told, and no close or send returns, but for those of NON_PERSISTENT messages."""
     completions = Completions()
     completions.may_return.clear()
-    with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
+    with ConnectionFactory(breakable_broker.bootstrap_servers).create_connection() as connection:
         connection.start()
         session, patient = connection.create_session(), connection.create_session()
         producer, waits = session.create_producer(queue), patient.create_producer(queue)
         send(patient, queue, "before")  # the clients know their way
-        pid = own_broker.pid
+        pid = breakable_broker.pid
         assert pid is not None
         with ThreadPoolExecutor(2) as pool:
             os.kill(pid, signal.SIGSTOP)
@@ -95,21 +88,20 @@ def cut_connections(broker: LocalBroker) -> int:
 
 @pytest.mark.requirement("JMS-4.3.8-4", "NEV-187", "NET-421")
 def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
-    own_broker: LocalBroker, queue: Queue, eventually: Eventually
+    breakable_broker: LocalBroker, queue: Queue, eventually: Eventually
 ) -> None:
     """What can be repaired is repaired: messages go on in both directions, and the exception listener hears nothing."""
     told: list[JMSException] = []
-    with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
+    with ConnectionFactory(breakable_broker.bootstrap_servers).create_connection() as connection:
         connection.exception_listener = told.append
         connection.start()
         session, heard = connection.create_session(), []
         connection.create_session().create_consumer(queue).message_listener = lambda m: heard.append(text(m))
         send(session, queue, "before")
         eventually(lambda: heard == ["before"])
-        assert cut_connections(own_broker) > 0
-        eventually(
-            lambda: statistics(connection).disconnections == 1
-        )  # the Kafka client says that all brokers are down
+        assert cut_connections(breakable_broker) > 0
+        # The Kafka client says that all brokers are down; so may another one of the engine.
+        eventually(lambda: statistics(connection).disconnections)
         send(session, queue, "after")
         eventually(lambda: heard == ["before", "after"])
         eventually(lambda: not any(name.endswith("-outage") for name in statistics(connection).threads))
@@ -119,11 +111,11 @@ def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
 
 @pytest.mark.requirement("JMS-4.4.13-1", "JMS-4.7-3", "NEV-246")
 def test_what_is_sent_through_cut_connections_arrives_once(
-    own_broker: LocalBroker, queue: Queue, eventually: Eventually
+    breakable_broker: LocalBroker, queue: Queue, eventually: Eventually
 ) -> None:
     """What is under way when its connection is cut is sent again, and is not there twice; in either delivery mode."""
     count, cuts = 2_000, 5
-    with ConnectionFactory(own_broker.bootstrap_servers).create_connection() as connection:
+    with ConnectionFactory(breakable_broker.bootstrap_servers).create_connection() as connection:
         connection.start()
         with connection.create_session() as session, session.create_producer(queue) as producer:
             completions = Completions()
@@ -132,7 +124,7 @@ def test_what_is_sent_through_cut_connections_arrives_once(
                 mode = DeliveryMode.PERSISTENT if number % 2 else DeliveryMode.NON_PERSISTENT
                 producer.send(message, delivery_mode=mode, completion_listener=completions)
                 if number % (count // cuts) == count // cuts // 2:
-                    eventually(lambda: cut_connections(own_broker))
+                    eventually(lambda: cut_connections(breakable_broker))
         assert completions.failed == []
         assert completions.texts == [str(number) for number in range(count)]
         consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
@@ -146,11 +138,11 @@ def test_what_is_sent_through_cut_connections_arrives_once(
     "NET-420", "NEV-184",
 )  # fmt: skip
 def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
-    own_broker: LocalBroker, connection: Connection, queue: Queue, eventually: Eventually
+    breakable_broker: LocalBroker, connection: Connection, queue: Queue, eventually: Eventually
 ) -> None:
     """Calls raise a JMSException; who only listens is told, and may do what it likes; other connections are not."""
     unknown = Queue(f"{queue.queue_name}-unknown")
-    factory = ConnectionFactory(own_broker.bootstrap_servers, send_timeout=1_000)
+    factory = ConnectionFactory(breakable_broker.bootstrap_servers, send_timeout=1_000)
     told: list[tuple[JMSException, str]] = []
     told_elsewhere: list[JMSException] = []
     done: list[object] = []
@@ -178,7 +170,7 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         listens.create_session().create_consumer(Topic(f"{queue.queue_name}-topic")).message_listener = print
         sessions = [calls.create_session() for _ in range(4)]
         send(sessions[0], queue, "a")
-        own_broker.kill()
+        breakable_broker.kill()
         attempts: list[Callable[[], object]] = [
             lambda: sessions[0].create_producer(unknown),
             lambda: sessions[1].create_consumer(unknown),
@@ -192,7 +184,7 @@ def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
         assert done == [on_exception, "closed"]
         ((exception, thread),) = told
         assert type(exception) is JMSException
-        assert own_broker.bootstrap_servers in str(exception)
+        assert breakable_broker.bootstrap_servers in str(exception)
         assert exception.error_code == "_ALL_BROKERS_DOWN"
         assert thread != threading.current_thread().name
         assert told_elsewhere == []

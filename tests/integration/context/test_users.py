@@ -29,35 +29,22 @@ def is_open(context: JMSContext) -> bool:
 
 
 @pytest.mark.requirement("JMS-11.2.1-2", "JMS-7.3-5")
-def test_a_context_is_made_with_or_without_a_mode_and_an_identity(queue: Queue) -> None:
+def test_a_context_is_made_with_or_without_a_mode_and_an_identity(
+    users_broker: LocalBroker, bob: dict[str, str], queue: Queue
+) -> None:
     """The mode is AUTO_ACKNOWLEDGE unless given; the identity is the factory's unless given, and is checked at once."""
-    users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pa55word" user_bob="s3cret";'
-    config = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:ann",  # whoever has no name is the broker itself
-    }
-    bob = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "bob",
-        "sasl.password": "s3cret",
-    }
     client = JMSContext.CLIENT_ACKNOWLEDGE
-    with LocalBroker(config=config) as broker:
-        factory = ConnectionFactory(broker.bootstrap_servers, kafka=bob, send_timeout=2_000)
-        for arguments, mode in (((), JMSContext.AUTO_ACKNOWLEDGE), ((client,), client)):
-            with factory.create_context(*arguments) as context:
-                assert context.session_mode is mode
-                with pytest.raises(JMSSecurityException):
-                    context.create_browser(queue)  # bob is known, and may not
-            with factory.create_context(*arguments, user="ann", password="pa55word") as context:
-                assert context.session_mode is mode
-                context.create_browser(queue)
-            with pytest.raises(JMSSecurityException, match="uthentication"):
-                factory.create_context(*arguments, user="ann", password="wrong")
+    factory = ConnectionFactory(users_broker.bootstrap_servers, kafka=bob, send_timeout=2_000)
+    for arguments, mode in (((), JMSContext.AUTO_ACKNOWLEDGE), ((client,), client)):
+        with factory.create_context(*arguments) as context:
+            assert context.session_mode is mode
+            with pytest.raises(JMSSecurityException):
+                context.create_browser(queue)  # bob is known, and may not
+        with factory.create_context(*arguments, user="ann", password="pa55word") as context:
+            assert context.session_mode is mode
+            context.create_browser(queue)
+        with pytest.raises(JMSSecurityException, match="uthentication"):
+            factory.create_context(*arguments, user="ann", password="wrong")
 
 
 # What belongs to the connection.

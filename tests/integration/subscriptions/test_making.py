@@ -119,22 +119,21 @@ def test_what_is_not_durable_leaves_no_record(desk: Any) -> None:
     *["JAK-createSharedConsumer-17", "JAK-createSharedDurableConsumer-20"],
     *["JAK-createDurableConsumer-22", "JAK-createDurableSubscriber-22", "JAK-unsubscribe-9"],
 )
-def test_without_kafka_there_is_a_jms_exception() -> None:
+def test_without_kafka_there_is_a_jms_exception(breakable_broker: LocalBroker) -> None:
     """When Kafka is gone, creating a consumer on a subscription and unsubscribing say so, and closing ends."""
     topic = Topic("gone")
-    with LocalBroker() as broker:
-        factory = ConnectionFactory(broker.bootstrap_servers, client_id="client", send_timeout=700)
-        with factory.create_connection() as connection:
-            session = connection.create_session()
-            session.create_producer(topic)
-            broker.kill()
-            for create in (
-                session.create_durable_consumer,
-                session.create_durable_subscriber,
-                session.create_shared_consumer,
-                session.create_shared_durable_consumer,
-            ):
-                with pytest.raises(JMSException):
-                    create(topic, "daily")
+    factory = ConnectionFactory(breakable_broker.bootstrap_servers, client_id="client", send_timeout=700)
+    with factory.create_connection() as connection:
+        session = connection.create_session()
+        session.create_producer(topic)
+        breakable_broker.kill()
+        for create in (
+            session.create_durable_consumer,
+            session.create_durable_subscriber,
+            session.create_shared_consumer,
+            session.create_shared_durable_consumer,
+        ):
             with pytest.raises(JMSException):
-                session.unsubscribe("daily")
+                create(topic, "daily")
+        with pytest.raises(JMSException):
+            session.unsubscribe("daily")

@@ -68,15 +68,8 @@ def other_queue(queue: Queue) -> Queue:
     return Queue(f"{queue.queue_name}-other")
 
 
-@pytest.fixture(scope="session")
-def own_broker() -> Iterator[LocalBroker]:
-    """A Kafka that may be killed, and that lets a group find out within a second that a member is gone."""
-    with LocalBroker(config={"group.min.session.timeout.ms": "500"}) as broker:
-        yield broker
-
-
 @pytest.fixture
-def own_desk(own_broker: LocalBroker) -> Iterator[Desk]:
+def own_desk(breakable_broker: LocalBroker) -> Iterator[Desk]:
     """A desk at that Kafka."""
     with contextlib.ExitStack() as stack:
-        yield Desk(own_broker.bootstrap_servers, stack)
+        yield Desk(breakable_broker.bootstrap_servers, stack)

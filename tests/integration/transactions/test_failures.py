@@ -477,7 +477,7 @@ def test_closing_does_not_overwrite_a_move_whose_outcome_is_unknown(
 
 
 def test_a_broker_killed_during_commits(
-    own_broker: LocalBroker, own_desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
+    breakable_broker: LocalBroker, own_desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
 ) -> None:
     """What a commit that returned had sent is there once; what one that raised had sent is not there at all."""
     desk = own_desk
@@ -515,9 +515,9 @@ def test_a_broker_killed_during_commits(
         thread.start()
     try:
         eventually(lambda: len(committed) > 60)
-        own_broker.kill()
+        breakable_broker.kill()
         before = len(committed)
-        own_broker.start()
+        breakable_broker.start()
         eventually(lambda: len(committed) > before + 20)
     finally:
         stop.set()
