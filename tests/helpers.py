@@ -5,6 +5,7 @@ A test imports it as ``from tests.helpers import send, text``. Nothing here know
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import itertools
@@ -15,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,6 +88,19 @@ def wait_for(condition: Callable[[], object], seconds: float = WAIT_SECONDS, *, 
 def kjms_threads() -> set[str]:
     """Return the names of the threads that kjms runs in this process."""
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("kjms-")}
+
+
+def threads_since(before: Collection[threading.Thread], prefix: str = "kjms-") -> list[threading.Thread]:
+    """Return the threads of kjms, or those with another *prefix*, that run now and are not among *before*."""
+    return [each for each in threading.enumerate() if each not in before and each.name.startswith(prefix)]
+
+
+async def until(condition: Callable[[], object], seconds: float = 3 * WAIT_SECONDS) -> None:
+    """Return when *condition* returns something true; fail after so many *seconds*. The loop runs meanwhile."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s"
+        await asyncio.sleep(0.01)
 
 
 def now_ms() -> int:

@@ -30,7 +30,7 @@ from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_SECONDS, Desk
 
 
-@pytest.fixture(params=["memory", "real"])
+@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.slow)])
 def kafka(request: pytest.FixtureRequest) -> Iterator[Any]:
     """The Kafka that the test runs on, with its ``bootstrap_servers``."""
     if request.param == "real":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -24,13 +23,7 @@ from kjms import (
     Topic,
     aio,
 )
-from tests.helpers import WAIT_MS, text
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with _timeout():
-        while not condition():
-            await asyncio.sleep(0.01)
+from tests.helpers import WAIT_MS, text, threads_since, until
 
 
 def _timeout() -> Any:
@@ -250,14 +243,14 @@ async def test_a_cancelled_call_leaves_the_context_usable(factory: aio.Connectio
 
 async def test_a_cancelled_connect_leaves_nothing(factory: aio.ConnectionFactory) -> None:
     """A context whose opening is cancelled is closed again by the thread that opened it."""
-    before = {thread.name for thread in threading.enumerate()}
+    before = set(threading.enumerate())
     task = asyncio.create_task(_opened(factory))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: {thread.name for thread in threading.enumerate()} <= before)
+    await until(lambda: not threads_since(before))
 
 
 async def _opened(factory: aio.ConnectionFactory) -> None:
@@ -373,10 +366,11 @@ async def test_a_send_that_kafka_refuses_raises(factory: aio.ConnectionFactory, 
 
 async def test_nobody_answers() -> None:
     """Opening a context without a Kafka is a JMSException, and leaves no thread."""
+    before = set(threading.enumerate())
     context = aio.ConnectionFactory("127.0.0.1:9", send_timeout=300).create_context()
     with pytest.raises(JMSException, match=r"127\.0\.0\.1:9"):
         await context
-    await until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("kjms-aio")])
+    await until(lambda: not threads_since(before, "kjms-aio"))
 
 
 class WorkError(Exception):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -16,35 +14,7 @@ from kjms import (
     aio,
 )
 from kjms.testing.engine import consumer_statistics
-from tests.helpers import WAIT_MS, text
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with _timeout():
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-def _timeout() -> Any:
-    """Return a context manager that ends what takes too long; Python 3.10 has none."""
-
-    class Timeout:
-        async def __aenter__(self) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self.handle = asyncio.get_running_loop().call_later(WAIT_MS / 1000, task.cancel)
-
-        async def __aexit__(self, *_: object) -> None:
-            self.handle.cancel()
-
-    return Timeout()
-
-
-# Sending and receiving.
-
-
-# Settling.
-
+from tests.helpers import WAIT_MS, text, threads_since, until
 
 # Cancelling.
 
@@ -95,19 +65,19 @@ async def test_a_message_found_while_its_context_closes_goes_back(factory: aio.C
 
 async def test_waiting_takes_no_threads_and_closing_leaves_none(factory: aio.ConnectionFactory, queue: Queue) -> None:
     """A hundred consumers wait in fewer threads than that, and are served; afterwards there is none left."""
-    before = {thread.name for thread in threading.enumerate()}
+    before = set(threading.enumerate())
     async with factory.create_context() as context:
         contexts = [context.create_context() for _ in range(100)]
-        waiting = [asyncio.create_task(each.create_consumer(queue).receive(WAIT_MS)) for each in contexts]
+        waiting = [asyncio.create_task(each.create_consumer(queue).receive(3 * WAIT_MS)) for each in contexts]
         await until(
             lambda: all(each._session("x")._news is not None and not each._opening.locked() for each in contexts)
         )
-        assert threading.active_count() < len(before) + 60
+        assert len(set(threading.enumerate()) - before) < 60
         producer = context.create_producer()
         await asyncio.gather(*(producer.send(queue, str(number)) for number in range(100)))
         assert sorted(int(text(message)) for message in await asyncio.gather(*waiting)) == list(range(100))
         await asyncio.gather(*(each.close() for each in contexts))
-    await until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("kjms-aio")])
+    await until(lambda: not threads_since(before, "kjms-aio"))
 
 
 # Errors.
