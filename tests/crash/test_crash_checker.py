@@ -356,7 +356,9 @@ def test_each_kind_of_violation_is_found(rule: str, record: Round) -> None:
 @pytest.mark.parametrize(("rule", "record"), BAD.values(), ids=BAD.keys())
 def test_a_violation_is_shown_with_what_was_written(rule: str, record: Round) -> None:
     """The excerpt for a violation names every session that had to do with the message."""
-    for violation in check(record):
+    violations = check(record)
+    assert violations
+    for violation in violations:
         shown = excerpt(record, violation.number)
         for history in record.histories:
             if any(violation.number in event.numbers for event in history.events):

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from spark_records import SETTINGS
 
 from kjms import cli
@@ -132,5 +133,5 @@ def test_no_python_runs_on_executors(spark, kjms_factory, kjms_connection, kjms_
     frame = read_batch(spark, kjms_factory, kjms_queue, selector="number >= 0 AND number + 1 < 3")
     assert "Python" not in frame._jdf.queryExecution().executedPlan().toString()
     assert frame.count() == 2
-    with pytest.raises(Exception, match="/no/python/on/executors"):
+    with pytest.raises(Py4JJavaError, match="/no/python/on/executors"):
         spark.range(1).select(f.udf(lambda number: number)("id")).collect()

@@ -41,6 +41,6 @@ def test_the_readmes_chores_are_there() -> None:
 )
 def test_links_lead_somewhere(page: Path) -> None:
     """A link from one page to a file of the project leads to a file."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-        assert (ROOT / page.parent / target).exists(), target
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [target for target in targets if not (ROOT / page.parent / target).exists()] == []
+    assert targets or page.name != "README.md"

@@ -294,6 +294,8 @@ def test_a_session_whose_connection_stops_can_be_set_up_without_disturbance(
                 for _ in range(5):
                     producer.send(session.create_text_message("a"))
                     session._wakeup.set()  # as starting, stopping or another consumer does
+        connection.start()
+        assert len(list(connection.create_session().create_browser(queue))) == 100
 
 
 @pytest.mark.requirement("JMS-4.3.5-10")

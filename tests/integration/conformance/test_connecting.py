@@ -46,6 +46,8 @@ def test_a_connection_is_an_open_socket(kjms_broker: Any, eventually: Eventually
     before = sockets()
     with ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=12_345).create_connection():
         eventually(lambda: sockets() - before)
+        own = sockets() - before
+    eventually(lambda: not sockets() & own)
 
 
 @pytest.mark.requirement(

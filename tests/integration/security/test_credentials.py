@@ -36,6 +36,8 @@ def test_scram_plain_oauthbearer_and_certificates_get_in(secured: Any) -> None:
     secured.factory(user).create_connection().close()
     plain = ConnectionFactory(sasl, kafka=secured.settings(sasl_mechanism="PLAIN"))
     plain.create_connection(PLAIN_USER, PLAIN_PASSWORD).close()
+    with pytest.raises(JMSSecurityException, match="uthentication"):
+        plain.create_connection(PLAIN_USER, f"not {PLAIN_PASSWORD}")
     token = secured.settings(**OAUTH, **{"enable.sasl.oauthbearer.unsecure.jwt": True})
     ConnectionFactory(sasl, kafka=token).create_connection().close()
     mutual = {**tls(secured), **certificate(secured, "client")}

@@ -235,7 +235,8 @@ def test_settlement_that_does_not_fit_makes_room_for_itself(
                 for one in done:
                     one.acknowledge()
                 done.clear()
-                assert all(len(metadata) <= limit for _, metadata in offsets(kjms_broker, queue).values())
+                sizes = [len(metadata) for _, metadata in offsets(kjms_broker, queue).values()]
+                assert max(sizes) <= limit
         for one in done:
             one.acknowledge()
         assert aside(queue.queue_name, queue_group(queue.queue_name)) in offsets(kjms_broker, queue)
@@ -281,7 +282,7 @@ def test_a_rebalance_repeats_nothing_that_was_settled(kjms_broker: Any, queue: Q
                             pass  # it is delivered elsewhere
         rest = texts_of(drain(sender.create_session().create_consumer(queue)))
         assert sorted(map(int, taken + rest)) == list(range(600))
-        assert all(count >= 2 for _, _, count in repeated)
+        assert min(count for _, _, count in repeated) >= 2  # what was left unacknowledged came again, and counted
 
 
 def commit(broker: Any, queue: Queue, offset: int, metadata: str) -> None:

@@ -220,9 +220,11 @@ json_values = st.recursive(
 def test_any_json_is_a_message_or_a_value_error(form: dict[str, Any]) -> None:
     """Whatever JSON there is, it is a message or refused with a ValueError; nothing else happens."""
     try:
-        from_json(json.dumps(form), 0)
+        draft = from_json(json.dumps(form), 0)
     except ValueError:
-        pass
+        return
+    assert isinstance(draft.message, Message)
+    assert json.loads(json.dumps(to_json(draft.message)))
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ class TestDamage:
         assert len(message.damage) == 1
         assert encode(message).headers[0] == ("kjms", b"1;text;q=int")
         fresh = read(b"x", [("kjms", f"1;text;p={kind},q=int".encode()), ("p", b"1"), ("q", b"1")])
-        assert fresh.property_type("p") == kind or kind == "boolean"
+        assert fresh.property_type("p") == (kind if kind != "boolean" else "string")
 
     @pytest.mark.parametrize(
         ("kind", "text", "value"),
@@ -164,7 +164,7 @@ class TestDamage:
         assert type(message) is kind
         assert message.get_string_property("p") == "1"
         assert note in message.damage[0]
-        assert message.get_body(object) in {"x", b"x"}
+        assert message.get_body(object) == ("x" if kind is TextMessage else b"x")
 
     def test_more_fields_in_the_layout_header_are_for_later_versions(self, read) -> None:
         """What follows the types is left alone."""

@@ -426,8 +426,8 @@ def test_nesting_up_to_the_limit_is_compiled(kind):
 def test_deeper_nesting_is_refused(kind, depth):
     """A selector that is nested too deeply is refused as one, and never exhausts the stack."""
     text = nested(depth)[kind]
-    if len(text) <= MAX_LENGTH:
-        assert f"at most {MAX_DEPTH} levels of nesting" in str(wrong(text))
+    limit = f"{MAX_DEPTH} levels of nesting" if len(text) <= MAX_LENGTH else f"{MAX_LENGTH} characters"
+    assert f"at most {limit}" in str(wrong(text))
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,10 @@ def test_damage_is_found(metadata: str) -> None:
 def test_no_text_does_harm(text: str) -> None:
     """Whatever stands there is read, or refused."""
     try:
-        read_state(text, 0)
+        state = read_state(text, 0)
     except (DamagedStateError, NewerStateError):
-        pass
+        return
+    assert read_state(write_state(state), 0) == state
 
 
 def test_a_regular_pattern_takes_little_room() -> None:
