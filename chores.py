@@ -138,8 +138,14 @@ def stress(arguments: Sequence[str]) -> int:
     return run("test", "tests/stress/stress.py", *arguments)
 
 
+def mutants(arguments: Sequence[str]) -> int:
+    """Break the engine in one place after the other, and expect the tests to notice (a quarter of an hour)."""
+    return run("test", "tests/mutants/run.py", *arguments)
+
+
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
-    chore.__name__: chore for chore in (setup, demo, test, check, bench, conformance, reference, fuzz, crash, stress)
+    chore.__name__: chore
+    for chore in (setup, demo, test, check, bench, conformance, reference, fuzz, crash, stress, mutants)
 }
 
 

@@ -1,0 +1,1 @@
+"""Prove that the tests notice when the engine breaks a rule: seeded mutations, one at a time."""
