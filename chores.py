@@ -17,7 +17,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-REFERENCE = ("kjms", "kjms.aio", "kjms.naming", "kjms.errors", "kjms.message", "kjms.selector", "kjms.broker")
+REFERENCE = (
+    "kjms",
+    "kjms.aio",
+    "kjms.naming",
+    "kjms.errors",
+    "kjms.message",
+    "kjms.selector",
+    "kjms.broker",
+    "kjms.testing",
+)
 
 
 def environment() -> Path:

@@ -250,6 +250,8 @@ class Publisher:
         with contextlib.suppress(KafkaException):
             self._producer.flush(self._send_timeout / 1000 + 1)
         self._closing = True
+        with contextlib.suppress(KafkaException):
+            self._producer.flush(0)  # ends the thread's poll at once, where the client is in memory
         self._thread.join(self.report_timeout)
         if self._thread.is_alive():  # a completion listener of aio, say, does not return: it keeps the producer
             return

@@ -1,5 +1,6 @@
 """A Kafka in memory, for tests of programs that use kjms: it needs no Java and starts at once."""
 
+from kjms.testing._faults import Operation, Right
 from kjms.testing._memory_kafka import MemoryKafka
 
-__all__ = ["MemoryKafka"]
+__all__ = ["MemoryKafka", "Operation", "Right"]

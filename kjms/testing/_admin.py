@@ -39,6 +39,7 @@ from kjms.engine.kafka import (
 )
 from kjms.testing._cluster import NEVER, Cluster, refused
 from kjms.testing._consumer import RefusedPlace, committable, offset_of
+from kjms.testing._faults import Operation
 from kjms.testing._logs import DEFAULTS
 
 __all__ = ["MemoryAdmin", "described"]
@@ -66,7 +67,11 @@ def described(cluster: Cluster, topic: str | None) -> ClusterMetadata:
         for number in range(cluster.partitions(name)):
             partition = entry.partitions[number] = PartitionMetadata()
             partition.id, partition.leader, partition.replicas, partition.isrs = number, BROKER, [BROKER], [BROKER]
-        if not entry.partitions:
+        refusal = cluster.faults.refusal("describe", topic=name)
+        if refusal is not None:
+            entry.partitions.clear()
+            entry.error = refusal
+        elif not entry.partitions:
             is_legal = LEGAL.fullmatch(name) is not None
             entry.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART if is_legal else KafkaError.TOPIC_EXCEPTION)
     return found
@@ -86,9 +91,7 @@ class MemoryAdmin:
         self.client = str(config.get("client.id", "rdkafka"))
         self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
         self._errors: deque[KafkaError] = deque()
-        with cluster.lock:
-            cluster.check("create an admin client")
-            cluster.clients.add(self)
+        cluster.add(self)
 
     # What the cluster calls, with the lock held.
 
@@ -106,7 +109,7 @@ class MemoryAdmin:
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         with cluster.lock:
             while not self._errors and cluster.wait(self._news, until):
-                cluster.check("poll")
+                cluster.check("poll", self)
             errors, self._errors = self._errors, deque()
         for error in errors:
             if self.on_error is not None:
@@ -118,7 +121,7 @@ class MemoryAdmin:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
-        cluster.check("list_topics")
+        cluster.check("list_topics", self)
         with cluster.faults.request(cluster, self, "describe", topic=topic or "", until=until):
             return described(cluster, topic)
 
@@ -126,6 +129,9 @@ class MemoryAdmin:
         self, topics: TopicCollection, *, request_timeout: float = 60
     ) -> dict[str, Future[TopicDescription]]:
         def describe(name: str) -> TopicDescription:
+            refusal = self._cluster.faults.refusal("describe", topic=name)
+            if refusal is not None:
+                raise KafkaException(refusal)
             topic = self._cluster.topics.get(name)
             if topic is None:
                 raise refused(KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -332,7 +338,7 @@ class MemoryAdmin:
 
     def _each(
         self,
-        operation: str,
+        operation: Operation,
         asked: Iterable[Asked],
         timeout: float,
         answer: Callable[[Asked], Any],
@@ -342,18 +348,24 @@ class MemoryAdmin:
     ) -> dict[Asked, Future[Any]]:
         """Return a future for each thing that is asked for."""
         cluster = self._cluster
-        cluster.check(operation)
+        cluster.check(operation, self)
         futures: dict[Asked, Future[Any]] = {}
         for each in asked:
             future = futures[each] = Future()
             future.set_running_or_notify_cancel()
-            self._answer(future, operation, each, timeout, answer, topic(each), group(each))
+            arguments = (future, operation, each, timeout, answer, topic(each), group(each))
+            with cluster.lock:
+                is_away = cluster.faults.is_away(self)
+            if is_away:  # the caller need not wait; there is no thread while nothing is wrong
+                threading.Thread(target=self._answer, args=arguments, name="kjms-memory-answer", daemon=True).start()
+            else:
+                self._answer(*arguments)
         return futures
 
     def _answer(
         self,
         future: Future[Any],
-        operation: str,
+        operation: Operation,
         asked: Asked,
         timeout: float,
         answer: Callable[[Asked], Any],
@@ -365,7 +377,7 @@ class MemoryAdmin:
         try:
             with cluster.faults.request(cluster, self, operation, topic=topic, group=group, until=until):
                 result = answer(asked)
-        except KafkaException as error:
+        except Exception as error:
             future.set_exception(error)
         else:
             future.set_result(result)

@@ -30,6 +30,12 @@ OFFSETS_RETENTION_SECONDS: Final = 7 * 86_400.0
 class Client(Protocol):
     """A client, as its cluster sees it."""
 
+    client: str
+    """Its ``client.id``."""
+
+    def hear(self, error: KafkaError) -> None:
+        """Have the error callback hear of *error*, in the next poll; the caller holds the lock."""
+
     def wake(self) -> None:
         """Return from a wait: there is something to do; the caller holds the lock."""
 
@@ -71,7 +77,7 @@ class Cluster:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.clock = Clock()
-        self.faults = Faults(self.clock)
+        self.faults = Faults()
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
         self.transactions: dict[str, Transaction] = {}
@@ -84,10 +90,25 @@ class Cluster:
         self._open: dict[Transaction, None] = {}
         self._silent: dict[Member, Group] = {}
 
-    def check(self, doing: str) -> None:
-        """Raise the error for *doing* something once the cluster is closed, or in a forked child."""
+    def check(self, doing: str, client: Client | None = None) -> None:
+        """Raise the error for *doing* something once the cluster is closed, in a forked child, or after a kill."""
         if self.closed is not None:
             raise self.closed(doing)
+        if client is not None and client.client in self.faults.killed:
+            text = f"{doing}: the program with client.id {client.client!r} was killed (MemoryKafka.kill)"
+            raise KafkaException(KafkaError(KafkaError._DESTROY, text))
+
+    def add(self, client: Client) -> None:
+        """Take a new client in."""
+        with self.lock:
+            self.check("connect", client)
+            self.clients.add(client)
+            if self.faults.is_away(client):
+                client.hear(self.down())
+
+    def down(self) -> KafkaError:
+        """Return what a client hears that reaches no broker."""
+        return KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 
     # Time.
 
@@ -125,6 +146,7 @@ class Cluster:
             if (member.silent_since or 0.0) + member.session_timeout <= now:
                 del self._silent[member]
                 group.leave(member, now)
+                member.consumer.lose()
 
     def advance(self, seconds: float) -> None:
         """Let *seconds* pass."""
@@ -224,6 +246,13 @@ class Cluster:
         for group, member in members:
             member.silent_since = self.clock.monotonic()
             self._silent[member] = group
+
+    def unsilence(self) -> None:
+        """Hear again of those members whose clients reach the brokers."""
+        for member in list(self._silent):
+            if not self.faults.is_away(member.consumer) and member.consumer.client not in self.faults.killed:
+                member.silent_since = None
+                del self._silent[member]
 
     # Transactions.
 

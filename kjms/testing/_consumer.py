@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kjms.engine.kafka import (
-    OFFSET_BEGINNING,
     OFFSET_END,
     OFFSET_INVALID,
     OFFSET_STORED,
@@ -19,14 +18,13 @@ from kjms.engine.kafka import (
     TopicPartition,
 )
 from kjms.testing._cluster import NEVER, Cluster, refused
-from kjms.testing._groups import ASSIGN, LOSE, REVOKE, Change, Group, GroupMetadata, Member, Offset, Place
+from kjms.testing._groups import ASSIGN, LOSE, REVOKE, Change, Group, GroupMetadata, Member, Offset
+from kjms.testing._readings import Readings, event
 
 __all__ = ["METADATA_LIMIT", "MemoryConsumer", "RefusedPlace", "committable"]
 
 METADATA_LIMIT: Final = 4096
 """How many bytes a commit's metadata may have, with the NUL that librdkafka writes behind it."""
-MOST_OF_ONE: Final = 500
-"""How many records come from one partition before the next has its turn."""
 
 
 class RefusedPlace:
@@ -39,25 +37,6 @@ class RefusedPlace:
         self.metadata = place.metadata
         self.leader_epoch = None
         self.error = error
-
-
-class Reading:
-    """A partition that a consumer reads."""
-
-    __slots__ = ("end_told", "is_paused", "is_seen", "place", "position")
-
-    def __init__(self, place: Place, position: int) -> None:
-        self.place = place
-        self.position = position
-        self.is_paused = False
-        self.is_seen = True  # whether the partition was there
-        self.end_told = -1  # where the last end-of-partition event was
-
-
-def event(code: int, place: Place, offset: int, text: str | None = None) -> KafkaMessage:
-    """Return the message that carries an error or event of a partition."""
-    error = KafkaError(code) if text is None else KafkaError(code, text)
-    return KafkaMessage(topic=place[0], partition=place[1], offset=offset, value=error.str().encode(), error=error)
 
 
 class MemoryConsumer:
@@ -74,24 +53,17 @@ class MemoryConsumer:
         self.client = str(config.get("client.id", "rdkafka"))
         self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
         self._group_name = str(config["group.id"])
-        self._is_committed = config.get("isolation.level", "read_committed") == "read_committed"
-        self._reset = str(config.get("auto.offset.reset", "latest"))
-        self._tells_ends = bool(config.get("enable.partition.eof", False))
         self._session_timeout = float(config.get("session.timeout.ms", 45_000)) / 1000
-        self._readings: dict[Place, Reading] = {}
-        self._paused: set[Place] = set()  # librdkafka remembers it beyond an assignment
-        self._turn = 0
-        self._events: deque[KafkaMessage] = deque()
+        self._readings = Readings(cluster, self, config)
         self._errors: deque[KafkaError] = deque()
         self._member: Member | None = None
         self._topics: list[str] = []
         self._callbacks: dict[str, OnRebalance | None] = {}
         self._is_leaving = False
+        self._is_refused = False  # whether an event has said that it may not join
         self._has_assigned = False  # whether the callback that runs has seen to the assignment itself
         self._is_closed = False
-        with cluster.lock:
-            cluster.check("create a consumer")
-            cluster.clients.add(self)
+        cluster.add(self)
 
     # What the cluster calls, with the lock held.
 
@@ -135,10 +107,26 @@ class MemoryConsumer:
             for topic in topics:
                 if topic not in self._cluster.topics:
                     text = f"Subscribed topic not available: {topic}: Broker: Unknown topic or partition"
-                    self._events.append(event(KafkaError.UNKNOWN_TOPIC_OR_PART, (topic, 0), OFFSET_INVALID, text))
+                    self._readings.events.append(
+                        event(KafkaError.UNKNOWN_TOPIC_OR_PART, (topic, 0), OFFSET_INVALID, text)
+                    )
             self._join()
 
     def _join(self) -> None:
+        """Join the group, as soon as brokers answer and nothing forbids it."""
+        faults = self._cluster.faults
+        if not self._topics or self._member is not None or faults.is_away(self):
+            return
+        refusal = faults.refusal("join", group=self._group_name)
+        fault = faults.next("join", self, group=self._group_name)
+        error = refusal if fault is None else fault.error
+        if error is not None:
+            if not self._is_refused:
+                self._is_refused = refusal is not None
+                text = f"JoinGroup failed: {error.str()}"
+                self._readings.events.append(event(error.code(), ("", 0), OFFSET_INVALID, text))
+            return
+        self._is_refused = False
         self._member = Member(self, self.client, self._topics, self._session_timeout)
         self._group.join(self._member)
 
@@ -194,18 +182,17 @@ class MemoryConsumer:
         if not self._has_assigned:  # confluent-kafka does what the callback has not
             if change.kind == ASSIGN:
                 new = sorted(place for place in change.places if place not in self._readings)
-                self._read(TopicPartition(*place, OFFSET_STORED) for place in new)
+                self._readings.add(TopicPartition(*place, OFFSET_STORED) for place in new)
             else:
-                self._read_no_more(place for place in change.places if place in self._readings)
+                self._readings.remove(place for place in change.places if place in self._readings)
         if member.changes and member.changes[0] is change:
             member.told()
         if self._member is not member:
             return
         if change.kind == LOSE:
             self._member = None
-            if self._topics:
-                self._join()
             self._is_leaving = False
+            self._join()
         elif self._is_leaving and not member.changes:
             self._leave()
         else:
@@ -216,14 +203,14 @@ class MemoryConsumer:
     def assign(self, partitions: list[TopicPartition]) -> None:
         with self._enter("assign"):
             self._has_assigned = True
-            self._read_no_more(list(self._readings))
-            self._events.clear()
-            self._read(partitions)
+            self._readings.remove(self._readings)
+            self._readings.events.clear()
+            self._readings.add(partitions)
 
     def unassign(self) -> None:
         with self._enter("unassign"):
             self._has_assigned = True
-            self._read_no_more(list(self._readings))
+            self._readings.remove(self._readings)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         with self._enter("incremental_assign"):
@@ -232,7 +219,7 @@ class MemoryConsumer:
                 if (each.topic, each.partition) in self._readings:
                     text = f"{each.topic} [{each.partition}] is already part of the current assignment"
                     raise refused(KafkaError._CONFLICT, text)
-            self._read(partitions)
+            self._readings.add(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         with self._enter("incremental_unassign"):
@@ -243,38 +230,19 @@ class MemoryConsumer:
                         f"{each.topic} [{each.partition}] can't be unassigned since it is not in the current assignment"
                     )
                     raise refused(KafkaError._INVALID_ARG, text)
-            self._read_no_more((each.topic, each.partition) for each in partitions)
-
-    def _read(self, partitions: Iterable[TopicPartition]) -> None:
-        for each in partitions:
-            reading = Reading((each.topic, each.partition), each.offset)
-            reading.is_paused = reading.place in self._paused
-            self._readings[reading.place] = reading
-            self._cluster.watch(reading.place, self)
-
-    def _read_no_more(self, places: Iterable[Place]) -> None:
-        for place in list(places):
-            del self._readings[place]
-            self._cluster.unwatch(place, self)
+            self._readings.remove((each.topic, each.partition) for each in partitions)
 
     def assignment(self) -> list[TopicPartition]:
         with self._enter("assignment"):
-            return [TopicPartition(*place, reading.position) for place, reading in self._readings.items()]
+            return [TopicPartition(*place, self._readings.position(place)) for place in self._readings]
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        self._pause(partitions, is_paused=True)
+        with self._enter("pause"):
+            self._readings.pause(partitions, is_paused=True)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        self._pause(partitions, is_paused=False)
-
-    def _pause(self, partitions: list[TopicPartition], *, is_paused: bool) -> None:
-        with self._enter("pause" if is_paused else "resume"):
-            for each in partitions:
-                place = each.topic, each.partition
-                (self._paused.add if is_paused else self._paused.discard)(place)
-                reading = self._readings.get(place)
-                if reading is not None:
-                    reading.is_paused = is_paused
+        with self._enter("resume"):
+            self._readings.pause(partitions, is_paused=False)
 
     # Reading.
 
@@ -293,131 +261,48 @@ class MemoryConsumer:
                 while True:
                     if self._is_closed:
                         raise RuntimeError("Consumer closed")
-                    cluster.check("poll")
+                    cluster.check("poll", self)
                     cluster.expire()
+                    if self._topics and self._member is None:
+                        self._join()
                     if self._errors or (self._member is not None and self._member.changes):
                         break
-                    found = self._take(most)
+                    found = self._readings.take(most)
                     if found or not cluster.wait(self._news, until):
                         return found
-            self._tell_errors()
+            while self._errors:
+                error = self._errors.popleft()
+                if self.on_error is not None:
+                    self.on_error(error)
             self._rebalance()
-
-    def _tell_errors(self) -> None:
-        while self._errors:
-            error = self._errors.popleft()
-            if self.on_error is not None:
-                self.on_error(error)
-
-    def _take(self, most: int) -> list[KafkaMessage]:
-        """Return what there is, one partition after the other."""
-        found: list[KafkaMessage] = []
-        while self._events and len(found) < most:
-            found.append(self._events.popleft())
-        if self._cluster.faults.is_away(self):
-            return found
-        readings = list(self._readings.values())
-        count = len(readings)
-        for step in range(count):
-            if len(found) >= most:
-                break
-            at = (self._turn + step) % count
-            if not readings[at].is_paused:
-                self._fetch(readings[at], found, most)
-                if most > 1:
-                    self._turn = at + 1
-        return found
-
-    def _fetch(self, reading: Reading, found: list[KafkaMessage], most: int) -> None:
-        topic = self._cluster.topics.get(reading.place[0])
-        log = self._cluster.log(reading.place)
-        if topic is None or log is None:
-            if reading.is_seen:
-                reading.is_seen = False
-                found.append(event(KafkaError.UNKNOWN_TOPIC_OR_PART, reading.place, OFFSET_INVALID))
-            return
-        reading.is_seen = True
-        refusal = self._cluster.faults.refusal("read", topic=topic.name)
-        if refusal is not None:
-            if reading.end_told != OFFSET_STORED:
-                reading.end_told = OFFSET_STORED  # once
-                found.append(event(refusal.code(), reading.place, OFFSET_INVALID, refusal.str()))
-            return
-        if reading.position < 0 and not self._resolve(reading, log.start, log.end, log.stable_end):
-            return
-        if not log.start <= reading.position <= log.end:
-            reading.position = self._after_reset(reading, log.start, log.stable_end, found)
-            if reading.position < 0:
-                return
-        most = min(most, len(found) + MOST_OF_ONE)
-        end = log.stable_end if self._is_committed else log.end
-        for record in log.visible(reading.position, is_committed=self._is_committed):
-            if len(found) >= most:
-                return
-            found.append(topic.message(reading.place[1], record))
-            reading.position = record.offset + 1
-        reading.position = max(reading.position, end)
-        if self._tells_ends and reading.end_told != reading.position and len(found) < most:
-            reading.end_told = reading.position
-            text = f"Fetch from broker 1 reached end of partition at offset {reading.position}"
-            found.append(event(KafkaError._PARTITION_EOF, reading.place, reading.position, text))
-
-    def _resolve(self, reading: Reading, start: int, end: int, stable_end: int) -> bool:
-        """Find out where a reading begins; tell whether that is known."""
-        if reading.position in {OFFSET_STORED, OFFSET_INVALID}:
-            if self._group.is_unstable([reading.place]):
-                return False
-            known = self._group.offsets.get(reading.place)
-            reading.position = OFFSET_INVALID if known is None else known.offset
-        elif reading.position == OFFSET_BEGINNING:
-            reading.position = start
-        elif reading.position == OFFSET_END:
-            reading.position = stable_end if self._is_committed else end
-        else:
-            reading.position = max(start, end + reading.position)  # relative to the end
-        if reading.position < 0:
-            found: list[KafkaMessage] = []
-            reading.position = self._after_reset(reading, start, stable_end, found)
-            self._events.extend(found)
-        return reading.position >= 0
-
-    def _after_reset(self, reading: Reading, start: int, end: int, found: list[KafkaMessage]) -> int:
-        if self._reset in {"earliest", "beginning", "smallest"}:
-            return start
-        if self._reset in {"latest", "end", "largest"}:
-            return end
-        found.append(event(KafkaError._AUTO_OFFSET_RESET, reading.place, reading.position, "Offset out of range"))
-        reading.is_paused = True
-        return int(OFFSET_INVALID)
 
     # Offsets.
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
-        with self._enter("commit"):
-            try:
-                answers = self._commit(offsets)
-            except KafkaException:
-                if asynchronous:
-                    return []
-                raise
-            return [] if asynchronous else answers
-
-    def _commit(self, offsets: list[TopicPartition]) -> list[TopicPartition]:
         cluster = self._cluster
-        with cluster.faults.request(cluster, self, "commit", group=self._group_name, wait=True):
-            member, generation = ("", -1) if self._member is None else (self._member.id, self._member.generation)
-            code = self._group.refusal(generation, member)
-            if code is not None:
-                raise refused(code, f"Commit failed: {KafkaError(code).str()}")
-            failure = None
-            for each in offsets:
-                code = committable(cluster, each)
-                if code is None:
-                    self._group.commit((each.topic, each.partition), offset_of(cluster, each))
-                else:
-                    failure = failure or code
-            if failure is not None:
-                raise refused(failure, f"Commit failed: {KafkaError(failure).str()}")
+        if asynchronous and cluster.faults.is_away(self):  # it fails, and no call hears so
+            return []
+        try:
+            with (
+                self._enter("commit"),
+                cluster.faults.request(cluster, self, "commit", group=self._group_name),
+            ):
+                known = self._member
+                member, generation = ("", -1) if known is None else (known.id, known.generation)
+                code = self._group.refusal(generation, member)
+                if code is not None:
+                    raise refused(code, f"Commit failed: {KafkaError(code).str()}")
+                for each in offsets:
+                    failure = committable(cluster, each)
+                    if failure is None:
+                        self._group.commit((each.topic, each.partition), offset_of(cluster, each))
+                    code = code or failure
+                if code is not None:
+                    raise refused(code, f"Commit failed: {KafkaError(code).str()}")
+        except KafkaException:
+            if asynchronous:
+                return []
+            raise
         return [TopicPartition(each.topic, each.partition, each.offset, each.metadata or "") for each in offsets]
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -428,10 +313,10 @@ class MemoryConsumer:
             self._enter("committed"),
             cluster.faults.request(cluster, self, "committed", group=self._group_name, until=until),
         ):
-            while self._is_committed and self._group.is_unstable(places):
+            while self._readings.is_committed and self._group.is_unstable(places):
                 if not cluster.wait(cluster.changed, until):
                     raise refused(KafkaError._TIMED_OUT, "Failed to get committed offsets: Local: Timed out")
-                cluster.check("committed")
+                cluster.check("committed", self)
             answers = []
             for place in places:
                 known = self._group.offsets.get(place)
@@ -453,7 +338,7 @@ class MemoryConsumer:
             if log is None:
                 text = "Failed to get watermark offsets: Local: Unknown partition"
                 raise refused(KafkaError._UNKNOWN_PARTITION, text)
-            return log.start, log.stable_end if self._is_committed else log.end
+            return log.start, log.stable_end if self._readings.is_committed else log.end
 
     def offsets_for_times(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         cluster = self._cluster
@@ -469,7 +354,7 @@ class MemoryConsumer:
                 if log is None:
                     answers.append(RefusedPlace(each, KafkaError(KafkaError._UNKNOWN_PARTITION)))
                     continue
-                found = log.offset_of(each.offset, is_committed=self._is_committed)
+                found = log.offset_of(each.offset, is_committed=self._readings.is_committed)
                 answers.append(
                     TopicPartition(each.topic, each.partition, OFFSET_END if found is None else found.offset)
                 )
@@ -480,21 +365,21 @@ class MemoryConsumer:
         with self._cluster.lock:
             if self._is_closed:
                 return
-            if self._cluster.closed is not None:
+            if self._cluster.closed is not None or self.client in self._cluster.faults.killed:
                 self._is_closed = True
                 return
         self.unsubscribe()
         self._rebalance()
         with self._cluster.lock:
             self._leave()
-            self._read_no_more(list(self._readings))
+            self._readings.remove(self._readings)
             self._is_closed = True
             self._cluster.clients.discard(self)
             self._news.notify_all()
 
     def _enter(self, doing: str) -> threading.RLock:
         """Return the lock, for a call that is allowed now."""
-        self._cluster.check(doing)
+        self._cluster.check(doing, self)
         if self._is_closed:
             raise RuntimeError("Consumer closed")
         return self._cluster.lock

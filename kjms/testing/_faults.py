@@ -1,36 +1,155 @@
-"""Faults that a test asks an in-memory Kafka for."""
+"""Faults that a test asks an in-memory Kafka for: what fails, whose answers are lost, who is away, what is refused."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from kjms.engine.kafka import KafkaError
-from kjms.testing._clock import Clock
+from kjms.engine.kafka import KafkaError, KafkaException
 
 if TYPE_CHECKING:
     from kjms.testing._cluster import Client, Cluster
 
-__all__ = ["Faults"]
+__all__ = ["Fault", "Faults", "Operation", "Refusal", "Right", "lost"]
+
+Operation: TypeAlias = Literal[
+    "produce",
+    "read",
+    "join",
+    "commit",
+    "committed",
+    "list_offsets",
+    "describe",
+    "describe_configs",
+    "create_topic",
+    "alter_topic",
+    "delete_topic",
+    "delete_records",
+    "describe_groups",
+    "delete_group",
+    "init_transactions",
+    "send_offsets",
+    "commit_transaction",
+    "abort_transaction",
+]
+"""What a client asks brokers for. ``commit`` and ``committed`` are a group's offsets, ``describe`` is metadata."""
+
+Right: TypeAlias = Literal["Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs"]
+"""What an ACL of Kafka allows."""
+
+RIGHTS: Final[dict[str, Right]] = {
+    "produce": "Write",
+    "read": "Read",
+    "join": "Read",
+    "commit": "Read",
+    "committed": "Read",
+    "list_offsets": "Describe",
+    "describe": "Describe",
+    "describe_configs": "DescribeConfigs",
+    "create_topic": "Create",
+    "alter_topic": "Alter",
+    "delete_topic": "Delete",
+    "delete_records": "Delete",
+    "describe_groups": "Describe",
+    "delete_group": "Delete",
+    "init_transactions": "Write",
+    "send_offsets": "Read",
+    "commit_transaction": "Write",
+    "abort_transaction": "Write",
+}
+TRANSACTIONAL: Final = frozenset({"init_transactions", "send_offsets", "commit_transaction", "abort_transaction"})
+# What librdkafka's calls raise where no broker answers in time; _TIMED_OUT where nothing else is said.
+UNANSWERED: Final = {
+    "describe": KafkaError._TRANSPORT,
+    "commit": KafkaError._WAIT_COORD,
+}
+COORDINATOR_SECONDS: Final = 2.0
+"""How long a commit waits for brokers that are away (``coordinator.query.interval.ms``, as kjms sets it)."""
+
+
+@dataclasses.dataclass
+class Fault:
+    """A fault of one kind of requests.
+
+    Attributes:
+        operation: Which requests.
+        error: What the client hears.
+        times: How many of them are left.
+        is_carried_out: Whether the request is carried out all the same.
+        topic: Only those about that topic.
+        group: Only those about that group.
+        client_id: Only those of clients with that ``client.id``.
+    """
+
+    operation: str
+    error: KafkaError
+    times: int
+    is_carried_out: bool
+    topic: str | None
+    group: str | None
+    client_id: str | None
+
+    def meets(self, operation: str, topic: str, group: str, client_id: str) -> bool:
+        """Return whether it is one of such requests."""
+        return (
+            self.operation == operation
+            and self.topic in {None, topic}
+            and self.group in {None, group}
+            and self.client_id in {None, client_id}
+        )
+
+
+@dataclasses.dataclass(eq=False)
+class Refusal:
+    """A right that is withheld: of a topic, a group or a transactional id; None: of every one."""
+
+    right: Right
+    topic: str | None
+    group: str | None
+    id: str | None
 
 
 class Faults:
-    """What goes wrong; the cluster's lock is held by all that use it."""
+    """What goes wrong; the cluster's lock is held by all that use it.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    Attributes:
+        away: Whose clients reach no broker, by their ``client.id``, and how often that was said; None: everybody's.
+        killed: Whose clients have ended.
+    """
+
+    def __init__(self) -> None:
+        self.away: dict[str | None, int] = {}
+        self.killed: set[str] = set()
+        self.faults: list[Fault] = []
+        self.refusals: list[Refusal] = []
 
     def is_away(self, client: Client) -> bool:
         """Return whether *client* reaches no broker."""
-        return False
+        return bool(self.away) and (None in self.away or client.client in self.away)
 
     def refusal(self, operation: str, *, topic: str = "", group: str = "", id: str = "") -> KafkaError | None:
         """Return the error with which the cluster refuses *operation*, for want of a right."""
+        for refusal in self.refusals:
+            if refusal.right != RIGHTS[operation]:
+                continue
+            if refusal.topic is not None and refusal.topic == topic:
+                return KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+            if refusal.group is not None and refusal.group == group:
+                return KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+            if refusal.id is not None and refusal.id == id:
+                return KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return None
 
-    def failure(self, operation: str, *, topic: str = "", group: str = "", id: str = "") -> KafkaError | None:
-        """Return the error with which *operation* is to fail."""
+    def next(self, operation: str, client: Client, *, topic: str = "", group: str = "") -> Fault | None:
+        """Return the fault that the next request of that kind meets, and count it."""
+        for fault in self.faults:
+            if fault.meets(operation, topic, group, client.client):
+                fault.times -= 1
+                if not fault.times:
+                    self.faults.remove(fault)
+                return fault
         return None
 
     @contextmanager
@@ -38,15 +157,53 @@ class Faults:
         self,
         cluster: Cluster,
         client: Client,
-        operation: str,
+        operation: Operation,
         *,
         topic: str = "",
         group: str = "",
         id: str = "",
-        until: float = 0.0,
-        wait: bool = False,
+        until: float | None = None,
     ) -> Iterator[None]:
-        """Hold the lock while *client* has the cluster do *operation*, and raise what goes wrong with it."""
+        """Hold the lock while *client* has the cluster do *operation*, and raise what goes wrong with it.
+
+        Args:
+            cluster: The cluster.
+            client: The client.
+            operation: What it asks for.
+            topic: About which topic, if one.
+            group: About which group, if one.
+            id: The producer's transactional id, if it has one.
+            until: When the client gives brokers up that are away, by the clock.
+        """
         with cluster.lock:
             cluster.expire()
-            yield
+            if until is None:
+                until = cluster.clock.monotonic() + COORDINATOR_SECONDS
+            while self.is_away(client):
+                if not cluster.wait(cluster.changed, until):
+                    raise _unanswered(operation)
+                cluster.check(operation, client)
+            refusal = self.refusal(operation, topic=topic, group=group, id=id)
+            if refusal is not None and operation != "describe":  # an answer to that names the topics that are refused
+                if operation in TRANSACTIONAL:
+                    is_fatal = operation == "init_transactions"
+                    refusal = KafkaError(refusal.code(), refusal.str(), fatal=is_fatal, txn_requires_abort=not is_fatal)
+                raise KafkaException(refusal)
+            fault = self.next(operation, client, topic=topic, group=group)
+            if fault is None or fault.is_carried_out:
+                yield
+            if fault is not None:
+                raise KafkaException(fault.error)
+
+
+def _unanswered(operation: str) -> KafkaException:
+    return KafkaException(lost(operation))
+
+
+def lost(operation: str) -> KafkaError:
+    """Return what a client hears of an *operation* to which there is no answer."""
+    if operation == "produce":
+        return KafkaError(KafkaError._MSG_TIMED_OUT)
+    if operation in TRANSACTIONAL:
+        return KafkaError(KafkaError._TIMED_OUT, "Local: Timed out", retriable=True)
+    return KafkaError(UNANSWERED.get(operation, KafkaError._TIMED_OUT))

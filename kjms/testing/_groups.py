@@ -57,8 +57,16 @@ class Change(NamedTuple):
 class Consumer(Protocol):
     """What a member is to its group: told when its assignment changes."""
 
+    client: str
+
+    def hear(self, error: KafkaError) -> None:
+        """Have the error callback hear of *error*."""
+
     def wake(self) -> None:
         """Return from a wait: there is something to do."""
+
+    def lose(self) -> None:
+        """Be no member any more: the partitions are lost."""
 
 
 class Member:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from kjms.engine.kafka import (
     AdminPort,
@@ -20,8 +21,10 @@ from kjms.engine.kafka import (
     serve_no_more,
 )
 from kjms.testing._admin import MemoryAdmin
-from kjms.testing._cluster import Cluster
+from kjms.testing._cluster import Client, Cluster
 from kjms.testing._consumer import MemoryConsumer
+from kjms.testing._faults import Fault, Operation, Refusal, Right, lost
+from kjms.testing._groups import Group, Member
 from kjms.testing._producer import MemoryProducer
 
 if TYPE_CHECKING:
@@ -89,6 +92,183 @@ class MemoryKafka:
             if self._cluster.closed is None:
                 self._cluster.closed = closed
                 self._cluster.wake_all()
+
+    # Faults.
+
+    @contextmanager
+    def outage(self, client_id: str | None = None) -> Iterator[None]:
+        """Have the brokers away inside of the ``with`` block: clients wait, time out, and look for them.
+
+        Members of groups lose their partitions when their session time-out is over, as on a real Kafka.
+
+        Args:
+            client_id: The ``client.id`` of the program that cannot reach them; None: none can.
+        """
+        cluster, faults = self._cluster, self._cluster.faults
+        with cluster.lock:
+            faults.away[client_id] = faults.away.get(client_id, 0) + 1
+            away = [client for client in cluster.clients if faults.is_away(client)]
+            for client in away:
+                client.hear(cluster.down())
+            cluster.silence(_memberships(away))
+            cluster.wake_all()
+        try:
+            yield
+        finally:
+            with cluster.lock:
+                faults.away[client_id] -= 1
+                if not faults.away[client_id]:
+                    del faults.away[client_id]
+                cluster.unsilence()
+                cluster.wake_all()
+
+    def fail(
+        self,
+        operation: Operation,
+        error: int | KafkaError,
+        *,
+        times: int = 1,
+        topic: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+    ) -> None:
+        """Have the next requests fail, with nothing carried out.
+
+        Args:
+            operation: Which requests.
+            error: What the client hears: a code of `confluent_kafka.KafkaError`, or an error with its flags (``fatal``,
+                ``retriable``, ``txn_requires_abort``).
+            times: How many of them.
+            topic: Only those about this Kafka topic.
+            group: Only those about this consumer group.
+            client_id: Only those of the program with this ``client.id``.
+
+        Raises:
+            ValueError: There is no such operation, or *times* is less than 1.
+        """
+        found = error if isinstance(error, KafkaError) else KafkaError(error)
+        self._add(Fault(operation, found, times, False, topic, group, client_id))
+
+    def lose_answer(
+        self,
+        operation: Operation,
+        *,
+        carried_out: bool = True,
+        fatal: bool = False,
+        times: int = 1,
+        topic: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+    ) -> None:
+        """Have the next requests time out, so that the client does not know whether they were carried out.
+
+        As with librdkafka, the end of a transaction that timed out can be called again: it goes on where it was.
+
+        Args:
+            operation: Which requests.
+            carried_out: Whether they are carried out.
+            fatal: Of a producer's transactions: whether it comes to its end with that, fenced off, as it is when the
+                coordinator gives it up meanwhile. What became of the transaction must be found out by another one.
+            times: How many of them.
+            topic: Only those about this Kafka topic.
+            group: Only those about this consumer group.
+            client_id: Only those of the program with this ``client.id``.
+
+        Raises:
+            ValueError: There is no such operation, or *times* is less than 1.
+        """
+        error = lost(operation)
+        if fatal:
+            error = KafkaError(KafkaError._FENCED, f"the answer to {operation} was lost", fatal=True)
+        self._add(Fault(operation, error, times, carried_out, topic, group, client_id))
+
+    def _add(self, fault: Fault) -> None:
+        if fault.operation not in get_args(Operation):
+            raise ValueError(
+                f"there is no operation {fault.operation!r}; it is one of {', '.join(get_args(Operation))}"
+            )
+        if fault.times < 1:
+            raise ValueError(f"times is 1 or more, not {fault.times}")
+        with self._cluster.lock:
+            self._cluster.faults.faults.append(fault)
+            self._cluster.wake_all()
+
+    @contextmanager
+    def refuse(
+        self,
+        right: Right,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+    ) -> Iterator[None]:
+        """Withhold a right inside of the ``with`` block, as a missing ACL does.
+
+        Args:
+            right: Kafka's name for it: ``"Read"``, ``"Write"``, ``"Create"``, ...
+            topic: Of this Kafka topic.
+            group: Of this consumer group; ``Read`` is what members need.
+            transactional_id: Of this transactional id; ``Write`` is what producers need.
+
+        Raises:
+            ValueError: There is no such right, or not one of topic, group and transactional id is given.
+        """
+        if right not in get_args(Right):
+            raise ValueError(f"there is no right {right!r}; it is one of {', '.join(get_args(Right))}")
+        if [topic, group, transactional_id].count(None) != 2:
+            raise ValueError("refuse takes one of topic, group and transactional_id")
+        cluster = self._cluster
+        refusal = Refusal(right, topic, group, transactional_id)
+        with cluster.lock:
+            cluster.faults.refusals.append(refusal)
+            cluster.wake_all()
+        try:
+            yield
+        finally:
+            with cluster.lock:
+                cluster.faults.refusals.remove(refusal)
+                cluster.wake_all()
+
+    def expel(self, group: str | None = None, *, client_id: str | None = None) -> int:
+        """Put members out of their groups, as a coordinator does that has not heard of them.
+
+        They lose their partitions, and join again at once.
+
+        Args:
+            group: The consumer group, such as ``kjms.queue.orders``; None: every group.
+            client_id: The ``client.id`` of the program whose members are meant; None: every program's.
+
+        Returns:
+            How many members that were.
+        """
+        cluster = self._cluster
+        with cluster.lock:
+            found = [
+                member
+                for each, member in _memberships(cluster.clients)
+                if group in {None, each.name} and client_id in {None, member.consumer.client}
+            ]
+            for member in found:
+                member.consumer.lose()
+        return len(found)
+
+    def kill(self, client_id: str) -> None:
+        """End the program with this ``client.id``, as ``kill -9`` does: brokers hear no more of it.
+
+        Its transactions stay open until they time out or are fenced off, and its members keep their partitions until
+        their session time-out is over. Its calls, and those of clients that it makes later, fail.
+        """
+        cluster = self._cluster
+        with cluster.lock:
+            killed = [client for client in cluster.clients if client.client == client_id]
+            cluster.silence(_memberships(killed))
+            cluster.faults.killed.add(client_id)
+            cluster.wake_all()
+
+
+def _memberships(clients: Iterable[Client]) -> list[tuple[Group, Member]]:
+    consumers = (client for client in list(clients) if isinstance(client, MemoryConsumer))
+    return [membership for consumer in consumers if (membership := consumer.membership) is not None]
 
 
 def _disown() -> None:

@@ -21,6 +21,7 @@ from kjms.engine.kafka import (
 from kjms.testing._admin import described
 from kjms.testing._cluster import NEVER, Cluster, refused
 from kjms.testing._consumer import committable, offset_of
+from kjms.testing._faults import Operation
 from kjms.testing._groups import GroupMetadata, Place
 from kjms.testing._logs import LOG_APPEND_TIME, size_of
 from kjms.testing._transactions import Transaction
@@ -31,7 +32,7 @@ UNASSIGNED: Final = -1
 MOST_RECORDS: Final = 100_000
 """How many records and reports a producer holds, unless ``queue.buffering.max.messages`` says otherwise."""
 MOST_KILOBYTES: Final = 1_048_576
-"""How large their values may be together, unless ``queue.buffering.max.kbytes`` says otherwise."""
+"""How large they may be together, unless ``queue.buffering.max.kbytes`` says otherwise."""
 
 
 class State(enum.Enum):
@@ -53,6 +54,7 @@ class Waiting(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]]
     timestamp: int
     on_delivery: OnDelivery | None
+    ready: float
     until: float
 
 
@@ -77,22 +79,23 @@ class MemoryProducer:
         self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
         self._id = str(config.get("transactional.id") or "")
         self._limit = int(config.get("message.max.bytes", 1_000_000))
-        self._most_records = int(config.get("queue.buffering.max.messages", MOST_RECORDS))
-        self._most_bytes = int(config.get("queue.buffering.max.kbytes", MOST_KILOBYTES)) * 1024
-        self._bytes = 0  # of the records that are not reported yet
         self._patience = float(config.get("message.timeout.ms", 300_000)) / 1000
         self._transaction_timeout = float(config.get("transaction.timeout.ms", 60_000)) / 1000
         self._by_hash = str(config.get("partitioner", "consistent_random"))
+        self._linger = float(config.get("linger.ms", config.get("queue.buffering.max.ms", 5))) / 1000
+        self._most_records = int(config.get("queue.buffering.max.messages", MOST_RECORDS))
+        self._most_bytes = int(config.get("queue.buffering.max.kbytes", MOST_KILOBYTES)) * 1024
+        self._bytes = 0  # of the records that are not reported yet
+        self._flushed = 0  # how often
         self._waiting: deque[Waiting] = deque()
         self._reports: deque[Report] = deque()
         self._errors: deque[KafkaError] = deque()
         self._state = State.INIT
         self._error: KafkaException | None = None  # why it can only abort, or nothing any more
+        self._unanswered = ""  # the end of a transaction that was carried out, and not answered
         self._transaction: Transaction | None = None
         self._epoch = -1
-        with cluster.lock:
-            cluster.check("create a producer")
-            cluster.clients.add(self)
+        cluster.add(self)
 
     # What the cluster calls, with the lock held.
 
@@ -124,16 +127,16 @@ class MemoryProducer:
         contents = [(name, _bytes(content)) for name, content in pairs]
         cluster = self._cluster
         with cluster.lock:
-            cluster.check("produce")
+            cluster.check("produce", self)
             if self._id and self._state is not State.IN_TRANSACTION:
                 code = KafkaError._FATAL if self._state is State.FATAL else KafkaError._STATE
                 raise refused(code, f"Unable to produce message: {KafkaError(code).str()}")
             if self._state is State.FATAL:
                 raise refused(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
-            size = len(value or b"")
+            size = len(value or b"") + len(key or b"")
             if len(self) >= self._most_records or self._bytes + size > self._most_bytes:
                 raise BufferError("Local: Queue full")
-            if len(value or b"") + len(key or b"") > self._limit:
+            if size > self._limit:
                 text = "Unable to produce message: Broker: Message size too large"
                 raise refused(KafkaError.MSG_SIZE_TOO_LARGE, text)
             count = cluster.partitions(topic)
@@ -142,13 +145,14 @@ class MemoryProducer:
             if partition == UNASSIGNED:
                 partition = self._partition(key, count)
             now = cluster.clock.monotonic()
-            self._bytes += size
+            ready, until = now + self._linger, now + self._patience
+            timestamp = timestamp or cluster.milliseconds()
             self._waiting.append(
-                Waiting((topic, partition), key, value, contents, timestamp, on_delivery, now + self._patience)
+                Waiting((topic, partition), key, value, contents, timestamp, on_delivery, ready, until)
             )
+            self._bytes += size
             self._drain()
-            if self._reports:
-                self._news.notify()
+            self._news.notify()
 
     def _partition(self, key: bytes | None, count: int) -> int:
         if count <= 1:
@@ -157,21 +161,30 @@ class MemoryProducer:
             return random.randrange(count)
         return (murmur2(key) & 0x7FFFFFFF) % count
 
-    def _drain(self) -> None:
-        """Have the cluster take what waits, in its order."""
+    def _drain(self, *, is_flushing: bool = False) -> None:
+        """Have the cluster take what waits and has waited long enough, in its order."""
         cluster = self._cluster
+        now = cluster.clock.monotonic()
         while self._waiting:
             waiting = self._waiting[0]
+            topic = waiting.place[0]
+            fault = None
             if cluster.faults.is_away(self):
-                if waiting.until > cluster.clock.monotonic():
+                if waiting.until > now:
                     return
                 error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
+            elif waiting.ready > now and not is_flushing:
+                return
             else:
-                error = cluster.faults.refusal("produce", topic=waiting.place[0])
-                if error is None:
-                    error = cluster.faults.failure("produce", topic=waiting.place[0])
+                error = cluster.faults.refusal("produce", topic=topic)
+                fault = cluster.faults.next("produce", self, topic=topic)
+                if error is None and fault is not None and not fault.is_carried_out:
+                    error = fault.error
             self._waiting.popleft()
             self._take(waiting, error)
+            if fault is not None and fault.is_carried_out:
+                on_delivery, _, message = self._reports.pop()
+                self._reports.append((on_delivery, fault.error, message))
 
     def _take(self, waiting: Waiting, error: KafkaError | None) -> None:
         """Write a record to its log, or report why not."""
@@ -179,7 +192,7 @@ class MemoryProducer:
         topic = cluster.topics.get(waiting.place[0])
         log = cluster.log(waiting.place)
         offset = OFFSET_INVALID
-        timestamp = waiting.timestamp or cluster.milliseconds()
+        timestamp = waiting.timestamp
         if error is None and self._is_fenced():
             self._fail(_fenced("Failed to add partitions to transaction"))
             error = KafkaError(KafkaError._PURGE_QUEUE)
@@ -214,13 +227,17 @@ class MemoryProducer:
         self._reports.append((waiting.on_delivery, error, message))
 
     def poll(self, timeout: float = -1) -> int:
+        return self._poll(timeout)
+
+    def _poll(self, timeout: float, *, is_flushing: bool = False) -> int:
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         with cluster.lock:
-            while True:
-                cluster.check("poll")
+            flushed = self._flushed
+            while flushed == self._flushed:
+                cluster.check("poll", self)
                 cluster.expire()
-                self._drain()
+                self._drain(is_flushing=is_flushing)
                 if self._reports or self._errors or not self._wait(until):
                     break
             if self._errors:
@@ -229,7 +246,7 @@ class MemoryProducer:
             else:
                 reports, self._reports = self._reports, deque()
                 errors = deque()
-                self._bytes -= sum(len(message.value() or b"") for _, _, message in reports)
+                self._bytes -= sum(len(message.value() or b"") + len(message.key() or b"") for _, _, message in reports)
         for error in errors:
             if error.fatal():  # confluent-kafka raises it, and asks no callback
                 raise KafkaException(error)
@@ -241,23 +258,30 @@ class MemoryProducer:
         return len(reports) + len(errors)
 
     def _wait(self, until: float) -> bool:
-        """Wait, but not beyond the time at which the first record is given up."""
-        first = min((waiting.until for waiting in self._waiting), default=NEVER)
-        return self._cluster.wait(self._news, min(first, until)) or (first <= until and bool(self._waiting))
+        """Wait, but not beyond the time at which something is to be done for the first record."""
+        first = NEVER
+        if self._waiting:
+            first = self._waiting[0].ready
+            if self._cluster.faults.is_away(self):
+                first = min(waiting.until for waiting in self._waiting)
+        return self._cluster.wait(self._news, min(first, until)) or first <= until
 
     def flush(self, timeout: float = -1) -> int:
         clock = self._cluster.clock
         until = NEVER if timeout < 0 else clock.monotonic() + timeout
         while len(self):
             left = until - clock.monotonic()
-            self.poll(-1 if left == NEVER else max(left, 0))
+            self._poll(-1 if left == NEVER else max(left, 0), is_flushing=True)
             if left <= 0:
                 break
+        with self._cluster.lock:
+            self._flushed += 1  # a poll of another thread has nothing to wait for any more
+            self._news.notify_all()
         return len(self)
 
     def purge(self) -> None:
         with self._cluster.lock:
-            self._cluster.check("purge")
+            self._cluster.check("purge", self)
             while self._waiting:
                 self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
             self._news.notify_all()
@@ -268,7 +292,7 @@ class MemoryProducer:
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
-        cluster.check("list_topics")
+        cluster.check("list_topics", self)
         with cluster.faults.request(cluster, self, "describe", topic=topic or "", until=until):
             return described(cluster, topic)
 
@@ -276,7 +300,7 @@ class MemoryProducer:
 
     def init_transactions(self, timeout: float = -1) -> None:
         cluster = self._cluster
-        cluster.check("init_transactions")
+        cluster.check("init_transactions", self)
         if not self._id:
             raise refused(
                 KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured"
@@ -290,7 +314,7 @@ class MemoryProducer:
 
     def begin_transaction(self) -> None:
         with self._cluster.lock:
-            self._cluster.check("begin_transaction")
+            self._cluster.check("begin_transaction", self)
             if self._state is not State.READY:
                 raise self._error or self._invalid()
             self._state = State.IN_TRANSACTION
@@ -299,7 +323,7 @@ class MemoryProducer:
         self, offsets: list[TopicPartition], group_metadata: GroupMetadata, timeout: float = -1
     ) -> None:
         cluster = self._cluster
-        cluster.check("send_offsets_to_transaction")
+        cluster.check("send_offsets_to_transaction", self)
         with self._request("send_offsets", timeout, group=group_metadata.group):
             if self._state is not State.IN_TRANSACTION or self._transaction is None:
                 raise self._error or self._invalid()
@@ -329,26 +353,40 @@ class MemoryProducer:
     def _end(self, timeout: float, *, commit: bool) -> None:
         cluster = self._cluster
         clock = cluster.clock
-        doing = "commit_transaction" if commit else "abort_transaction"
-        cluster.check(doing)
+        doing: Operation = "commit_transaction" if commit else "abort_transaction"
+        cluster.check(doing, self)
         begun = clock.monotonic()
         if commit and self._state is State.IN_TRANSACTION and self.flush(timeout):
             text = "Failed to flush all outstanding messages within the API timeout"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text, retriable=True))
         left = timeout if timeout < 0 else max(timeout - (clock.monotonic() - begun), 0)
-        with self._request(doing, left):
-            if self._state is not State.IN_TRANSACTION and (commit or self._state is not State.ABORTABLE):
-                raise self._error or self._invalid()
-            if self._is_fenced():
-                raise self._fail(_fenced("Failed to end transaction"))
-            if not commit:
-                while self._waiting:
-                    self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
-            if self._transaction is not None:
-                cluster.end(self._transaction, commit=commit)
-            self._state, self._error = State.READY, None
+        if self._unanswered == doing:  # it was done, and this is the answer
+            self._unanswered = ""
+            return
+        is_done = False
+        try:
+            with self._request(doing, left):
+                if self._state is not State.IN_TRANSACTION and (commit or self._state is not State.ABORTABLE):
+                    raise self._error or self._invalid()
+                if self._is_fenced():
+                    raise self._fail(_fenced("Failed to end transaction"))
+                if not commit:
+                    while self._waiting:
+                        self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
+                if self._transaction is not None:
+                    cluster.end(self._transaction, commit=commit)
+                self._state, self._error = State.READY, None
+                is_done = True
+        except KafkaException as error:
+            with cluster.lock:
+                why = error.args[0]
+                if why.fatal() or why.txn_requires_abort():
+                    self._fail(error)
+                elif is_done:
+                    self._unanswered = doing
+            raise
 
-    def _request(self, operation: str, timeout: float, group: str = "") -> Any:
+    def _request(self, operation: Operation, timeout: float, group: str = "") -> Any:
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         return cluster.faults.request(cluster, self, operation, group=group, id=self._id, until=until)
@@ -358,6 +396,8 @@ class MemoryProducer:
 
     def _fail(self, error: KafkaException) -> KafkaException:
         """Note that the transaction can only be aborted, or the producer do nothing more; return *error*."""
+        if error is self._error:
+            return error
         is_fatal = error.args[0].fatal()
         if is_fatal or self._state is State.IN_TRANSACTION:
             self._state = State.FATAL if is_fatal else State.ABORTABLE

@@ -18,12 +18,12 @@ def examples(kind: str) -> list[str]:
     return re.findall(rf"<!-- tested: {kind} -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
-def test_the_program_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    """The page's program runs as it stands."""
-    (program,) = examples("program")
-    exec(program, {})
-    assert capsys.readouterr().out == "ten pens\n"
-    assert "It prints `ten pens`." in PAGE
+@pytest.mark.parametrize(("number", "printed"), [(0, "`ten pens`"), (1, "`POLICY_VIOLATION` and `ten pens`")])
+def test_a_program_prints_what_the_page_says(number: int, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page's programs run as they stand."""
+    exec(examples("program")[number], {})
+    assert f"It prints {printed}." in PAGE
+    assert capsys.readouterr().out.splitlines() == re.findall("`([^`]+)`", printed)
 
 
 def test_the_fixtures_work_as_shown(pytester: pytest.Pytester) -> None:
