@@ -82,8 +82,8 @@ class MessageConsumer(AutoCloseable):
         chosen = called_as_listener(listener)
         if chosen is not None:
             self._session._check_no_listener()
-        self._listener = chosen
-        self._session._listeners_changed()
+        is_replaced, self._listener = self._listener is not None, chosen
+        self._session._listeners_changed(is_replaced=is_replaced)
 
     def receive(self, timeout: int | timedelta | None = None) -> Message | None:
         """Return the next message, waiting for it.

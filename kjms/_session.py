@@ -145,8 +145,8 @@ class Session(AutoCloseable):
             owner = next((consumer for consumer in self._consumers if consumer._listener is not None), None)
         if chosen is not None and owner is not None:
             raise IllegalStateException(f"message_listener: {owner!r} of session {self.number} has one of its own")
-        self._listener = chosen
-        self._listeners_changed()
+        is_replaced, self._listener = self._listener is not None, chosen
+        self._listeners_changed(is_replaced=is_replaced)
 
     def _check_no_listener(self) -> None:
         if self._listener is not None:
@@ -537,7 +537,7 @@ class Session(AutoCloseable):
             self._check_open("create_consumer")
         self._connection._consumer_added(consumer._feed)
         if self._listener is not None:
-            self._listeners_changed()
+            self._listeners_changed(is_replaced=False)
         return consumer
 
     def _subscription_lost(self, feed: Feed, failure: JMSException) -> None:
@@ -673,7 +673,8 @@ class Session(AutoCloseable):
         reader.give_back([delivery], is_counted=False)  # its partition was lost meanwhile
         return False
 
-    def _listeners_changed(self) -> None:
+    def _listeners_changed(self, *, is_replaced: bool) -> None:
+        """Have the delivery thread call the listeners that there are now; wait for one that *is_replaced*."""
         with self._lock:
             before = self._listening
             self._listening = [consumer for consumer in self._consumers if self._listener_of(consumer) is not None]
@@ -683,8 +684,9 @@ class Session(AutoCloseable):
                 )
                 self._thread.start()
         self._wakeup.set()
-        with self._running:
-            pass  # a listener that was taken away is not running any more
+        if is_replaced:
+            with self._running:
+                pass  # a listener that was taken away is not running any more
         for consumer in before:
             if consumer not in self._listening:
                 consumer._feed.rest()
@@ -880,7 +882,7 @@ class Session(AutoCloseable):
         with self._lock:
             if consumer in self._consumers:
                 self._consumers.remove(consumer)
-        self._listeners_changed()
+        self._listeners_changed(is_replaced=True)
         with self._turn.waited_for():
             pass  # a receive that was waiting has returned
 

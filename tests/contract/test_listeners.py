@@ -199,6 +199,24 @@ def test_on_a_started_connection_delivery_begins_during_set_up(
     eventually(lambda: holds.heard == ["a", "b"])
 
 
+@pytest.mark.requirement("NET-79")
+def test_a_listener_that_runs_keeps_no_other_from_being_set(
+    connection: Connection, queue: Queue, other_queue: Queue, holds: Holds, eventually: Eventually
+) -> None:
+    """Setting a listener returns while another one of the session runs; it is called when that one has returned."""
+    heard: list[str] = []
+    session = connection.create_session()
+    session.create_consumer(queue).message_listener = holds
+    send(connection, queue, "a")
+    send(connection, other_queue, "b")
+    assert holds.running.wait(WAIT_SECONDS)
+    session.create_consumer(other_queue).message_listener = lambda message: heard.append(text(message))
+    assert holds.is_inside
+    assert heard == []
+    holds.may_return.set()
+    eventually(lambda: heard == ["b"])
+
+
 @pytest.mark.requirement("JMS-4.4.6-4", "NEV-213")
 def test_a_session_with_listeners_is_not_asked_for_messages(connection: Connection, queue: Queue) -> None:
     """As long as one of its consumers has a listener, receive is refused by all of them."""
