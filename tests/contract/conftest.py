@@ -30,14 +30,24 @@ from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_SECONDS, Desk
 
 
+@pytest.fixture(scope="session")
+def memory_kafka() -> Iterator[MemoryKafka]:
+    """The in-memory Kafka of all tests, and an open connection to it: the engine that most tests share stays."""
+    with MemoryKafka() as kafka, ConnectionFactory(kafka.bootstrap_servers).create_connection():
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def real_kafka(kjms_broker: Any) -> Iterator[Any]:
+    """The real Kafka of all tests, and an open connection to it: the engine that most tests share stays."""
+    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection():
+        yield kjms_broker
+
+
 @pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.slow)])
-def kafka(request: pytest.FixtureRequest) -> Iterator[Any]:
+def kafka(request: pytest.FixtureRequest) -> Any:
     """The Kafka that the test runs on, with its ``bootstrap_servers``."""
-    if request.param == "real":
-        yield request.getfixturevalue("kjms_broker")
-    else:
-        with MemoryKafka() as memory:
-            yield memory
+    return request.getfixturevalue(f"{request.param}_kafka")
 
 
 @pytest.fixture
