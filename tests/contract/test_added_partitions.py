@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from kjms import Connection, ConnectionFactory, MessageConsumer, Queue, Session, TextMessage, Topic
 from kjms.engine.kafka import AdminPort, NewPartitions
+from kjms.testing.engine import tuned
 from tests.helpers import Eventually
 
 SECONDS = 45_000  # well below librdkafka's five minutes
@@ -20,6 +21,13 @@ KINDS: dict[str, Opened] = {
     "topic": lambda session, name: session.create_consumer(Topic(name)),
     "shared subscription": lambda session, name: session.create_shared_consumer(Topic(name), "shared"),
 }
+
+
+@pytest.fixture
+def connection(desk: Any) -> Iterator[Connection]:
+    """A connection that looks for added partitions often, where Kafka's group does not tell of them."""
+    with tuned(partition_check_seconds=0.2):
+        yield desk.connect(is_apart=True)
 
 
 @pytest.mark.parametrize("opened", KINDS.values(), ids=KINDS)

@@ -46,7 +46,7 @@ def test_messages_come_in_their_order(desk: Any, connection: Connection, queue: 
     if session.transacted:
         session.commit()
     session.close()
-    assert desk.left(queue) == []
+    assert desk.left(queue, connection) == []
 
 
 @pytest.mark.requirement("JMS-4.4.7-4", "JMS-4.4.11-10")
