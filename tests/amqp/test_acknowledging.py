@@ -38,7 +38,6 @@ def left(here: Session, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", [AUTO, DUPS_OK])
-@pytest.mark.requirement("AMQP-3.2.1-20")
 def test_automatic_modes_take_messages_from_the_queue(
     connect: Callable[..., JavaObject],
     here: Session,

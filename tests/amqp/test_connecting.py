@@ -220,6 +220,7 @@ def test_a_client_that_does_not_read_harms_nobody(
     assert [len(left.receive(WAIT).getText()) for _ in range(60)] == [100_000] * 60
 
 
+@pytest.mark.requirement("AMQP-3.2.1-20")
 def test_messages_of_a_client_that_died_go_to_others(
     gateway: Any, there: JavaObject, here: Session, kjms_destination_name: str
 ) -> None:
@@ -230,6 +231,7 @@ def test_messages_of_a_client_that_died_go_to_others(
     with Peer(gateway.port, "dying") as dying:
         receiver = dying.receiver(kjms_destination_name, 3)
         dying.wait(lambda: receiver.queued == 3)
+        assert not receiver.current.settled  # the gateway waits for the answer
     consumer = there.createConsumer(there.createQueue(kjms_destination_name))
     received = [consumer.receive(WAIT) for _ in range(5)]
     assert [message.getText() for message in received] == [str(number) for number in range(5)]
@@ -263,6 +265,25 @@ def test_programs_without_jms(gateway: Any, here: Session, kjms_destination_name
     reply.jms_correlation_id = asked.jms_correlation_id
     here.create_producer(asked.jms_reply_to).send(reply)
     assert own.receive(10).body == "HELLO"
+    connection.close()
+
+
+@pytest.mark.requirement("AMQP-6.2-4")
+@pytest.mark.parametrize("address", [None, "kjms.registry", ""])
+def test_the_relay_rejects_what_it_cannot_relay(
+    gateway: Any, here: Session, kjms_destination_name: str, address: str | None
+) -> None:
+    """A message without an address, or to what is no destination, is rejected; the link goes on with the next one."""
+    from proton import Delivery, Message
+    from proton.utils import BlockingConnection, SendException
+
+    connection = BlockingConnection(gateway.url, allowed_mechs="ANONYMOUS", timeout=10)
+    relay = connection.create_sender(None, name="relay")
+    with pytest.raises(SendException) as raised:
+        relay.send(Message(address=address, body="nowhere"))
+    assert raised.value.state == Delivery.REJECTED
+    relay.send(Message(address=kjms_destination_name, body="here"))
+    assert [message.get_body(str) for message in here.create_browser(Queue(kjms_destination_name))] == ["here"]
     connection.close()
 
 

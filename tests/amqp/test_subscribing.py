@@ -322,6 +322,7 @@ def test_temporary_destinations_live_with_their_connection(connect: Connect, kin
         other.createProducer(own).send(other.createTextMessage("x"))
     assert raised.value.name == "InvalidDestinationException"
     second = getattr(session, f"createTemporary{kind}")()
+    session.close()
     other.createProducer(second).send(other.createTextMessage("x"))
     connection.close()
     with pytest.raises(JavaError) as raised:

@@ -150,7 +150,6 @@ def test_the_command_says_how_to_allow_clear_text(users: Path) -> None:
 # ------------------------------------------------------------------------------------------- what belongs to whom
 
 
-@pytest.mark.requirement("AMQP-8.1-1")
 def test_client_ids_and_durable_subscriptions_belong_to_a_user(
     start_gateway: Callable[..., Any],
     kjms_factory: ConnectionFactory,

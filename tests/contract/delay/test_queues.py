@@ -27,7 +27,7 @@ from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, now_ms, text, texts_o
 TOMORROW = timedelta(days=1)
 
 
-@pytest.mark.requirement("JMS-3.4.13-1", "JMS-3.4.13-3", "JMS-3.4.13-4", "JMS-3.4.13-5", "JMS-4.12-1")
+@pytest.mark.requirement("AMQP-9-11", "JMS-3.4.13-1", "JMS-3.4.13-3", "JMS-3.4.13-4", "JMS-3.4.13-5", "JMS-4.12-1")
 @pytest.mark.parametrize("way", ["producer", "send", "context", "listener", "non-persistent"])
 def test_a_delayed_message_comes_at_its_time(desk: Any, queue: Queue, way: str) -> None:
     """Whichever way the delay is given, the message is received at the time of sending and the delay, not before."""

@@ -12,6 +12,7 @@ from kjms import (
     Connection,
     ConnectionFactory,
     IllegalStateException,
+    JMSException,
     MapMessage,
     Message,
     ObjectMessage,
@@ -112,6 +113,13 @@ def test_a_session_makes_messages_of_kjms(session: Session) -> None:
     assert all(issubclass(kind, Message) and kind.__module__.startswith("kjms.") for kind in KINDS)
     assert session.create_text_message("hello").text == "hello"
     assert session.create_object_message({"n": [7]}).object == {"n": [7]}
+
+
+@pytest.mark.requirement("JAK-createObjectMessage-6")
+def test_a_session_makes_no_message_of_what_it_cannot_carry(session: Session) -> None:
+    """create_object_message of an object that no codec writes raises a JMSException, which names its type."""
+    with pytest.raises(JMSException, match="complex"):
+        session.create_object_message(1j)
 
 
 @pytest.mark.requirement("JMS-4.3.5-12")

@@ -49,7 +49,7 @@ def value(body: Any, **more: Any) -> AmqpMessage:
 # ------------------------------------------------------------------------------------------------------- header
 
 
-@pytest.mark.requirement("AMQP-3.3.1-1", "AMQP-3.3.1-2", "AMQP-3.3.1-3", "AMQP-3.2.1-17", "AMQP-3.1-2")
+@pytest.mark.requirement("AMQP-3.3.1-1", "AMQP-3.3.1-2", "AMQP-3.3.1-3", "AMQP-3.2.1-17")
 @pytest.mark.parametrize(("durable", "mode"), [(None, 1), (False, 1), (True, 2)])
 def test_durable_is_the_delivery_mode(durable: bool | None, mode: int) -> None:
     """Durable messages are PERSISTENT; others, and those that do not say, are NON_PERSISTENT."""
@@ -252,7 +252,22 @@ def test_what_jms_does_not_have_passes_through() -> None:
     assert again.footer == message.footer
 
 
-@pytest.mark.requirement("AMQP-3.1-5", "AMQP-3.2.2-3", "AMQP-3.2.2-10", "AMQP-3.2.2-11")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("JMSXRcvTimestamp", marks=pytest.mark.requirement("AMQP-3.2.2-10")),
+        pytest.param("JMSXState", marks=pytest.mark.requirement("AMQP-3.2.2-11")),
+    ],
+)
+def test_what_has_no_place_in_amqp_cannot_be_sent(name: str) -> None:
+    """Neither property exists in kjms, so no program can set one that would be transported."""
+    message = Message()
+    with pytest.raises(MessageFormatException, match="reserved"):
+        message.set_int_property(name, 1)
+    assert name not in encode(message).application_properties
+
+
+@pytest.mark.requirement("AMQP-3.1-5", "AMQP-3.2.2-3")
 def test_jmsx_properties() -> None:
     """JMSXAppID travels with the properties of applications; what a provider sets on receipt does not."""
     message = read(value(None, application_properties={"JMSXAppID": "billing", "JMSXDeliveryCount": Int(9)}))

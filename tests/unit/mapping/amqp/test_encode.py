@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_the_ttl_property(value: int, ttl: int | None) -> None:
     assert amqp.application_properties == {}
 
 
-@pytest.mark.requirement("AMQP-3.2.2-7", "AMQP-4-7")
+@pytest.mark.requirement("AMQP-3.2.2-1", "AMQP-3.2.2-2", "AMQP-3.2.2-5", "AMQP-3.2.2-6", "AMQP-3.2.2-7", "AMQP-4-7")
 @pytest.mark.parametrize(("number", "expected"), [(0, 0), (2**31 - 1, 2**31 - 1), (-(2**31), 2**31), (-1, 2**32 - 1)])
 def test_properties_with_places_of_their_own(number: int, expected: int) -> None:
     """Group, sequence, user and reply-to group are fields, and no application properties."""
@@ -138,20 +139,32 @@ def test_the_annotations_of_the_mapping() -> None:
     assert set(amqp.message_annotations) == {Symbol(name) for name in names}
 
 
-@pytest.mark.requirement("AMQP-3.3.1-9")
-def test_delivery_count() -> None:
-    """delivery-count is the number of failed deliveries before: none at the first."""
-    for delivery, expected in ((1, None), (2, 1), (7, 6)):
-        message = sent()
-        message._delivery_count = delivery
-        assert wire(message).header.delivery_count == expected
+@pytest.mark.requirement("AMQP-3.3.1-9", "AMQP-3.1-2")
+@pytest.mark.parametrize(("delivery", "expected"), [(1, None), (2, 1), (7, 6)])
+def test_delivery_count(delivery: int, expected: int | None) -> None:
+    """delivery-count is the number of failed deliveries before: it alone changes from one delivery to the next."""
+    message = sent(message_id="ID:1", type="invoice", priority=7)
+    first = wire(message)
+    message._delivery_count = delivery
+    again = wire(message)
+    assert again.header == replace(first.header, delivery_count=expected)
+    assert (again.properties, again.message_annotations) == (first.properties, first.message_annotations)
 
 
-@pytest.mark.requirement("AMQP-3.2.1.1-2")
-def test_correlation_ids_that_were_set_as_bytes_are_binary() -> None:
-    """A correlation id of bytes is sent as binary."""
+@pytest.mark.requirement("AMQP-3.2.1.1-2", "AMQP-3.2.1-8")
+def test_a_correlation_id_is_a_string_or_bytes() -> None:
+    """A correlation id of bytes is sent as binary, one of text as a string."""
     message = sent(correlation_id_as_bytes=b"\xab\xcd")
     assert wire(message).properties.correlation_id == b"\xab\xcd"
+    message = sent(correlation_id="order 7")
+    assert wire(message).properties.correlation_id == "order 7"
+
+
+@pytest.mark.requirement("AMQP-3.2.1-3", "AMQP-3.2.1-5")
+def test_a_message_id_of_kjms_is_sent_as_a_string_with_its_prefix() -> None:
+    """The id that a send gives is a message-id-string on the wire, ID: included."""
+    found = wire(sent(message_id="ID:kjms-1")).properties.message_id
+    assert (type(found), found) == (str, "ID:kjms-1")
 
 
 @pytest.mark.parametrize(
