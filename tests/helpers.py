@@ -609,14 +609,15 @@ def program_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(
-    servers: str, code: str, *, kafka: Mapping[str, object] | None = None, **names: object
+    servers: str, code: str, *, kafka: Mapping[str, object] = SHORT_SESSION, **names: object
 ) -> Iterator[subprocess.Popen[str]]:
     """Run *code* in another process, from when it has printed "ready" until the block ends; then kill it.
 
-    It has ``kjms``, a ``factory`` for *servers* with settings *kafka*, and *names*, to use.
+    It has ``kjms``, the settings ``kafka``, a ``factory`` for *servers* with them, and *names*, to use. Its groups miss
+    it soon, unless *kafka* says otherwise.
     """
     begin = "import os, sys, time\nfrom kjms import *\n"
-    begin += f"factory = ConnectionFactory({servers!r}, kafka={dict(kafka or {})!r})\n"
+    begin += f"kafka = {dict(kafka)!r}\nfactory = ConnectionFactory({servers!r}, kafka=kafka)\n"
     begin += "".join(f"{name} = {value!r}\n" for name, value in names.items())
     child = subprocess.Popen(
         [sys.executable, "-c", begin + code],

@@ -42,10 +42,12 @@ def reason_to_skip() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of Spark run in one process, so that they share one session, and first: they take longest."""
-    items.sort(key=lambda item: Path(__file__).parent not in item.path.parents)
+    """Run all tests of Spark in one process, so that they share one session; those with a Kafka, too, are slow."""
+    items.sort(key=lambda item: Path(__file__).parent not in item.path.parents)  # first: they take longest
     for item in items:
         if Path(__file__).parent in item.path.parents:
+            if "kjms_broker" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.xdist_group("spark"))
             # Whoever is interrupted in a call to Java leaves its answer to the next: all later tests would fail.
             item.add_marker(pytest.mark.timeout(SLOWEST_SECONDS))

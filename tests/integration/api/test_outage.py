@@ -11,7 +11,7 @@ import pytest
 
 from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, Session, TextMessage, aio
 from kjms.broker import LocalBroker
-from tests.helpers import Eventually
+from tests.helpers import SHORT_SESSION, Eventually
 
 SECONDS = 30_000
 
@@ -107,7 +107,8 @@ def test_what_a_killed_program_did_not_acknowledge_is_delivered_again(
     program = f"""
 import sys
 from kjms import ConnectionFactory, Queue, Session
-connection = ConnectionFactory({kjms_broker.bootstrap_servers!r}).create_connection()  # type: ignore
+factory = ConnectionFactory({kjms_broker.bootstrap_servers!r}, kafka={SHORT_SESSION!r})  # type: ignore
+connection = factory.create_connection()
 connection.start()
 consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(Queue({queue.queue_name!r}))
 for number in range(5):

@@ -11,7 +11,7 @@ import pytest
 
 from kjms import Connection, MessageConsumer, Queue, Session
 from kjms.broker import LocalBroker
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, browse, counted, send, text
+from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, browse, counted, send, text
 
 WAYS = [
     pytest.param(Session.AUTO_ACKNOWLEDGE, {}, id="AUTO"),
@@ -35,7 +35,7 @@ def test_a_killed_process_does_not_repeat_what_was_acknowledged(
     send(other, queue, "one", "two")
     program = (
         "import time\nfrom kjms import *\n"
-        f"factory = ConnectionFactory({kjms_broker.bootstrap_servers!r}, **{options!r})\n"
+        f"factory = ConnectionFactory({kjms_broker.bootstrap_servers!r}, kafka={SHORT_SESSION!r}, **{options!r})\n"
         "connection = factory.create_connection()\nconnection.start()\n"
         f"consumer = connection.create_session({int(mode)}).create_consumer(Queue({queue.queue_name!r}))\n"
         f"print(consumer.receive({WAIT_MS}).text, flush=True)\ntime.sleep(1000)"
@@ -69,7 +69,8 @@ def test_a_program_that_ends_in_a_loop_brings_the_message_again(
     send(other, queue, "one", "two", "three")
     program = (
         "import os\nfrom kjms import *\n"
-        f"connection = ConnectionFactory({kjms_broker.bootstrap_servers!r}).create_connection()\nconnection.start()\n"
+        f"factory = ConnectionFactory({kjms_broker.bootstrap_servers!r}, kafka={SHORT_SESSION!r})\n"
+        "connection = factory.create_connection()\nconnection.start()\n"
         f"for message in connection.create_session().create_consumer(Queue({queue.queue_name!r})):\n"
         f"    if message.text == 'two':\n        {end}\n"
     )

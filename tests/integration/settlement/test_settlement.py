@@ -24,6 +24,7 @@ from kjms.mapping.names import BOOKKEEPING, aside, queue_group
 from kjms.txn.metadata import read_state
 from tests.helpers import (
     NOTHING_MS,
+    SHORT_SESSION,
     SOON_MS,
     WAIT_MS,
     Completions,
@@ -126,14 +127,17 @@ sys.stdin.read()
     assert [seen(message) for message in drain(connection.create_session().create_consumer(queue))] == [("a", True, 5)]
 
 
+@pytest.mark.parametrize("hand_over", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_message_that_kills_its_consumer_ends_in_the_dead_letter_queue_alone(
-    kjms_broker: Any, connection: Connection, queue: Queue, eventually: Eventually
+    kjms_broker: Any, connection: Connection, queue: Queue, hand_over: bool
 ) -> None:
     """The neighbours that were prefetched with it each time are delivered as if nothing had happened."""
+    # With a short session, the next process would hand messages over to the one that was just killed.
+    settings = {} if hand_over else SHORT_SESSION
     send(connection, queue, *range(5), "poison", *range(5, 60))
     program = """
 policy = RedeliveryPolicy(max_deliveries=2)
-connection = ConnectionFactory(sys.argv[1], redelivery=policy).create_connection()
+connection = ConnectionFactory(sys.argv[1], redelivery=policy, kafka=kafka, hand_over=hand_over).create_connection()
 connection.start()
 consumer = connection.create_session().create_consumer(queue)
 print("ready", flush=True)
@@ -147,7 +151,8 @@ connection.close()
 """.replace("sys.argv[1]", repr(kjms_broker.bootstrap_servers))
     delivered: list[str] = []
     for _ in range(6):
-        with running(kjms_broker.bootstrap_servers, OPEN + program, name=queue.queue_name) as child:
+        names = {"name": queue.queue_name, "hand_over": hand_over}
+        with running(kjms_broker.bootstrap_servers, OPEN + program, kafka=settings, **names) as child:
             delivered += child.communicate(timeout=40)[0].split()
         if child.returncode == 0:
             break
@@ -190,7 +195,7 @@ def test_a_delay_survives_a_crash(kjms_broker: Any, connection: Connection, queu
     send(connection, queue, "late", "b")
     program = f"""
 connection = ConnectionFactory({kjms_broker.bootstrap_servers!r},
-    redelivery=RedeliveryPolicy(delay=3_600_000)).create_connection()
+    redelivery=RedeliveryPolicy(delay=3_600_000), kafka=kafka).create_connection()
 connection.start()
 session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
 consumer = session.create_consumer(queue)
