@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -99,7 +98,7 @@ class Redelivery:
         """Return when *delivery*, which is not the first of its message, may be made."""
         assert delivery.feed is not None
         delay = self.policy(delivery.feed.reader.destination).delay_before(delivery.count, random.random())
-        return time.time_ns() // 1_000_000 + delay if delay else 0
+        return self._engine.tuning.now_ms() + delay if delay else 0
 
     def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
         """Tell whether *delivery*, which failed, was the last; if so, move its message to the dead-letter queue.

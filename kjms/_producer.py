@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable
 from copy import copy
@@ -218,7 +217,7 @@ class MessageProducer(AutoCloseable):
         time_to_live: int | timedelta | None,
         delivery_delay: int,
     ) -> None:
-        now = time.time_ns() // 1_000_000
+        now = self._session._now_ms()
         if delivery_delay > LONGEST - now:
             raise ValueError(f"delivery_delay: {delivery_delay} ms end beyond what a long holds (JMS 2.0 §3.4.13)")
         lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -61,7 +60,7 @@ class Forwarder(MessageProducer):
         """
         delay = 0
         if message.jms_delivery_time > message.jms_timestamp:
-            delay = max(message.jms_delivery_time - time.time_ns() // 1_000_000, 0)
+            delay = max(message.jms_delivery_time - self._session._now_ms(), 0)
         self.send(message, destination, delivery_delay=delay, completion_listener=listener)
 
     def _set_headers(

@@ -76,6 +76,7 @@ class Session(AutoCloseable):
         self._connection = connection
         self._options = connection._options
         self._engine = connection._engine
+        self._now_ms = self._engine.tuning.now_ms
         self._acknowledge_mode = checked_mode(acknowledge_mode)
         self._redelivery = Redelivery(self._engine, self._options)
         self._transaction: Transacted | None = None
@@ -643,7 +644,7 @@ class Session(AutoCloseable):
         message = delivery.message(consumer._destination)
         if "JMSExpiration" in message._properties:  # where header fields wait until they are read
             expires = message.jms_expiration
-            if expires and expires < time.time_ns() // 1_000_000:
+            if expires and expires < self._now_ms():
                 self._expire(delivery, consumer)
                 return None
         if delivery.count > 1 and (

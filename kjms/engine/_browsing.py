@@ -200,7 +200,7 @@ class Browsing:
                 return None  # it was moved aside since the look began
             history = max(history, told)
         message = self._decode(source, self._queue, history.deliveries + 1)
-        now = time.time_ns() // 1_000_000
+        now = self._aside.tuning.now_ms()
         if 0 < message.jms_expiration < now or message.jms_delivery_time > max(now, message.jms_timestamp):
             return None
         return message if self._selector is None or self._selector.matches(message) else None

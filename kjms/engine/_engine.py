@@ -11,6 +11,7 @@ import secrets
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
@@ -35,7 +36,7 @@ from kjms.engine._standing import Standing, find_standings
 from kjms.engine._subscriptions import Identity, OnLost, Subscriptions, Terms
 from kjms.engine._temporaries import Temporaries
 from kjms.engine._topics import Topics
-from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error
+from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error, wall_clock_of
 from kjms.engine.statistics import EngineStatistics
 from kjms.engine.tuning import DEFAULTS, Tuning, current
 from kjms.errors import InvalidDestinationException, JMSException
@@ -78,6 +79,8 @@ class Engine:
     def __init__(
         self, options: FactoryOptions, user: str | None, password: str | None, tuning: Tuning = DEFAULTS
     ) -> None:
+        if tuning.wall_clock is DEFAULTS.wall_clock:
+            tuning = replace(tuning, wall_clock=wall_clock_of(options.bootstrap_servers))
         self.tuning = tuning
         self.number = next(_numbers)
         self.options = options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -45,6 +44,7 @@ class InboxLook:
     ) -> None:
         self._queue = queue
         self._number = mailbox.number
+        self._now_ms = mailbox.aside.tuning.now_ms
         self._config = {**config, **UNTIL_END}
         self._selector = selector
         self._patience = patience
@@ -77,7 +77,7 @@ class InboxLook:
 
     def _message(self, record: KafkaMessage, delivery: int) -> Message | None:
         message = decode(record, self._queue, delivery)
-        now = time.time_ns() // 1_000_000
+        now = self._now_ms()
         if 0 < message.jms_expiration < now or message.jms_delivery_time > max(now, message.jms_timestamp):
             return None
         return message if self._selector is None or self._selector.matches(message) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -97,7 +96,7 @@ class Mailbox(Reader):
             state = State(offset, offset, (), offset)
             self._holdings.add(Partition(self.topic, place, state, is_kept=False))
         due = due_at(record)
-        if due <= time.time_ns() // 1_000_000:
+        if due <= self.aside.tuning.now_ms():
             self._arrived([record])
             return
         partition = self._holdings.get(self.topic, place)
@@ -188,7 +187,7 @@ class Mailbox(Reader):
         with self.lock:
             if self._closing:
                 return False
-            self.buffer.release(time.time_ns() // 1_000_000)
+            self.buffer.release(self.aside.tuning.now_ms())
             return self.buffer.next_due > 0
 
     def end(self) -> None:

@@ -1145,7 +1145,7 @@ class Reader:
         """Make ready what is due."""
         if self.buffer.next_due:
             with self.lock:
-                self.buffer.release(time.time_ns() // 1_000_000)
+                self.buffer.release(self.aside.tuning.now_ms())
 
     def _wants_commit(self) -> bool:
         """Whether messages wait for the mark to be moved on, or for a commit that no other thread is about to make."""
@@ -1264,7 +1264,7 @@ class Reader:
         """Return for how many seconds to wait at the most."""
         due = self.buffer.next_due
         most = BUSY_SECONDS if self._is_to_share else TICK_SECONDS
-        return min(most, max(due / 1000 - time.time(), 0)) if due else most
+        return min(most, max(due / 1000 - self.aside.tuning.wall_clock(), 0)) if due else most
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
         holdings, buffer, repeats = self._holdings, self.buffer, self._repeats

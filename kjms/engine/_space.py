@@ -169,7 +169,7 @@ class Space:
 
     def _old(self, places: Iterable[tuple[str, int]], kept_ms: int) -> Places:
         """Return the offset of each partition's first record that is not old enough; where all are, its end."""
-        since = time.time_ns() // 1_000_000 - kept_ms
+        since = self._tuning.now_ms() - kept_ms
         ends = self._offsets(dict.fromkeys(places, OffsetSpec.latest()))
         firsts = self._offsets(dict.fromkeys(ends, OffsetSpec.for_timestamp(since)))
         return {place: first if first >= 0 else ends[place] for place, first in firsts.items()}

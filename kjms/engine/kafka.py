@@ -15,6 +15,7 @@ import ctypes
 import logging
 import os
 import re
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -117,6 +118,7 @@ __all__ = [
     "open_producer",
     "serve",
     "serve_no_more",
+    "wall_clock_of",
 ]
 
 # The ports.
@@ -320,6 +322,9 @@ class KafkaClients(Protocol):
     def admin(self, config: Mapping[str, Any]) -> AdminPort:
         """Return a new admin client with librdkafka's settings *config*."""
 
+    def wall_clock(self) -> float:
+        """Return the time in seconds since 1970, by which messages expire and become due."""
+
 
 # Clients of librdkafka, and of what is served in this process.
 
@@ -355,6 +360,12 @@ def clients_for(config: Mapping[str, Any]) -> KafkaClients:
     if memory[1] != str(os.getpid()):
         text = f"the MemoryKafka at {address} is in the memory of another process; use a broker for several processes"
     raise KafkaException(KafkaError(KafkaError._RESOLVE, text))
+
+
+def wall_clock_of(address: str) -> Callable[[], float]:
+    """Return the clock of the cluster with the bootstrap servers *address*: real time, unless it is in memory."""
+    found = _served.get(address)
+    return time.time if found is None else found.wall_clock
 
 
 def open_consumer(config: Mapping[str, Any]) -> ConsumerPort:
@@ -413,6 +424,9 @@ class _Librdkafka:
         made: AdminPort = _AdminClient(dict(config))
         _clients.add(made)
         return made
+
+    def wall_clock(self) -> float:
+        return time.time()
 
 
 _librdkafka: Final = _Librdkafka()

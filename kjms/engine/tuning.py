@@ -23,7 +23,8 @@ class Tuning:
     """The leases, grace times and limits of one engine.
 
     Attributes:
-        wall_clock: Returns the time in seconds since 1970, by which delayed messages of Kafka topics become due.
+        wall_clock: Returns the time in seconds since 1970, by which messages expire and become due; unless it is
+            given, that of the cluster.
         grace_seconds: How long a group consumer stays in its group without a started consumer: joining again costs
             more than waiting.
         partition_check_seconds: Without a group, which would tell: between looks for partitions that were added.

@@ -7,7 +7,6 @@ wakes when something is due.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -70,6 +69,7 @@ class Cluster:
     Attributes:
         changed: Notified of what may end a wait of any client: a transaction's end, a fault's, the clock.
         closed: Once it is closed: returns the error for a call.
+        advances: How often the clock was advanced: polls end then, so that programs look at what is due.
     """
 
     def __init__(self, address: str) -> None:
@@ -83,7 +83,7 @@ class Cluster:
         self.transactions: dict[str, Transaction] = {}
         self.clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self.closed: Callable[[str], Exception] | None = None
-        self.process = os.getpid()
+        self.advances = 0
         self._orders = itertools.count(1)
         self._producers = itertools.count(1_000)
         self._readers: dict[Place, dict[Client, None]] = {}
@@ -151,6 +151,7 @@ class Cluster:
     def advance(self, seconds: float) -> None:
         """Let *seconds* pass."""
         self.clock.advance(seconds)
+        self.advances += 1
         self.expire()
         now, today = self.clock.monotonic(), self.milliseconds()
         for group in self.groups.values():

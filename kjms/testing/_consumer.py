@@ -256,6 +256,7 @@ class MemoryConsumer:
     def _wait_for(self, most: int, timeout: float) -> list[KafkaMessage]:
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
+        advances = cluster.advances
         while True:
             with cluster.lock:
                 while True:
@@ -268,7 +269,7 @@ class MemoryConsumer:
                     if self._errors or (self._member is not None and self._member.changes):
                         break
                     found = self._readings.take(most)
-                    if found or not cluster.wait(self._news, until):
+                    if found or advances != cluster.advances or not cluster.wait(self._news, until):
                         return found
             while self._errors:
                 error = self._errors.popleft()

@@ -51,6 +51,9 @@ class _Clients:
     def admin(self, config: Mapping[str, Any]) -> AdminPort:
         return MemoryAdmin(self._cluster, config)
 
+    def wall_clock(self) -> float:
+        return self._cluster.clock.time()
+
 
 class MemoryKafka:
     """A Kafka in the memory of this process: kjms works with it as with any other, and needs no Java.
@@ -92,6 +95,31 @@ class MemoryKafka:
             if self._cluster.closed is None:
                 self._cluster.closed = closed
                 self._cluster.wake_all()
+
+    # Time.
+
+    def time(self) -> float:
+        """Return the time here, in seconds since 1970: real time, and what was added to it by `advance`."""
+        return self._cluster.clock.time()
+
+    def advance(self, seconds: float) -> None:
+        """Let *seconds* pass at once, here and for the programs of kjms that are connected.
+
+        Messages expire and become due: delivery delays, redelivery delays, times to live. Transactions, the sessions of
+        silent members and calls that wait for an answer time out. Records older than ``retention.ms`` are deleted, and
+        so are the offsets of groups that have had no member for seven days. What kjms does by the clock within a
+        process goes on in real time, such as waits of `receive`, leases among programs, and pauses between attempts.
+
+        Args:
+            seconds: How many; 0 or more.
+
+        Raises:
+            ValueError: *seconds* is negative.
+        """
+        if seconds < 0:
+            raise ValueError(f"seconds is 0 or more, not {seconds}: time does not go back")
+        with self._cluster.lock:
+            self._cluster.advance(seconds)
 
     # Faults.
 

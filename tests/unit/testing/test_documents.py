@@ -18,7 +18,9 @@ def examples(kind: str) -> list[str]:
     return re.findall(rf"<!-- tested: {kind} -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize(("number", "printed"), [(0, "`ten pens`"), (1, "`POLICY_VIOLATION` and `ten pens`")])
+@pytest.mark.parametrize(
+    ("number", "printed"), [(0, "`ten pens`"), (1, "`None` and `call Maria`"), (2, "`POLICY_VIOLATION` and `ten pens`")]
+)
 def test_a_program_prints_what_the_page_says(number: int, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The page's programs run as they stand."""
     exec(examples("program")[number], {})
