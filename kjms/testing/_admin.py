@@ -109,7 +109,7 @@ class MemoryAdmin:
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         with cluster.lock:
             while not self._errors and cluster.wait(self._news, until):
-                cluster.check("poll", self)
+                pass
             errors, self._errors = self._errors, deque()
         for error in errors:
             if self.on_error is not None:

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from kjms.engine.kafka import KafkaError, KafkaException
+from kjms.engine.kafka import KafkaError, KafkaException, kafka_error
 from kjms.testing._clock import Clock
 from kjms.testing._faults import Faults
 from kjms.testing._groups import Group, Member, Place
@@ -97,6 +97,14 @@ class Cluster:
         if client is not None and client.client in self.faults.killed:
             text = f"{doing}: the program with client.id {client.client!r} was killed (MemoryKafka.kill)"
             raise KafkaException(KafkaError(KafkaError._DESTROY, text))
+
+    def end_of(self, client: Client) -> KafkaError | None:
+        """Return why *client* will get nothing any more; None: it may. Polls wait then, and other calls raise it."""
+        try:
+            self.check("poll", client)
+        except KafkaException as error:
+            return kafka_error(error)
+        return None
 
     def add(self, client: Client) -> None:
         """Take a new client in."""

@@ -62,6 +62,7 @@ class MemoryConsumer:
         self._is_leaving = False
         self._is_refused = False  # whether an event has said that it may not join
         self._has_assigned = False  # whether the callback that runs has seen to the assignment itself
+        self._is_over = False  # whether it has said that its cluster is
         self._is_closed = False
         cluster.add(self)
 
@@ -262,7 +263,9 @@ class MemoryConsumer:
                 while True:
                     if self._is_closed:
                         raise RuntimeError("Consumer closed")
-                    cluster.check("poll", self)
+                    end = cluster.end_of(self)
+                    if end is not None:
+                        return self._last_words(end, until)
                     cluster.expire()
                     if self._topics and self._member is None:
                         self._join()
@@ -276,6 +279,14 @@ class MemoryConsumer:
                 if self.on_error is not None:
                     self.on_error(error)
             self._rebalance()
+
+    def _last_words(self, end: KafkaError, until: float) -> list[KafkaMessage]:
+        """Say once why nothing comes any more; wait, after that, as where there is nothing."""
+        if self._is_over:
+            self._cluster.wait(self._news, until)
+            return []
+        self._is_over = True
+        return [event(end.code(), ("", 0), OFFSET_INVALID, end.str())]
 
     # Offsets.
 

@@ -235,7 +235,9 @@ class MemoryProducer:
         with cluster.lock:
             flushed = self._flushed
             while flushed == self._flushed:
-                cluster.check("poll", self)
+                if cluster.end_of(self) is not None:
+                    cluster.wait(self._news, until)
+                    break
                 cluster.expire()
                 self._drain(is_flushing=is_flushing)
                 if self._reports or self._errors or not self._wait(until):

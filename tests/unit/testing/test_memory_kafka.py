@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -264,3 +265,25 @@ def test_a_forked_child_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> N
     assert b"is in the memory of another process" in os.read(reading, 10_000)
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.parametrize("end", ["closed", "killed"])
+def test_an_exception_listener_hears_of_the_end(end: str, eventually: Callable[[Callable[[], object]], None]) -> None:
+    """A connection that is left open is told once by each of its consumers, and its threads rest."""
+    heard: list[str] = []
+    with MemoryKafka() as kafka:
+        connection = ConnectionFactory(kafka.bootstrap_servers).create_connection()
+        connection.exception_listener = lambda failure: heard.append(str(failure))
+        connection.start()
+        consumer = connection.create_session().create_consumer(ORDERS)
+        assert consumer.receive(10) is None
+        if end == "killed":
+            kafka.kill("kjms")
+            eventually(lambda: any("was killed" in text for text in heard))
+    if end == "closed":
+        eventually(lambda: any("is closed" in text for text in heard))
+    used, began = time.process_time(), time.monotonic()
+    assert consumer.receive(500) is None
+    assert time.process_time() - used < (time.monotonic() - began) / 2  # no thread spins
+    connection.close()
+    assert len(heard) == len(set(heard))
