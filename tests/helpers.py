@@ -6,6 +6,7 @@ A test imports it as ``from tests.helpers import send, text``. Nothing here know
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import importlib.util
 import itertools
@@ -37,6 +38,7 @@ from kjms.engine.kafka import (
     IsolationLevel,
     KafkaClients,
     KafkaError,
+    KafkaException,
     KafkaMessage,
     OffsetSpec,
     TopicPartition,
@@ -511,15 +513,30 @@ class Intercepted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __bool__(self) -> bool:
+        return True
+
 
 class Member(Intercepted):
-    """A consumer in a group, from which a test takes partitions, as the group does when it takes a member for dead."""
+    """A consumer with which a test plays the group, or the broker; what it changes happens in the next call.
+
+    Attributes:
+        refusal: The error of each commit; None: commits go through.
+        refused: Is set by the first commit that was refused.
+        failure: Is raised by the next poll, once.
+    """
 
     def __init__(self, inner: Any, config: Mapping[str, Any]) -> None:
         super().__init__(inner, config)
+        self.refusal: KafkaError | None = None
+        self.refused = threading.Event()
+        self.failure: Exception | None = None
         self._on_lost: Callable[[Any, list[TopicPartition]], None] | None = None
         self._losing: list[TopicPartition] = []
-        self._is_done = threading.Event()
+        self._has_lost = threading.Event()
 
     def subscribe(self, topics: list[str], **callbacks: Any) -> None:
         """Note what is called when partitions are lost."""
@@ -527,25 +544,27 @@ class Member(Intercepted):
         self.inner.subscribe(topics, **callbacks)
 
     def lose(self, topic: str, *numbers: int) -> None:
-        """Return when the consumer was told that it has lost these partitions; it is told in its next poll."""
+        """Take partitions away, as the group does when it takes a member for dead; return when the member knows."""
         self._losing = [TopicPartition(topic, number) for number in numbers]
-        assert self._is_done.wait(WAIT_SECONDS)
-
-    def _tell(self) -> None:
-        if self._losing and self._on_lost is not None:
-            losing, self._losing = self._losing, []
-            self._on_lost(self.inner, losing)
-            self._is_done.set()
+        assert self._has_lost.wait(WAIT_SECONDS)
 
     def poll(self, timeout: float) -> Any:
         """Poll, as the client does."""
-        self._tell()
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        if self._losing and self._on_lost is not None:
+            losing, self._losing = self._losing, []
+            self._on_lost(self.inner, losing)
+            self._has_lost.set()
         return self.inner.poll(timeout)
 
-    def consume(self, count: int, timeout: float) -> Any:
-        """Consume, as the client does."""
-        self._tell()
-        return self.inner.consume(count, timeout)
+    def commit(self, **what: Any) -> Any:
+        """Commit, as the client does."""
+        if self.refusal is not None:
+            self.refused.set()
+            raise KafkaException(self.refusal)
+        return self.inner.commit(**what)
 
 
 class _InterceptedClients:
@@ -587,6 +606,35 @@ def intercepted(servers: str, *, consumer: Wrap = _as_it_is, producer: Wrap = _a
             serve(servers, before)
 
 
+@contextlib.contextmanager
+def members(servers: str) -> Iterator[dict[str, list[Member]]]:
+    """Return the consumers that are made inside of the block, by their groups, as each `Member` is made."""
+    made: dict[str, list[Member]] = collections.defaultdict(list)
+
+    def member(inner: Any, config: Mapping[str, Any]) -> Member:
+        made[config.get("group.id", "")].append(Member(inner, config))
+        return made[config.get("group.id", "")][-1]
+
+    with intercepted(servers, consumer=member):
+        yield made
+
+
+def errors_of_clients(servers: str) -> contextlib.AbstractContextManager[list[Callable[[KafkaError], None]]]:
+    """Return what the clients that are made inside of the block call when they hear of an error that no call raises."""
+    heard: list[Callable[[KafkaError], None]] = []
+
+    @contextlib.contextmanager
+    def block() -> Iterator[list[Callable[[KafkaError], None]]]:
+        def note(client: Any, config: Mapping[str, Any]) -> Any:
+            heard.append(config["error_cb"])
+            return client
+
+        with intercepted(servers, consumer=note, producer=note):
+            yield heard
+
+    return block()
+
+
 # Modules beside tests, and other processes.
 
 
@@ -609,7 +657,7 @@ def program_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(
-    servers: str, code: str, *, kafka: Mapping[str, object] = SHORT_SESSION, **names: object
+    servers: str, code: str, /, *, kafka: Mapping[str, object] = SHORT_SESSION, **names: object
 ) -> Iterator[subprocess.Popen[str]]:
     """Run *code* in another process, from when it has printed "ready" until the block ends; then kill it.
 

@@ -49,10 +49,10 @@ class Bridged(Transactor[None]):
     """
 
     def __init__(self, engine: Engine, topic: str, name: str, most: int = MOST) -> None:
-        self._notes = bridged(topic, name)
-        super().__init__(producer_settings(engine._settings), bridge_transactional_id(self._notes))
-        engine.topics.ensure_internal(self._notes, like=topic, partitions=1, config=NOTES_CONFIG)
-        self._settings: Mapping[str, Any] = consumer_settings(engine._settings, None)
+        self.notes = bridged(topic, name)
+        super().__init__(producer_settings(engine.settings), bridge_transactional_id(self.notes))
+        engine.topics.ensure_internal(self.notes, like=topic, partitions=1, config=NOTES_CONFIG)
+        self._settings: Mapping[str, Any] = consumer_settings(engine.settings, None)
         self._most = most
         self._ids: dict[bytes, None] = {}
 
@@ -68,7 +68,7 @@ class Bridged(Transactor[None]):
             self._begin_anew()
         except KafkaException as error:
             raise jms_error(error, "begin bridging", transactional_id=self._id) from error
-        self._read()
+        self.read()
 
     def has(self, message_id: str) -> bool:
         """Tell whether the message with that id came through before."""
@@ -84,7 +84,7 @@ class Bridged(Transactor[None]):
         digests = list(map(_digest, message_ids))
         if self._producer is None:
             raise JMSException("write: the bridge has to begin anew")
-        note = Copy(self._notes, 0, KafkaRecord(None, b"".join(digests), [], time.time_ns() // 1_000_000))
+        note = Copy(self.notes, 0, KafkaRecord(None, b"".join(digests), [], time.time_ns() // 1_000_000))
         try:
             self._transact([Part([*copies, note] if digests else copies)])
         except AbortedError as error:
@@ -115,20 +115,20 @@ class Bridged(Transactor[None]):
         while len(ids) > self._most:
             del ids[next(iter(ids))]
 
-    def _read(self) -> None:
+    def read(self) -> None:
         """Read the last notes; the producer's beginning has ended every transaction that could bring more."""
-        place = TopicPartition(self._notes, 0)
+        place = TopicPartition(self.notes, 0)
         consumer = open_consumer({**self._settings, **UNTIL_END})
         try:
             first, end = consumer.get_watermark_offsets(place, READ_SECONDS)
             place.offset = max(first, end - OFFSETS)
             if place.offset < end:
                 consumer.assign([place])
-                for record in records(consumer, {(self._notes, 0): end}, READ_SECONDS):
+                for record in records(consumer, {(self.notes, 0): end}, READ_SECONDS):
                     value = record.value() or b""
                     self._remember(value[at : at + DIGEST_BYTES] for at in range(0, len(value), DIGEST_BYTES))
         except KafkaException as error:
-            raise jms_error(error, f"read the Kafka topic {self._notes!r}", to="Read", topic=self._notes) from error
+            raise jms_error(error, f"read the Kafka topic {self.notes!r}", to="Read", topic=self.notes) from error
         finally:
             consumer.close()
 

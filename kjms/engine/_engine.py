@@ -91,9 +91,9 @@ class Engine:
         self._readers: dict[str, Reader] = {}  # of queues, by Kafka topic
         self._all_readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         self._all_lock = threading.Lock()  # of that set; never held while another lock is waited for
-        self._settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
+        self.settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
-        self.topics = Topics(admin_settings(self._settings), options.send_timeout, tuning)
+        self.topics = Topics(admin_settings(self.settings), options.send_timeout, tuning)
         self.topics.follow(options.defaults.replication_factor)
         self._outage = Outage(
             f"kjms-engine-{self.number}-outage",
@@ -105,18 +105,18 @@ class Engine:
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
-        self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self._settings, None))
+        self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self.settings, None))
         self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
         self.journal = Journal(self.topics, lambda: self.bulk)
         mover, committer, rescuer = transactional_ids(self.name)
-        self.mover = Mover(producer_settings(self._settings), mover, self.tell, self.bookkeeping.is_visible, tuning)
-        self.committer = Committer(producer_settings(self._settings), committer, self.bookkeeping, tuning)
-        self.rescuer = Rescuer(producer_settings(self._settings), rescuer, tuning)
-        self.exchange = Exchange(self.name, consumer_settings(self._settings, None), self.prompt)
+        self.mover = Mover(producer_settings(self.settings), mover, self.tell, self.bookkeeping.is_visible, tuning)
+        self.committer = Committer(producer_settings(self.settings), committer, self.bookkeeping, tuning)
+        self.rescuer = Rescuer(producer_settings(self.settings), rescuer, tuning)
+        self.exchange = Exchange(self.name, consumer_settings(self.settings, None), self.prompt)
         self.registry = self._registry()
         self.schedule = Schedule(
-            lambda group: consumer_settings(self._settings, group),
-            producer_settings(self._settings),
+            lambda group: consumer_settings(self.settings, group),
+            producer_settings(self.settings),
             self.topics,
             self.tell,
             tuning,
@@ -124,12 +124,12 @@ class Engine:
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.schedule.ends)
         self.temporaries = Temporaries(
             self.name,
-            str(self._settings.get("sasl.username") or "anonymous"),
-            consumer_settings(self._settings, None),
+            str(self.settings.get("sasl.username") or "anonymous"),
+            consumer_settings(self.settings, None),
             self.registry,
             self.topics,
             self.prompt,
-            aside=self._aside,
+            aside=self.aside,
             tell=self.tell,
             patience=options.send_timeout / 1000,
             tuning=tuning,
@@ -168,6 +168,7 @@ class Engine:
             commits=self.committer.statistics(),
             moves=self.mover.statistics(),
             rescues=self.rescuer.statistics(),
+            cleanings=self.space.rounds,
             delayed=tuple(self.schedule.statistics()),
             inbox=self.temporaries.statistics(),
             registry=self.registry.statistics(),
@@ -255,7 +256,7 @@ class Engine:
     # Sending.
 
     def _publisher(self, name: str, linger_ms: int) -> Publisher:
-        settings = producer_settings(self._settings, linger_ms=linger_ms)
+        settings = producer_settings(self.settings, linger_ms=linger_ms)
         if linger_ms == 0:
             settings["linger.ms"] = 0  # a waiting caller pays for every millisecond
         name = f"kjms-engine-{self.number}-{name}"
@@ -269,7 +270,7 @@ class Engine:
             self.temporaries.lost(key)
 
         return Registry(
-            {**consumer_settings(self._settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
+            {**consumer_settings(self.settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
             self.prompt,
             prepare=lambda: self.topics.ensure_compacted(REGISTRY),
             on_lost=lost,
@@ -376,9 +377,9 @@ class Engine:
         reader = Reader(
             destination,
             destination_name(destination),
-            consumer_settings(self._settings, group),
+            consumer_settings(self.settings, group),
             topic,
-            self._aside(topic, group or ""),
+            self.aside(topic, group or ""),
             starts=starts,
             keeps_unwanted=isinstance(destination, Queue),
             prefetch=chosen.prefetch or 1,
@@ -393,7 +394,8 @@ class Engine:
             self._all_readers.add(reader)
         return reader
 
-    def _aside(self, topic: str, group: str) -> Aside:
+    def aside(self, topic: str, group: str) -> Aside:
+        """Return what a reader of *topic* in *group* needs of the engine."""
         return Aside(
             self.mover, self.rescuer, self.topics, self.bookkeeping, self.journal, group, topic, self.name, self.tuning
         )
@@ -412,9 +414,9 @@ class Engine:
             reader.flush()
         return Browsing(
             queue,
-            consumer_settings(self._settings, group),
+            consumer_settings(self.settings, group),
             topic,
-            self._aside(topic, group),
+            self.aside(topic, group),
             self.topics,
             decoder(options.destination(queue.queue_name).convention or "kjms"),
             selector,
@@ -430,8 +432,8 @@ class Engine:
         reader = self._readers.get(topic)
         if reader is not None:
             reader.flush()
-        config = consumer_settings(self._settings, group)
-        aside = self._aside(topic, group)
+        config = consumer_settings(self.settings, group)
+        aside = self.aside(topic, group)
         return find_standings(config, str(destination), topic, aside, self.topics, decoder("kjms"))
 
     # Trouble.

@@ -218,6 +218,7 @@ class Inbox:
         return InboxStatistics(
             topic=self.topic,
             destinations=tuple(entry.destination._name for entry in entries),
+            behind=tuple(sorted({m.name for entry in entries for m in entry.mailboxes if m.gaps()})),
             position=position,
             freed=freed,
             deletions=deletions,

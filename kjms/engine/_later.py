@@ -311,7 +311,13 @@ class Later:
         """Return what it serves."""
         stretches = [stretch for _, stretch in sorted(self._stretches.copy().items())]
         waiting = sum(len(stretch.waiting) for stretch in stretches)
-        return DelayedStatistics(self.topic, tuple(stretch.number for stretch in stretches), waiting, is_resting=False)
+        return DelayedStatistics(
+            topic=self.topic,
+            partitions=tuple(stretch.number for stretch in stretches),
+            waiting=waiting,
+            is_committed=all(stretch.committed == stretch.base for stretch in stretches),
+            is_resting=False,
+        )
 
     def begin_to_close(self) -> None:
         """Tell the thread to end; others go on with what it serves."""

@@ -57,6 +57,7 @@ class Registry:
         tuning: Its times and limits.
 
     Attributes:
+        name: What the engine goes by in the log now.
         questions: That an engine leaves unanswered before it is taken for gone.
     """
 
@@ -76,14 +77,14 @@ class Registry:
         self._config = dict(config)
         self._publisher = publisher
         self._prepare = prepare
-        self._on_lost = on_lost
+        self.on_lost = on_lost
         self._on_error = on_error
         self._patience = patience
         self._news = threading.Condition()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._claims = Claims()
-        self._name = ""
+        self.name = ""
         self._expected: set[str] = set()  # keys and questions of ours that we have not read yet
         self._own: set[str] = set()  # keys of ours that count
         self._doomed: dict[str, float] = {}  # keys to take away, and when that was tried last
@@ -92,7 +93,7 @@ class Registry:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        state = f"read as {self._name[:8]}" if self._thread is not None else "not read"
+        state = f"read as {self.name[:8]}" if self._thread is not None else "not read"
         return f"<Registry {state}: {len(self._own)} claims of ours>"
 
     def statistics(self) -> RegistryStatistics:
@@ -160,7 +161,7 @@ class Registry:
                 continue
             if time.monotonic() > deadline:
                 raise JMSException(f"another program has been changing {mine.resource} for {BUSY_SECONDS:.0f} s")
-            if first.engine == self._name or self.one_lives([first.engine]):
+            if first.engine == self.name or self.one_lives([first.engine]):
                 patience = ANSWER_SECONDS
 
     def _wait_until_gone(self, claims: Claims, one: str, other: str, patience: float) -> bool:
@@ -188,7 +189,7 @@ class Registry:
             if kind != DEFINITION:
                 self._own.add(key)
         try:
-            self._write(key, {"e": self._name, "p": this_process(), **value})
+            self._write(key, {"e": self.name, "p": this_process(), **value})
             self._wait_until_read(key)
             return self._claims[key]
         except KeyError:
@@ -207,7 +208,7 @@ class Registry:
         Raises:
             JMSException: Kafka does not answer.
         """
-        self._ask(self._name)
+        self._ask(self.name)
 
     def take_away(self, keys: Iterable[str], *, wait: bool = True) -> None:
         """Take away claims, of ours or of engines that are gone.
@@ -231,7 +232,7 @@ class Registry:
         failed: list[JMSException] = []
         for key in doomed:
             try:
-                self._send(key, None)
+                self.send(key, None)
             except JMSException as failure:
                 failed.append(failure)
         if not wait or not is_read:
@@ -271,7 +272,7 @@ class Registry:
         Raises:
             JMSException: Kafka does not answer.
         """
-        since = {engine: self._claims.heard(engine) for engine in engines if engine != self._name}
+        since = {engine: self._claims.heard(engine) for engine in engines if engine != self.name}
         answered = set(engines) - since.keys()
         enough = len(since) + len(answered) if enough is None else enough
 
@@ -300,13 +301,18 @@ class Registry:
     def _write(self, key: str, value: Mapping[str, Any]) -> None:
         self._publisher.send_and_wait(REGISTRY, 0, KafkaRecord(key.encode(), written_value(value), [], 0))
 
-    def _send(self, key: str, value: Mapping[str, Any] | None) -> None:
+    def send(self, key: str, value: Mapping[str, Any] | None) -> None:
+        """Write a record, or that it is gone, without waiting for Kafka to confirm it.
+
+        Raises:
+            JMSException: Kafka does not take it.
+        """
         data = None if value is None else written_value(value)
         self._publisher.send(REGISTRY, 0, KafkaRecord(key.encode(), data, [], 0), _ignore)
 
     def _send_quietly(self, key: str, value: Mapping[str, Any] | None) -> None:
         try:
-            self._send(key, value)
+            self.send(key, value)
         except JMSException as failure:
             _log.debug("%s", failure)
 
@@ -329,7 +335,7 @@ class Registry:
             raise jms_error(error, f"read the Kafka topic {REGISTRY!r}", to="Read", topic=REGISTRY) from error
         with self._news:
             self._claims = Claims()
-            self._name = uuid.uuid4().hex
+            self.name = uuid.uuid4().hex
             self._expected.clear()
             self._thread = threading.Thread(
                 target=self._run, args=(consumer, self._claims), name="kjms-registry", daemon=True
@@ -354,7 +360,7 @@ class Registry:
                 self._thread = None  # nobody would answer for what we hold
                 lost, self._own = self._own, set()
             for key in lost:
-                self._on_lost(key)
+                self.on_lost(key)
         finally:
             consumer.close()
 
@@ -383,15 +389,15 @@ class Registry:
                 self._doomed.pop(key, None)
                 lost = key in self._own or key.startswith(DEFINITION)
                 self._own.discard(key)
-            elif value.get("e") == self._name and key.startswith((LOCK, USE)) and key not in self._own:
+            elif value.get("e") == self.name and key.startswith((LOCK, USE)) and key not in self._own:
                 self._doomed.setdefault(key, 0.0)  # a claim that was given up, and arrived all the same
             self._expected.discard(key)
             self._expected.discard(str((value or {}).get("n")))
             self._news.notify_all()
-        if key == f"{ASK}:{self._name}" and value is not None:
-            self._send_quietly(f"{ALIVE}:{self._name}", {})
+        if key == f"{ASK}:{self.name}" and value is not None:
+            self._send_quietly(f"{ALIVE}:{self.name}", {})
         if lost:
-            self._on_lost(key)
+            self.on_lost(key)
 
     def _try_again(self) -> None:
         if not self._doomed:
@@ -411,7 +417,7 @@ class Registry:
                 self._is_closed = True
                 return
             with self._news:
-                left = self._claims.left_by(self._name)
+                left = self._claims.left_by(self.name)
             try:
                 self.take_away(left)
             except JMSException as failure:

@@ -78,7 +78,7 @@ class Schedule:
     def statistics(self) -> list[DelayedStatistics]:
         """Return what is served, by topic."""
         with self._lock:
-            resting = [DelayedStatistics(topic, (), 0, is_resting=True) for topic in self._resting]
+            resting = [DelayedStatistics(topic, (), 0, is_committed=True, is_resting=True) for topic in self._resting]
         serving = [each.statistics() for each in self._laters.copy().values()]
         return sorted([*resting, *serving], key=lambda each: each.topic)
 

@@ -41,10 +41,14 @@ class Space:
         bookkeeping: Knows which of them kjms made.
         timeout: Seconds that Kafka may take to answer.
         tuning: Its times and limits.
+
+    Attributes:
+        rounds: How often what can go was looked for, ever.
     """
 
     def __init__(self, topics: Topics, bookkeeping: Bookkeeping, timeout: float, tuning: Tuning = DEFAULTS) -> None:
         self._tuning = tuning
+        self.rounds = 0
         self._topics = topics
         self._bookkeeping = bookkeeping
         self._timeout = timeout
@@ -90,6 +94,7 @@ class Space:
                 if time.monotonic() >= due and not is_over:
                     due = time.monotonic() + self._tuning.space_seconds
                     self.give_back()
+                    self.rounds += 1
             except (JMSException, KafkaException) as error:
                 _log.warning("the space of what is settled was not given back: %s; tried again later", error)
             except Exception:

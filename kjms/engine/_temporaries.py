@@ -111,7 +111,7 @@ class Temporaries:
         self._sharing = threading.Lock()  # held while consumers of shared subscriptions come and go
         self._inbox: Inbox | None = None
         self._aside: Aside | None = None
-        self._claim = ""
+        self.claim = ""
         self._janitor: Janitor | None = None
         self._lives = itertools.count(1)
         self._numbers = itertools.count(1)
@@ -180,7 +180,7 @@ class Temporaries:
                     self._registry.take_away([claim], wait=False)
                     raise
             with self._lock:
-                self._claim = claim
+                self.claim = claim
                 self._inbox = _inboxes[topic] = inbox
             if not self._registry.counts(claim):
                 self.lost(claim)
@@ -427,9 +427,9 @@ class Temporaries:
     def lost(self, claim: str) -> None:
         """Hear that the claim on the inbox counts no more: other programs took this one for gone, and delete it."""
         with self._lock:
-            if not claim or claim != self._claim or self._inbox is None:
+            if not claim or claim != self.claim or self._inbox is None:
                 return
-            inbox, self._inbox, self._claim = self._inbox, None, ""
+            inbox, self._inbox, self.claim = self._inbox, None, ""
             _inboxes.pop(inbox.topic, None)
             gone = list(inbox.entries.values())
             inbox.entries.clear()
@@ -461,7 +461,7 @@ class Temporaries:
         with self._making, self._lock:
             self._is_closed = True
             inbox, self._inbox = self._inbox, None
-            claim, self._claim = self._claim, ""
+            claim, self.claim = self.claim, ""
         if self._janitor is not None:
             self._janitor.close()
         if inbox is not None:

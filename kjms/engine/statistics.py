@@ -159,12 +159,14 @@ class DelayedStatistics:
         topic: The destination's Kafka topic.
         partitions: The partitions with delayed messages that this process serves; empty while it is resting.
         waiting: How many messages wait in them, as far as they are in memory.
+        is_committed: Whether the group has committed from where another process would have to read.
         is_resting: Whether nothing is due for a while, and its clients are closed meanwhile.
     """
 
     topic: str
     partitions: tuple[int, ...]
     waiting: int
+    is_committed: bool
     is_resting: bool
 
 
@@ -175,6 +177,7 @@ class InboxStatistics:
     Attributes:
         topic: The Kafka topic for their messages.
         destinations: The names of those that are not deleted.
+        behind: The names of those whose messages are in memory in part; the others are read again when there is room.
         position: The offset of the inbox's messages that is read next.
         freed: The offset before which records were deleted from the log.
         deletions: Deletions of temporary destinations since they were summed up in the log.
@@ -183,6 +186,7 @@ class InboxStatistics:
 
     topic: str
     destinations: tuple[str, ...]
+    behind: tuple[str, ...]
     position: int
     freed: int
     deletions: int
@@ -219,6 +223,7 @@ class EngineStatistics:
         commits: The transactional producer for sessions.
         moves: The one that moves messages: to dead-letter queues, other processes, the overflow.
         rescues: The one that moves messages in the hands of sessions when a partition goes to another process.
+        cleanings: How often settled messages were looked for that can be deleted from Kafka, ever.
         delayed: The delayed messages that are served, by topic.
         inbox: The temporary destinations; None before the first one.
         registry: The registry.
@@ -237,6 +242,7 @@ class EngineStatistics:
     commits: TransactionStatistics
     moves: TransactionStatistics
     rescues: TransactionStatistics
+    cleanings: int
     delayed: tuple[DelayedStatistics, ...]
     inbox: InboxStatistics | None
     registry: RegistryStatistics

@@ -12,9 +12,10 @@ from kjms.engine.tuning import Tuning, tuned
 
 if TYPE_CHECKING:
     from kjms.engine import Engine
+    from kjms.engine._reader import Reader
     from kjms.engine.statistics import EngineStatistics, GroupConsumerStatistics
 
-__all__ = ["Tuning", "consumer_statistics", "engine_of", "statistics", "tuned"]
+__all__ = ["Tuning", "consumer_statistics", "engine_of", "reader_of", "statistics", "tuned"]
 
 _WAYS = ("_engine", "_connection", "_context", "_session", "_consumer")
 
@@ -47,8 +48,8 @@ def statistics(of: Any) -> EngineStatistics:
     return engine_of(of).statistics()
 
 
-def consumer_statistics(consumer: Any) -> GroupConsumerStatistics:
-    """Return what waits for *consumer* and for those that share its queue or subscription, in this process.
+def reader_of(consumer: Any) -> Reader:
+    """Return what reads the queue or subscription of *consumer*; it is for tests of that part of the engine alone.
 
     Raises:
         TypeError: *consumer* is none.
@@ -58,4 +59,13 @@ def consumer_statistics(consumer: Any) -> GroupConsumerStatistics:
         found = getattr(found, "_consumer", None)
         if found is None:
             raise TypeError(f"{consumer!r} is no consumer")
-    return cast("GroupConsumerStatistics", found._feed.reader.statistics())
+    return cast("Reader", found._feed.reader)
+
+
+def consumer_statistics(consumer: Any) -> GroupConsumerStatistics:
+    """Return what waits for *consumer* and for those that share its queue or subscription, in this process.
+
+    Raises:
+        TypeError: *consumer* is none.
+    """
+    return reader_of(consumer).statistics()

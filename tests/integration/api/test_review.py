@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from kjms import (
@@ -31,10 +31,9 @@ from kjms import (
     Topic,
 )
 from kjms.broker import LocalBroker
-from kjms.engine._buffer import Buffer, Feed
-from kjms.engine._delivery import Delivery, Partition
-from kjms.txn.metadata import State
-from tests.helpers import WAIT_MS, Eventually, send
+from kjms.mapping.names import queue_group
+from kjms.testing.engine import consumer_statistics
+from tests.helpers import WAIT_MS, Desk, Eventually, Member, apart, errors_of_clients, members, send, texts, wait_for
 
 SOON = 2_000  # milliseconds: what is ready arrives in a few of them
 
@@ -47,11 +46,10 @@ def text(message: Message | None) -> str | None:
 
 def received_by_waiting(consumer: MessageConsumer, cause: Callable[[], None]) -> str | None:
     """Return the text that *consumer* receives when it waits already while *cause* is called; None when none comes."""
-    feed = consumer._feed
+    before = consumer_statistics(consumer).waiting
     with ThreadPoolExecutor(1) as pool:
         received = pool.submit(consumer.receive)
-        while not feed.is_hungry:
-            time.sleep(0.001)
+        wait_for(lambda: consumer_statistics(consumer).waiting > before, pause=0.001)
         cause()
         wait([received], SOON / 1000)
         consumer.close()  # the last look before a time-out would hide that nobody was woken
@@ -131,8 +129,7 @@ def test_a_waiting_consumer_gets_what_came_while_a_listener_was_busy(connection:
     here = session.create_consumer(queue)
     here.message_listener = lambda _message: None
     session.create_consumer(other_queue).message_listener = listener
-    while not here._feed.is_hungry:
-        time.sleep(0.001)
+    wait_for(lambda: consumer_statistics(here).waiting == 1, pause=0.001)
     send(connection, other_queue, "keeps the session busy")
     assert busy.wait(20)
     waiting = connection.create_session().create_consumer(queue)
@@ -146,8 +143,7 @@ def test_a_listener_that_was_taken_away_takes_no_wake_up(connection: Connection,
     """Once a consumer has no listener, a message goes to the consumer that waits."""
     former = connection.create_session().create_consumer(queue)
     former.message_listener = lambda _message: None
-    while not former._feed.is_hungry:
-        time.sleep(0.001)
+    wait_for(lambda: consumer_statistics(former).waiting == 1, pause=0.001)
     former.message_listener = None
     waiting = connection.create_session().create_consumer(queue)
     assert received_by_waiting(waiting, lambda: send(connection, queue, "a")) == "a"
@@ -179,8 +175,7 @@ def test_acknowledging_is_not_held_up_by_another_consumer_that_waits(connection:
     alone = seconds()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(waiting.receive)
-        while not waiting._feed.is_hungry:
-            time.sleep(0.001)
+        wait_for(lambda: consumer_statistics(waiting).waiting == 1, pause=0.001)
         beside = min(seconds() for _ in range(3))  # a busy machine slows down one round, not all
         waiting.close()
     assert beside < alone + 20 * 0.05  # half of an idle reader's poll
@@ -207,8 +202,7 @@ def test_a_message_whose_consumer_closes_under_its_listener_goes_to_others(
     staying = connection.create_session().create_consumer(queue)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(leaving.close)
-        while leaving._feed.is_open:
-            time.sleep(0.001)
+        wait_for(lambda: consumer_statistics(staying).consumers == 1, pause=0.001)
         may_return.set()
         closing.result(20)
     assert text(staying.receive(SOON)) == "a"
@@ -257,7 +251,7 @@ def test_a_consumer_and_its_session_may_close_at_once(connection: Connection, to
             pool.submit(session.close).result(20)
             first.result(20)
         assert session not in connection._sessions
-        assert not any(consumer._feed.is_open for consumer in consumers)
+        assert [consumer_statistics(consumer).consumers for consumer in consumers] == [0, 0, 0]
 
 
 def test_stop_does_not_wait_for_a_receive_in_a_session_that_once_had_a_listener(kjms_broker: Any) -> None:
@@ -425,9 +419,7 @@ def test_completions_come_in_the_order_of_sending(kjms_broker: Any, queue: Queue
 
 
 @pytest.mark.requirement("JMS-4.3.8-3", "NEV-186")
-def test_an_exception_listener_is_called_by_one_thread_at_a_time(
-    connection: Connection, eventually: Eventually
-) -> None:
+def test_an_exception_listener_is_called_by_one_thread_at_a_time(kjms_broker: Any, eventually: Eventually) -> None:
     """Two problems at once are told one after the other."""
     inside, most, told = [0], [0], [0]
     lock = threading.Lock()
@@ -441,10 +433,12 @@ def test_an_exception_listener_is_called_by_one_thread_at_a_time(
             inside[0] -= 1
             told[0] += 1
 
-    connection.exception_listener = listener
-    for number in range(3):
-        connection._engine.tell(JMSException(f"problem {number}"))
-    eventually(lambda: told[0] == 3)
+    servers = kjms_broker.bootstrap_servers
+    with errors_of_clients(servers) as errors, apart(servers) as connection:
+        connection.exception_listener = listener
+        for number in range(3):
+            errors[0](KafkaError(KafkaError._FATAL, f"problem {number}", fatal=True))
+        eventually(lambda: told[0] == 3)
     assert most[0] == 1
 
 
@@ -541,68 +535,22 @@ def test_a_wrong_kind_of_value_in_a_file_is_a_value_error(tmp_path: Path, line: 
         ConnectionFactory.from_config(path)
 
 
-def test_a_restarted_reader_goes_on_where_it_was(connection: Connection, topic: Topic, eventually: Eventually) -> None:
+def test_a_restarted_reader_goes_on_where_it_was(kjms_broker: Any, topic: Topic, eventually: Eventually) -> None:
     """A subscription without a group whose reading failed repeats nothing that was received."""
-    consumer = connection.create_session().create_consumer(topic)
-    send(connection, topic, "a", "b")
-    assert [text(consumer.receive(WAIT_MS)) for _ in "ab"] == ["a", "b"]
-    reader = consumer._feed.reader
-    failed = reader._thread
-    kept, reader._may_end = reader._may_end, lambda: 1 // 0  # type: ignore[method-assign, assignment]
-    eventually(lambda: reader._thread is not failed)
-    reader._may_end = kept  # type: ignore[method-assign]
-    send(connection, topic, "c")
-    assert text(consumer.receive(WAIT_MS)) == "c"
+    servers = kjms_broker.bootstrap_servers
+    with members(servers) as made, apart(servers) as connection:
+        consumer = connection.create_session().create_consumer(topic)
+        send(connection, topic, "a", "b")
+        assert texts(consumer, 2) == ["a", "b"]
+        (reading,) = [each for group in made.values() for each in group if topic.topic_name in str(each.assignment())]
+        before = sum(map(len, made.values()))
+        reading.failure = RuntimeError("reading failed")
+        eventually(lambda: sum(map(len, made.values())) > before)
+        send(connection, topic, "c")
+        assert text(consumer.receive(WAIT_MS)) == "c"
 
 
 # Sharing out, once more.
-
-
-def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_message(
-    connection: Connection, queue: Queue, eventually: Eventually
-) -> None:
-    """A message that woke a consumer which then stops wakes another one, whatever the selectors of the two."""
-    leaving = connection.create_session().create_consumer(queue)._feed
-    staying = connection.create_session().create_consumer(queue, "kind = 'x'")._feed
-    for feed in (leaving, staying):
-        feed.wakeup.clear()
-        assert feed.poll() is None
-    send(connection, queue, "a", properties={"kind": "x"})
-    eventually(leaving.wakeup.is_set)
-    leaving.stop()
-    assert staying.wakeup.is_set()
-
-
-def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
-    """What it takes to share out what was kept aside grows with its size, not with its square."""
-    record: Any = SimpleNamespace(key=lambda: None, headers=lambda: [])
-
-    def steps(size: int) -> int:
-        """Return how many bytecode instructions it takes: unlike time, they are the same on a busy machine."""
-        buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=10)
-        partition = Partition("t", 0, State(0, 0, (), 0), is_kept=False)
-        for number in range(size):
-            delivery = Delivery(record, partition, number, number)
-            partition.settlement.read(number, delivery)
-            buffer.arrive(delivery)
-        count = 0
-
-        def trace(frame: FrameType, event: str, _: object) -> TraceFunction:
-            nonlocal count
-            frame.f_trace_opcodes = True
-            count += event == "opcode"
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            buffer.join(Feed(None, None, threading.Event()))  # type: ignore[arg-type]
-        finally:
-            sys.settrace(before)
-        return count
-
-    few, many = steps(250), steps(2_000)
-    assert 0 < many < 12 * few
 
 
 # Callbacks and failures, once more.
@@ -625,51 +573,43 @@ def test_a_message_listener_may_close_a_producer(connection: Connection, queue: 
 
 
 @pytest.mark.requirement("JAK-close-20")
-def test_one_sessions_failure_to_close_leaves_no_other_open(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+def test_one_sessions_failure_to_close_leaves_no_other_open(kjms_broker: Any, desk: Desk, queue: Queue) -> None:
     """A connection closes all its sessions, and then tells what went wrong with one."""
-    connection = kjms_factory.create_connection()
-    connection.start()
+    with members(kjms_broker.bootstrap_servers) as made:
+        check_that_all_close(desk.connect(is_apart=True), queue, made)
+
+
+def check_that_all_close(connection: Connection, queue: Queue, made: dict[str, list[Member]]) -> None:
     sessions = [connection.create_session() for _ in range(2)]
     consumers = [session.create_consumer(Queue(f"{queue.queue_name}-{n}")) for n, session in enumerate(sessions)]
     send(connection, Queue(f"{queue.queue_name}-0"), "a")
     assert consumers[0].receive(WAIT_MS) is not None
-
-    def refuse(*_: object, **__: object) -> None:
-        raise JMSException("not taken")
-
-    reader = consumers[0]._feed.reader
-    reader.flush = refuse  # type: ignore[method-assign]
-    try:
-        with pytest.raises(JMSException, match="not taken"):
-            connection.close()
-        assert all(session._is_closed for session in sessions)
-    finally:
-        for session in sessions:
-            session.close()
+    made[queue_group(f"{queue.queue_name}-0")][0].refusal = KafkaError(
+        KafkaError.GROUP_AUTHORIZATION_FAILED, "not taken"
+    )
+    with pytest.raises(JMSException, match="not taken"):
+        connection.close()
+    assert all(session._is_closed for session in sessions)
 
 
 @pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE])
-def test_an_acknowledgement_that_failed_is_tried_again(connection: Connection, queue: Queue, mode: int) -> None:
+def test_an_acknowledgement_that_failed_is_tried_again(kjms_broker: Any, desk: Desk, queue: Queue, mode: int) -> None:
     """After a commit that failed, the next receive, or acknowledge, does not pretend that all is well."""
-    send(connection, queue, "a", "b")
-    consumer = connection.create_session(mode).create_consumer(queue)
+    with members(kjms_broker.bootstrap_servers) as made:
+        connection = desk.connect(is_apart=True)
+        send(connection, queue, "a", "b")
+        consumer = connection.create_session(mode).create_consumer(queue)
     message = consumer.receive(WAIT_MS)
     assert message is not None
-    reader = consumer._feed.reader
-    flush, failures = reader.flush, []
-
-    def refuse(*_: object, **__: object) -> None:
-        failures.append(1)
-        raise JMSException("not taken")
-
-    reader.flush = refuse  # type: ignore[method-assign]
+    (member,) = made[queue_group(queue.queue_name)]
+    member.refusal = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "not taken")
     acknowledge = message.acknowledge if mode == Session.CLIENT_ACKNOWLEDGE else consumer.receive_no_wait
     try:
         for _ in range(2):
             with pytest.raises(JMSException, match="not taken"):
                 acknowledge()
     finally:
-        reader.flush = flush  # type: ignore[method-assign]
+        member.refusal = None
 
 
 def test_a_cluster_that_does_not_answer_holds_up_no_connection_to_another(kjms_factory: ConnectionFactory) -> None:
@@ -716,8 +656,7 @@ def test_two_messages_at_once_for_a_session_do_not_wait_behind_its_first(connect
     session.create_consumer(queue, "kind = 'x'").message_listener = listener
     second = session.create_consumer(queue, "kind = 'y'")
     second.message_listener = lambda _message: None
-    while not second._feed.is_hungry:
-        time.sleep(0.001)
+    wait_for(lambda: consumer_statistics(second).waiting == 2, pause=0.001)
     waiting = connection.create_session().create_consumer(queue, "kind = 'y'")
 
     def send_both() -> None:
@@ -735,26 +674,23 @@ def test_two_messages_at_once_for_a_session_do_not_wait_behind_its_first(connect
 
 
 def test_a_commit_that_waits_for_a_rebalance_does_not_keep_the_reader_from_polling(
-    connection: Connection, queue: Queue
+    kjms_broker: Any, desk: Desk, queue: Queue, eventually: Eventually
 ) -> None:
     """The reader's own commits do not hold up its polls: the rebalance that they wait for happens in a poll."""
-    send(connection, queue, "a")
-    consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
-    reader = consumer._feed.reader
-    commit, tried = reader._commit, threading.Event()
-
-    def refuse(*_: object, **__: object) -> tuple[KafkaException | None, bool]:
-        tried.set()
-        return KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS)), True
-
+    with members(kjms_broker.bootstrap_servers) as made:
+        connection = desk.connect(is_apart=True)
+        send(connection, queue, "a")
+        consumer = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue)
+        eventually(lambda: consumer_statistics(consumer).ready and consumer_statistics(consumer).is_committed)
+    (member,) = made[queue_group(queue.queue_name)]
+    member.refusal = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
     assert text(consumer.receive(WAIT_MS)) == "a"
-    reader._commit = refuse  # type: ignore[method-assign]
     try:
-        assert tried.wait(20)
+        assert member.refused.wait(20)
         send(connection, queue, "b")
         assert text(consumer.receive(SOON)) == "b"
     finally:
-        reader._commit = commit  # type: ignore[method-assign]
+        member.refusal = None
 
 
 def test_closing_ends_though_kafka_is_gone(breakable_broker: LocalBroker) -> None:

@@ -6,8 +6,7 @@ The broker is one node and refuses a topic with two replicas, so a refusal shows
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kjms import Connection, ConnectionFactory, JMSException, Queue, RedeliveryPolicy, Session
 from kjms.broker import LocalBroker
 from kjms.mapping.names import BOOKKEEPING, REDELIVERIES, REGISTRY
+from kjms.testing.engine import engine_of, statistics
 from tests.helpers import WAIT_MS, Eventually
 
 
@@ -85,17 +85,17 @@ def test_topics_beside_a_destination_follow_the_factory(connection: Connection, 
             session.create_producer(Queue("orders")).send(session.create_text_message("late"), delivery_delay=60_000)
         assert refused([str(raised.value)], "orders.kjms.later")
         return
-    connection._engine.topic_of(Queue("orders"), connection._options)
+    session.create_producer(Queue("orders"))
     with pytest.raises(JMSException) as raised:
-        connection._engine._aside("orders", "kjms.queue.orders").ensure(0)
+        engine_of(connection).aside("orders", "kjms.queue.orders").ensure(0)
     assert refused([str(raised.value)], "orders.kjms.aside")
 
 
 def test_a_second_factory_of_the_process_is_followed(broker: LocalBroker, connection: Connection) -> None:
     """Connections share an engine: the largest replication_factor of their factories counts."""
     with ConnectionFactory(broker.bootstrap_servers, replication_factor=3).create_connection() as second:
-        assert second._engine is connection._engine
-        assert connection._engine.topics.replication_factor == 3
+        assert statistics(second).name == statistics(connection).name
+        assert engine_of(connection).topics.replication_factor == 3
 
 
 def test_too_few_replicas_are_reported_once(broker: LocalBroker, caplog: pytest.LogCaptureFixture) -> None:
@@ -112,53 +112,7 @@ def test_too_few_replicas_are_reported_once(broker: LocalBroker, caplog: pytest.
     with ConnectionFactory(broker.bootstrap_servers, replication_factor=2).create_connection() as connection:
         for _ in range(2):
             send_in_a_transaction(connection)
-            connection._engine.topics.look_up(BOOKKEEPING)
+            engine_of(connection).topics.look_up(BOOKKEEPING)
     lines = [record for record in caplog.records if "replication_factor" in record.getMessage()]
     assert [record.levelno for record in lines] == [logging.WARNING]
     assert f"{BOOKKEEPING!r} has a partition with 1 of the 2 replicas" in lines[0].getMessage()
-
-
-class StuckProducer:
-    """A producer whose records to one topic are never confirmed."""
-
-    def __init__(self, stuck: str) -> None:
-        self.stuck = stuck
-        self.waiting = 0
-        self.reports: list[Callable[..., None]] = []
-
-    def produce(self, topic: str, *_: object, on_delivery: Callable[..., None], **__: object) -> None:
-        self.waiting += 1
-        if topic != self.stuck:
-            self.reports.append(on_delivery)
-
-    def flush(self, seconds: float) -> int:
-        for report in self.reports:
-            report(None, self)
-            self.waiting -= 1
-        self.reports.clear()
-        return self.waiting
-
-    def __len__(self) -> int:
-        return self.waiting
-
-    def poll(self, _seconds: float) -> None:
-        self.flush(0)
-
-    def partition(self) -> int:
-        return 0
-
-    offset = partition
-
-
-def test_the_topic_that_is_not_confirmed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction whose mark is not confirmed says so of kjms.bookkeeping, not of the message's destination."""
-    from kjms.engine import _transactor
-    from kjms.engine._transactor import Copy, Transactor
-    from kjms.mapping import KafkaRecord
-
-    monkeypatch.setattr(_transactor, "FLUSH_SECONDS", 0.1)
-    record = KafkaRecord(None, b"", [], 0)
-    transactor: Transactor[Any] = Transactor({}, "any")
-    producer: Any = StuckProducer(BOOKKEEPING)
-    with pytest.raises(JMSException, match=f"write to {BOOKKEEPING!r}: not confirmed within .* min.insync.replicas"):
-        transactor._write(producer, [Copy("orders", 0, record), Copy(BOOKKEEPING, 0, record)], is_singly=False)

@@ -7,20 +7,20 @@ from collections.abc import Callable
 import pytest
 
 from kjms import Connection, Queue, Topic
-from kjms.engine._later import Later
+from kjms.engine.statistics import DelayedStatistics
+from kjms.testing.engine import statistics
 from tests.helpers import Desk
 
-Served = Callable[..., "Later | None"]
+Served = Callable[..., "DelayedStatistics | None"]
 
 
 @pytest.fixture
 def served(desk: Desk) -> Served:
-    """A function that returns what serves the delayed messages of a destination, if it has got a partition."""
+    """A function that returns what is served of the delayed messages of a destination, if it is of any partition."""
 
-    def find(where: Queue | Topic, connection: Connection | None = None) -> Later | None:
-        schedule = (connection or desk.connection)._engine.schedule
+    def find(where: Queue | Topic, connection: Connection | None = None) -> DelayedStatistics | None:
         name = where.queue_name if isinstance(where, Queue) else where.topic_name
-        found = schedule._laters.get(name)
+        found = statistics(connection or desk.connection).delayed_of(name)
         return found if found is not None and found.partitions else None
 
     return find

@@ -9,6 +9,7 @@ import sys
 import time
 
 from kjms import ConnectionFactory, Queue
+from kjms.testing.engine import statistics
 
 
 def main() -> None:
@@ -24,8 +25,7 @@ def main() -> None:
             producer = session.create_producer(Queue(name))
             for text in rest[1:]:
                 producer.send(session.create_text_message(text), delivery_delay=int(rest[0]))
-        schedule = connection._engine.schedule
-        while name not in schedule._laters or not schedule._laters[name].partitions:
+        while (served := statistics(connection).delayed_of(name)) is None or not served.partitions:
             time.sleep(0.01)
         print("serves", flush=True)
         sys.stdin.read()

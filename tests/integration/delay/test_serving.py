@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Queue
-from kjms.engine import _later, _reader, _schedule, _transactor
 from kjms.engine._delayed import Delayed
 from kjms.mapping.later import CANCEL, noted
 from kjms.mapping.names import later
+from kjms.testing.engine import engine_of, statistics, tuned
 from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, text, texts
 
 DAY = 86_400_000
@@ -78,27 +79,16 @@ def test_a_process_that_slept_moves_nothing_twice(desk: Any, queue: Queue, start
     assert len(desk.records(queue.queue_name)) == 50
 
 
-def test_a_clock_that_is_set_counts_at_once(
-    desk: Any, served: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
-) -> None:
+def test_a_clock_that_is_set_counts_at_once(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
     """Due is what the clock of the serving process says now, whatever it said before."""
-    consumer = desk.session().create_consumer(queue)
-    desk.send(queue, "tomorrow", delivery_delay=DAY)
-    eventually(lambda: (found := served(queue)) and len(found._stretches[0].waiting) == 1)
+    ahead = [0.0]
+    with tuned(wall_clock=lambda: time.time() + ahead[0]):
+        connection = desk.connect()
+    consumer = connection.create_session().create_consumer(queue)
+    desk.send(queue, "tomorrow", delivery_delay=DAY, by=connection.create_session())
+    eventually(lambda: (found := served(queue, connection)) and found.waiting == 1)
     assert consumer.receive(NOTHING_MS) is None
-
-    class Clock:
-        monotonic = staticmethod(time.monotonic)
-
-        @staticmethod
-        def time() -> float:
-            return time.time() + DAY / 1000
-
-        @staticmethod
-        def time_ns() -> int:
-            return time.time_ns() + DAY * 1_000_000
-
-    monkeypatch.setattr(_later, "time", Clock)
+    ahead[0] = DAY / 1000
     assert texts(consumer, 1) == ["tomorrow"]
 
 
@@ -112,36 +102,33 @@ def test_a_process_that_ends_hands_over(desk: Any, queue: Queue, start: Start) -
     assert texts(consumer, 1) == ["left behind"]
 
 
-def test_a_consumer_finds_messages_that_wait_already(desk: Any, queue: Queue, start: Start, monkeypatch: Any) -> None:
+def test_a_consumer_finds_messages_that_wait_already(desk: Any, queue: Queue, start: Start) -> None:
     """Whoever begins to consume serves what waits; who consumes already finds out that messages wait now."""
-    monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.2)
-    connection = desk.connect(is_apart=True)
+    with tuned(delayed_check_seconds=0.2):
+        connection = desk.connect(is_apart=True)
     consumer = connection.create_session().create_consumer(queue)  # there is nothing yet
     desk.connect(is_apart=True, kafka=SHORT_SESSION).close()
-    sender = desk.connect(is_apart=True)
-    sender._engine.schedule.serve = lambda topic: None  # as if it had ended at once
-    desk.send(queue, "served by the consumer", by=sender.create_session(), delivery_delay=100)
+    with tuned(delayed_check_seconds=60.0):  # the sender itself serves nothing meanwhile
+        sender = desk.connect(is_apart=True)
+    desk.send(queue, "served by the consumer", by=sender.create_session(), delivery_delay=1_500)
+    sender.close()
     assert texts(consumer, 1) == ["served by the consumer"]
 
 
-def test_serving_ends_with_its_use(
-    desk: Any, served: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
-) -> None:
+def test_serving_ends_with_its_use(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
     """When the last consumer is gone, serving ends, with its threads; with the next one it begins again."""
-    monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(_reader, "GRACE_SECONDS", 0.1)
     sender = desk.connect(is_apart=True)
     desk.send(queue, "first", by=sender.create_session(), delivery_delay=1)
     sender.close()
-    connection = desk.connect(is_apart=True)
+    with tuned(delayed_check_seconds=0.1, grace_seconds=0.1):
+        connection = desk.connect(is_apart=True)
     session = connection.create_session()
     consumer = session.create_consumer(queue)
     eventually(lambda: served(queue, connection))
-    found = served(queue, connection)
     assert texts(consumer, 1) == ["first"]
     consumer.close()
     eventually(lambda: served(queue, connection) is None)
-    eventually(lambda: not found._thread.is_alive())
+    eventually(lambda: f"kjms-schedule-{queue.queue_name}" not in statistics(connection).threads)
     again = session.create_consumer(queue)
     eventually(lambda: served(queue, connection))
     desk.send(queue, "second", by=session, delivery_delay=50)
@@ -160,7 +147,6 @@ def test_partitions_are_shared_among_processes(desk: Any, served: Any, queue: Qu
         producer.send(session.create_text_message(name), delivery_delay=200 + 5 * number, delivery_mode=1)
     consumers = [each.create_session().create_consumer(queue) for each in (first, second)]
     eventually(lambda: served(queue, first))
-    second._engine.schedule._wake.set()
     eventually(lambda: served(queue, second))
     got: list[str | None] = []
     deadline = time.monotonic() + WAIT_MS / 1000
@@ -172,11 +158,10 @@ def test_partitions_are_shared_among_processes(desk: Any, served: Any, queue: Qu
     assert len(records) == len(texts)
 
 
-def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue, monkeypatch: Any) -> None:
+def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue) -> None:
     """Of more messages than may be held those due first are, and all come at their times."""
-    monkeypatch.setattr(_schedule, "MOST_HELD", 40)
-    monkeypatch.setattr(_schedule, "LEAST_HELD", 40)
-    connection = desk.connect(is_apart=True)
+    with tuned(delayed_held=40, delayed_held_each=40):
+        connection = desk.connect(is_apart=True)
     session = connection.create_session()
     texts = [f"{number}" for number in range(400)]
     producer = session.create_producer(queue)
@@ -195,11 +180,11 @@ def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue, monkey
     assert consumer.receive(NOTHING_MS) is None
 
 
-def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually) -> None:
     """A message that waits long does not make the log grow for ever: it moves to its end, and still comes once."""
-    for name, value in (("SLACK", 20), ("FAR_MS", 500), ("SPACE_SECONDS", 0.2), ("COMMIT_SECONDS", 0.1)):
-        monkeypatch.setattr(_later, name, value)
-    connection = desk.connect(is_apart=True)
+    hasty = {"delayed_space_seconds": 0.2, "delayed_commit_seconds": 0.1}
+    with tuned(delayed_slack=20, delayed_far_ms=500, **hasty):
+        connection = desk.connect(is_apart=True)
     session = connection.create_session()
     consumer = session.create_consumer(queue)
     desk.send(queue, "patient", by=session, delivery_delay=3_000)
@@ -219,21 +204,24 @@ def test_a_note_cancels(desk: Any, served: Any, queue: Queue, eventually: Eventu
     session = desk.session()
     desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
     topic = later(queue.queue_name)
-    desk.connection._engine.prompt.send_and_wait(topic, 0, noted(CANCEL, [0, 17]))
+    note = noted(CANCEL, [0, 17])
+    writer = Producer({"bootstrap.servers": desk.servers})
+    writer.produce(topic, note.value, note.key, 0, headers=list(note.headers))
+    assert writer.flush(20) == 0
     eventually(lambda: desk.records(topic)[-1].headers() == [("kjms-later", b"1;cancelled")])
     assert desk.records(topic)[-1].value() == b"[0]"
-    found = served(queue)
-    assert [record.value() for _, _, record in found._stretches[0].waiting.all()] == [b"tomorrow"]
+    eventually(lambda: (found := served(queue)) and found.waiting == 1)
 
 
-def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any) -> None:
+def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventually) -> None:
     """While the destination takes nothing, its delayed messages wait, and the exception listener hears of it."""
-    monkeypatch.setattr(_transactor, "FLUSH_SECONDS", 0.3)
     failures: list[Exception] = []
-    desk.connection.exception_listener = failures.append
-    session = desk.session()
+    with tuned(flush_seconds=0.3):
+        connection = desk.connect()
+    connection.exception_listener = failures.append
+    session = connection.create_session()
     desk.send(queue, "patient", by=session, delivery_delay=400)
-    admin = desk.connection._engine.topics.admin
+    admin = AdminClient({"bootstrap.servers": desk.servers})
     admin.delete_topics([queue.queue_name])[queue.queue_name].result()
     eventually(lambda: failures)
     assert "late" in str(failures[0])
@@ -249,8 +237,7 @@ def test_what_waits_in_a_topic_that_was_made_again_is_delivered(
     desk.connection.exception_listener = failures.append
     desk.send(queue, *(f"old {n}" for n in range(6)), delivery_delay=1)
     eventually(lambda: len(desk.records(queue.queue_name)) == 6)
-    stretch = served(queue)._stretches[0]
-    eventually(lambda: stretch.committed == stretch.position)
+    eventually(lambda: (found := served(queue)) and found.is_committed and not found.waiting)
     make_again(later(queue.queue_name))
     eventually(lambda: failures)
     assert "made again" in str(failures[0])
@@ -266,7 +253,7 @@ def test_cancelling_leaves_it_to_the_owner(desk: Any, served: Any, queue: Queue,
     desk.send(queue, "never", "tomorrow", delivery_delay=DAY)
     eventually(lambda: served(queue))
     other = desk.connect(is_apart=True)
-    with Delayed(other._engine, queue.queue_name) as delayed:
+    with Delayed(engine_of(other), queue.queue_name) as delayed:
         assert len(delayed.read()) == 2
         desk.send(queue, "soon", delivery_delay=1_500)
         entries = delayed.read()
@@ -274,19 +261,17 @@ def test_cancelling_leaves_it_to_the_owner(desk: Any, served: Any, queue: Queue,
         eventually(lambda: desk.records(queue.queue_name))
         assert delayed.cancel(entries[:2]) == 1
         assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
-    assert other._engine.schedule._laters == {}
+    assert statistics(other).delayed == ()
 
 
-def test_a_message_that_is_written_anew_is_cancelled_there(
-    desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
-) -> None:
+def test_a_message_that_is_written_anew_is_cancelled_there(desk: Any, queue: Queue, eventually: Eventually) -> None:
     """Though a message moves to the end of the log while it is to be cancelled, it is cancelled."""
-    monkeypatch.setattr(_later, "SLACK", 20)
-    session = desk.session()
+    with tuned(delayed_slack=20):
+        session = desk.connect().create_session()
     consumer = session.create_consumer(queue)
     desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
     other = desk.connect(is_apart=True)
-    with Delayed(other._engine, queue.queue_name) as delayed:
+    with Delayed(engine_of(other), queue.queue_name) as delayed:
         entries = delayed.read()[:1]
         names = [f"{number}" for number in range(40)]
         desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
@@ -296,25 +281,20 @@ def test_a_message_that_is_written_anew_is_cancelled_there(
         assert [entry.record.value() for entry in delayed.read()] == [b"tomorrow"]
 
 
-def test_what_is_not_due_for_a_while_costs_no_clients(
-    desk: Any, queue: Queue, eventually: Eventually, monkeypatch: Any
-) -> None:
+def test_what_is_not_due_for_a_while_costs_no_clients(desk: Any, queue: Queue, eventually: Eventually) -> None:
     """A destination that nothing happens to has no thread and no Kafka client, until a message is due or comes."""
-    for name, value in {"QUIET_SECONDS": 0.5, "COMMIT_SECONDS": 0.1, "WAKE_MS": 500}.items():
-        monkeypatch.setattr(_later, name, value)
-    monkeypatch.setattr(_schedule, "LOOK_SECONDS", 0.1)
-    connection = desk.connect(is_apart=True)
-    schedule, session = connection._engine.schedule, connection.create_session()
+    hasty = {"delayed_quiet_seconds": 0.5, "delayed_commit_seconds": 0.1, "delayed_check_seconds": 0.1}
+    with tuned(delayed_wake_ms=500, **hasty):
+        connection = desk.connect(is_apart=True)
+    session = connection.create_session()
 
     def rests() -> bool:
-        name = f"kjms-schedule-{queue.queue_name}"
-        return not (schedule._laters or any(thread.name == name for thread in threading.enumerate()))
+        found = statistics(connection)
+        is_serving = f"kjms-schedule-{queue.queue_name}" in found.threads
+        return not is_serving and all(each.is_resting for each in found.delayed)
 
     def is_known(count: int) -> bool:
-        return (
-            sum(len(stretch.waiting) for each in schedule._laters.values() for stretch in each._stretches.values())
-            == count
-        )
+        return sum(each.waiting for each in statistics(connection).delayed) == count
 
     desk.send(queue, "tomorrow", by=session, delivery_delay=DAY)
     eventually(lambda: is_known(1))
@@ -330,7 +310,7 @@ def test_what_is_not_due_for_a_while_costs_no_clients(
     other.close()
     eventually(lambda: len(desk.records(queue.queue_name)) == 2)
     eventually(rests)
-    with Delayed(connection._engine, queue.queue_name) as delayed:
+    with Delayed(engine_of(connection), queue.queue_name) as delayed:
         entries = delayed.read()
         assert [entry.record.value() for entry in entries] == [b"tomorrow"]
         assert delayed.cancel(entries) == 1

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, TextMessage
+from kjms import Connection, Queue, TextMessage
 from kjms.broker import LocalBroker
-from kjms.engine import _publisher
 from tests.helpers import WAIT_MS, text
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -75,50 +73,3 @@ def test_a_listener_that_forks(kjms_broker: LocalBroker, queue: Queue) -> None:
 def test_a_loop_that_forks(kjms_broker: LocalBroker, queue: Queue) -> None:
     """A child that exits from a loop over a consumer gives nothing back; the parent's message is acknowledged."""
     assert run("loop_forks", kjms_broker, queue) == ["child ended with 0", "acknowledged once"]
-
-
-def test_a_send_waits_no_longer_than_the_send_timeout(
-    kjms_broker: LocalBroker, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A send whose delivery report never comes fails when its time is over, and so does what waits behind it."""
-    monkeypatch.setattr(_publisher, "REPORT_SECONDS", 0.2)
-    factory = ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=1_000, kafka={"client.id": "silent"})
-    with factory.create_connection() as connection:
-        session = connection.create_session()
-        producer = session.create_producer(queue)
-        producer.send(session.create_text_message("reported"))
-        going_on = threading.Event()
-        for publisher in (connection._engine.prompt, connection._engine.bulk):
-            Stuck(going_on).keep(publisher)
-        try:
-            with pytest.raises(JMSException, match=r"not confirmed by .* within 1000 ms"):
-                producer.send(session.create_text_message("not reported"))
-            producer.send(session.create_text_message("not waited for"), completion_listener=Listener())
-            with pytest.raises(JMSException, match="1 messages sent before"):
-                producer.send(session.create_text_message("behind it"))
-        finally:
-            going_on.set()
-
-
-class Listener:
-    def on_completion(self, message: Message) -> None: ...
-
-    def on_exception(self, message: Message, error: Exception) -> None: ...
-
-
-class Stuck:
-    """Keeps a publisher's thread busy, so that it reports nothing."""
-
-    def __init__(self, going_on: threading.Event) -> None:
-        self._going_on = going_on
-        self._has_begun = threading.Event()
-
-    def keep(self, publisher: _publisher.Publisher) -> None:
-        """Return when the thread of *publisher* is busy."""
-        publisher.inform(self)
-        while not self._has_begun.wait(0.5):
-            publisher.inform(self)
-
-    def catch_up(self) -> None:
-        self._has_begun.set()
-        self._going_on.wait(60)

@@ -11,36 +11,35 @@ from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Queue
+from kjms import Queue
 from kjms.broker import LocalBroker
-from kjms.engine._reader import Reader
+from tests.helpers import Intercepted, apart, intercepted
 
 SECONDS = 4.5  # what librdkafka was waited for in vain took 5
 
 
 def test_a_consumer_that_closes_while_it_is_assigned_partitions_leaves_at_once(
-    kjms_broker: LocalBroker, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kjms_broker: LocalBroker, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A partition that the group assigns while its consumer closes is given up again, without waiting."""
-    is_assigning = threading.Event()
-    on_assign = Reader._on_assign
+    is_assigning, is_closing = threading.Event(), threading.Event()
 
-    def slowly(reader: Reader, *arguments: Any) -> None:
-        is_assigning.set()
-        with reader._news:
-            assert reader._news.wait_for(lambda: reader._closing, 20)
-        on_assign(reader, *arguments)
+    class Slow(Intercepted):
+        def subscribe(self, topics: list[str], *, on_assign: Any, **callbacks: Any) -> None:
+            def slowly(*arguments: Any) -> None:
+                is_assigning.set()
+                assert is_closing.wait(20)
+                on_assign(*arguments)
 
-    monkeypatch.setattr(Reader, "_on_assign", slowly)
-    connection: Connection = ConnectionFactory(
-        kjms_broker.bootstrap_servers, kafka={"client.id": "leaving"}
-    ).create_connection()
-    connection.start()
-    connection.create_session().create_consumer(queue).message_listener = lambda _: None
-    assert is_assigning.wait(20)
-    begin = time.monotonic()
-    with caplog.at_level(logging.WARNING, "kjms"):
-        connection.close()
+            self.inner.subscribe(topics, on_assign=slowly, **callbacks)
+
+    with intercepted(kjms_broker.bootstrap_servers, consumer=Slow), apart(kjms_broker.bootstrap_servers) as connection:
+        connection.create_session().create_consumer(queue).message_listener = lambda _: None
+        assert is_assigning.wait(20)
+        threading.Timer(0.5, is_closing.set).start()  # by then, the connection is closing
+        begin = time.monotonic()
+        with caplog.at_level(logging.WARNING, "kjms"):
+            connection.close()
     assert time.monotonic() - begin < SECONDS
     assert [record.getMessage() for record in caplog.records if record.name != "kjms.kafka"] == []
 

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-import kjms.engine._holdings
 from kjms import (
     Connection,
     DeliveryMode,
@@ -21,16 +20,17 @@ from kjms import (
     Session,
 )
 from kjms.mapping.names import BOOKKEEPING, aside, queue_group
+from kjms.testing.engine import tuned
 from kjms.txn.metadata import read_state
 from tests.helpers import (
     NOTHING_MS,
     SHORT_SESSION,
-    SOON_MS,
     WAIT_MS,
     Completions,
     Eventually,
     apart,
     drain,
+    members,
     running,
     seen,
     send,
@@ -217,16 +217,15 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("limit", [300, 1_000])
 def test_settlement_that_does_not_fit_makes_room_for_itself(
-    kjms_broker: Any, connection: Connection, queue: Queue, monkeypatch: pytest.MonkeyPatch, limit: int
+    kjms_broker: Any, connection: Connection, queue: Queue, limit: int
 ) -> None:
     """However many messages stay unsettled, and wherever: the metadata stays small, and nothing comes twice."""
-    monkeypatch.setattr(kjms.engine._holdings, "LIMIT", limit)
     count, chance = (1_500, 0.3) if limit < 1_000 else (5_000, 0.2)
     completions = Completions()
     send(connection, queue, *range(count), completion_listener=completions)
     assert completions.failed == []
     picked = random.Random(limit)
-    with apart(kjms_broker.bootstrap_servers) as holder:
+    with tuned(metadata_limit=limit), apart(kjms_broker.bootstrap_servers) as holder:
         session = holder.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
         kept: list[Message] = []
@@ -368,59 +367,13 @@ def test_what_kafka_has_forgotten_comes_from_a_copy(kjms_broker: Any, queue: Que
     assert all(is_marked for _, is_marked, _ in received)
 
 
-@pytest.mark.requirement("JMS-3.5.11-1")
-def test_a_delivery_that_is_recorded_and_not_made_does_not_count(
-    kjms_broker: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The partition goes to another process while a repeated delivery is recorded: it comes there for the 2nd time."""
-    with apart(kjms_broker.bootstrap_servers) as first:
-        send(first, queue, "a")
-        with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
-            assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
-        consumer = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-        reader = consumer._feed.reader
-        flush = reader.flush
-
-        def flush_and_leave(*given: Any, **named: Any) -> None:
-            flush(*given, **named)
-            reader.close()  # it gives its partitions up in order, as in a rebalance
-
-        monkeypatch.setattr(reader, "flush", flush_and_leave)
-        assert consumer.receive(SOON_MS) is None
-        with apart(kjms_broker.bootstrap_servers) as second:
-            consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-            assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)
-
-
-def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: Any, queue: Queue) -> None:
-    """A repeated delivery that Kafka knows of, and no program saw, is none for the next process, either."""
-    with apart(kjms_broker.bootstrap_servers) as first:
-        send(first, queue, "a")
-        with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
-            assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
-        session = first.create_session()
-        consumer = session.create_consumer(queue)
-        consumer._feed.start()
-        reader = consumer._feed.reader
-        delivery = reader.take(consumer._feed)
-        assert delivery is not None
-        assert reader.record(delivery)
-        reader.give_back([delivery], is_counted=False)  # as where the receive that asked for it was given up
-    with apart(kjms_broker.bootstrap_servers) as second:
-        consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-        assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)
-
-
 def test_acknowledging_a_message_of_a_lost_partition_raises(kjms_broker: Any, queue: Queue) -> None:
     """Whoever acknowledges too late learns that the message is delivered elsewhere."""
-    with apart(kjms_broker.bootstrap_servers, partitions=1) as first:
+    group = queue_group(queue.queue_name)
+    with members(kjms_broker.bootstrap_servers) as made, apart(kjms_broker.bootstrap_servers, partitions=1) as first:
         send(first, queue, "a")
         message = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(WAIT_MS)
         assert message is not None
-        reader = next(iter(first._engine._readers.values()))
-        with reader.client_held(5):  # as the group does when it believes that a member is dead
-            consumer = reader._consumer
-            assert consumer is not None
-            reader._on_lost(consumer, [TopicPartition(queue.queue_name, 0)])
+        made[group][0].lose(queue.queue_name, 0)
         with pytest.raises(JMSException, match="of partitions that were lost"):
             message.acknowledge()

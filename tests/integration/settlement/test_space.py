@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, ConnectionFactory, Message, Queue, Session, TextMessage
-from tests.helpers import WAIT_MS, Eventually
+from kjms.testing.engine import statistics, tuned
+from tests.helpers import WAIT_MS, Eventually, bounds, send, wait_for
 
 
 def factory(broker: Any, queue: Queue, **options: Any) -> ConnectionFactory:
@@ -17,18 +19,22 @@ def factory(broker: Any, queue: Queue, **options: Any) -> ConnectionFactory:
     return ConnectionFactory(broker.bootstrap_servers, kafka={"client.id": queue.queue_name}, **options)
 
 
-def send(connection: Connection, queue: Queue, count: int) -> None:
-    with connection.create_session() as session, session.create_producer(queue) as producer:
-        for number in range(count):
-            producer.send(session.create_text_message(str(number)))
+@pytest.fixture(autouse=True)
+def soon() -> Iterator[None]:
+    """Have engines look all the time for what can go."""
+    with tuned(space_seconds=0.05):
+        yield
+
+
+def stays(broker: Any, connection: Connection, topic: str, offset: int) -> bool:
+    """Return whether the log of *topic* begins at *offset* still, when the engine has looked for what can go."""
+    before = statistics(connection).cleanings
+    wait_for(lambda: statistics(connection).cleanings > before + 1)
+    return first_offset(broker, topic) == offset
 
 
 def first_offset(broker: Any, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"})
-    try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[0])
-    finally:
-        consumer.close()
+    return bounds(broker.bootstrap_servers, topic)[0][0]
 
 
 def settle(connection: Connection, queue: Queue, count: int) -> Message | None:
@@ -45,13 +51,12 @@ def test_what_is_settled_and_old_enough_is_deleted(kjms_broker: Any, queue: Queu
     """Of a queue that kjms made, the records before the oldest unsettled one go; the others are delivered."""
     with factory(kjms_broker, queue, keep_settled=0).create_connection() as connection:
         connection.start()
-        send(connection, queue, 10)
+        send(connection, queue, *range(10))
         message = settle(connection, queue, 6)
         assert isinstance(message, TextMessage)
         assert message.text == "6"
-        assert connection._engine.space.give_back() == 1
-        assert first_offset(kjms_broker, queue.queue_name) == 6
-        assert connection._engine.space.give_back() == 0
+        wait_for(lambda: first_offset(kjms_broker, queue.queue_name) == 6)
+        assert stays(kjms_broker, connection, queue.queue_name, 6)
     with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(queue)
@@ -63,24 +68,23 @@ def test_what_was_settled_a_moment_ago_stays(kjms_broker: Any, queue: Queue) -> 
     """For an hour a settled message stays readable, for other programs and for those who look for mistakes."""
     with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
-        send(connection, queue, 5)
+        send(connection, queue, *range(5))
         settle(connection, queue, 4)
-        assert connection._engine.space.give_back() == 0
-    assert first_offset(kjms_broker, queue.queue_name) == 0
+        assert stays(kjms_broker, connection, queue.queue_name, 0)
 
 
 def test_what_another_group_has_not_read_yet_stays(kjms_broker: Any, queue: Queue) -> None:
     """Nothing is deleted beyond what any other group of Kafka has committed."""
     with factory(kjms_broker, queue, keep_settled=0).create_connection() as connection:
         connection.start()
-        send(connection, queue, 10)
-        settle(connection, queue, 8)
+        send(connection, queue, *range(10))
         archive = Consumer(
             {"bootstrap.servers": kjms_broker.bootstrap_servers, "group.id": f"archive-of-{queue.queue_name}"}
         )
         archive.commit(offsets=[TopicPartition(queue.queue_name, 0, 3)], asynchronous=False)
-        assert connection._engine.space.give_back() == 1
-        assert first_offset(kjms_broker, queue.queue_name) == 3
+        settle(connection, queue, 8)
+        wait_for(lambda: first_offset(kjms_broker, queue.queue_name) == 3)
+        assert stays(kjms_broker, connection, queue.queue_name, 3)
         archive.close()
 
 
@@ -96,38 +100,32 @@ def test_a_topic_that_others_made_keeps_everything(kjms_broker: Any, queue: Queu
     with factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         settle(connection, queue, 4)
-        assert connection._engine.space.give_back() == 0
+        assert stays(kjms_broker, connection, topic, 0)
     with factory(kjms_broker, queue, keep_settled=1_000).create_connection() as connection:
         connection.start()
         assert connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue).receive(WAIT_MS) is not None
-        assert connection._engine.space.give_back() == 1
-    assert first_offset(kjms_broker, topic) == 4
+        wait_for(lambda: first_offset(kjms_broker, topic) == 4)
 
 
 def test_what_was_said_last_of_how_long_it_stays_counts(kjms_broker: Any, queue: Queue) -> None:
     """A connection that says how long settled messages stay is heard though another one reads the queue already."""
     with factory(kjms_broker, queue).create_connection() as first:
         first.start()
-        send(first, queue, 5)
+        send(first, queue, *range(5))
         settle(first, queue, 4)
-        assert first._engine.space.give_back() == 0
+        assert stays(kjms_broker, first, queue.queue_name, 0)
         with factory(kjms_broker, queue, keep_settled=0).create_connection() as second:
             second.create_session().create_consumer(queue).close()
             with factory(kjms_broker, queue).create_connection() as third:
                 third.create_session().create_consumer(queue).close()
-            assert first._engine.space.give_back() == 1
-    assert first_offset(kjms_broker, queue.queue_name) == 4
+            wait_for(lambda: first_offset(kjms_broker, queue.queue_name) == 4)
 
 
-def test_who_made_a_queue_is_known_to_other_programs(
-    kjms_broker: Any, queue: Queue, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_made_a_queue_is_known_to_other_programs(kjms_broker: Any, queue: Queue, eventually: Eventually) -> None:
     """A queue that one program made is given its space back by another one, later."""
     with factory(kjms_broker, queue).create_connection() as connection:
-        send(connection, queue, 5)
-    monkeypatch.setattr("kjms.engine._space.DEFAULT_MS", 0)
-    with factory(kjms_broker, queue).create_connection() as connection:
+        send(connection, queue, *range(5))
+    with tuned(kept_ms=0), factory(kjms_broker, queue).create_connection() as connection:
         connection.start()
         settle(connection, queue, 4)
-        eventually(lambda: connection._engine.space.give_back() == 1)
-    assert first_offset(kjms_broker, queue.queue_name) == 4
+        eventually(lambda: first_offset(kjms_broker, queue.queue_name) == 4)

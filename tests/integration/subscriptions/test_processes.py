@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from kjms import IllegalStateException, InvalidClientIDException, JMSException
-from tests.helpers import wait_for
+from kjms import IllegalStateException, InvalidClientIDException, JMSException, Topic
+from kjms.testing.engine import tuned
+from tests.helpers import apart, wait_for
 
 Start = Callable[[], Any]
 
@@ -93,18 +94,19 @@ def test_what_a_killed_process_held_is_free_after_some_seconds(desk: Any, progra
 @pytest.mark.requirement("JMS-4.3.2-7")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says that a process has ended")
 def test_what_a_killed_process_of_this_machine_held_is_free_after_one_question(
-    desk: Any, programs: Start, monkeypatch: pytest.MonkeyPatch
+    kjms_broker: Any, topic: Topic, programs: Start
 ) -> None:
     """A restarted program need not wait for all the questions that a process elsewhere could leave unanswered."""
-    monkeypatch.setattr("kjms.engine._registry.QUESTIONS", 60)
+    client = f"client-{topic.topic_name}"
     program = programs()
-    program.do("client", desk.client)
+    program.do("client", client)
     program.do("start")
-    assert program.do("consume", "create_durable_consumer", desk.topic.topic_name, "daily") == 0
+    assert program.do("consume", "create_durable_consumer", topic.topic_name, "daily") == 0
     program.process.kill()
     program.process.wait()
     began = time.monotonic()
-    desk.session(desk.client).create_durable_consumer(desk.topic, "daily")
+    with tuned(registry_questions=60), apart(kjms_broker.bootstrap_servers, client_id=client) as connection:
+        connection.create_session().create_durable_consumer(topic, "daily")
     assert time.monotonic() - began < 30
 
 

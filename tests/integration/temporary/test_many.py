@@ -5,18 +5,23 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
+from typing import Any
 
-from kjms import Connection, Message, MessageConsumer, Queue, Session
-from kjms.engine._buffer import Feed
-from kjms.engine._mailbox import Mailbox
-from tests.helpers import WAIT_MS, Eventually
-
-KINDS = (MessageConsumer, Feed, Mailbox, Message)
+from kjms import Connection, Queue, Session
+from kjms.mapping.temporary import place_of
+from kjms.testing.engine import statistics
+from tests.helpers import WAIT_MS, Eventually, topics
 
 
 def living() -> Counter[str]:
+    """Count the objects of kjms by their classes; selectors that were parsed are kept for the next time."""
     gc.collect()
-    return Counter(kind.__name__ for each in gc.get_objects() for kind in KINDS if isinstance(each, kind))
+    kinds = (type(each) for each in gc.get_objects())
+    return Counter(
+        f"{kind.__module__}.{kind.__name__}"
+        for kind in kinds
+        if kind.__module__.startswith("kjms.") and "selector" not in kind.__module__
+    )
 
 
 def ask(session: Session, replies: Queue, first: int, past: int) -> None:
@@ -32,28 +37,32 @@ def ask(session: Session, replies: Queue, first: int, past: int) -> None:
                 assert received.jms_correlation_id == f"id-{number}"
 
 
-def test_a_consumer_for_each_reply(connection: Connection, queue: Queue) -> None:
+def test_a_consumer_for_each_reply(kjms_broker: Any, connection: Connection, queue: Queue) -> None:
     """Consumers with selectors, one after the other on one queue, leave no object, thread or topic."""
     session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
     ask(session, queue, 0, 20)
     threads, objects = set(threading.enumerate()), living()
     ask(session, queue, 20, 170)
-    assert [topic for topic in session._engine.topics.all() if queue.queue_name in topic] == [queue.queue_name]
+    assert [topic for topic in topics(kjms_broker.bootstrap_servers) if queue.queue_name in topic] == [queue.queue_name]
     assert set(threading.enumerate()) - threads == set()
     assert {name: count for name, count in living().items() if count > objects[name] + 10} == {}
 
 
-def test_a_thousand_temporary_queues(session: Session, eventually: Eventually) -> None:
+def test_a_thousand_temporary_queues(kjms_broker: Any, session: Session, eventually: Eventually) -> None:
     """They cost no topic and no thread each, and go when the program has lost them."""
     session.create_temporary_queue().delete()
     threads = set(threading.enumerate())
-    inbox = session._engine.temporaries._inbox
-    assert inbox is not None
-    before = set(inbox.entries)  # those of other tests go meanwhile
+
+    def names() -> set[str]:
+        inbox = statistics(session).inbox
+        return set() if inbox is None else set(inbox.destinations)
+
+    before = names()  # those of other tests go meanwhile
     queues = [session.create_temporary_queue() for _ in range(1_000)]
-    new = set(inbox.entries) - before
+    new = names() - before
     assert len(new) == 1_000
-    assert [topic for topic in session._engine.topics.all() if inbox.topic in topic] == [inbox.topic]
+    inbox = place_of(queues[0])[0]
+    assert [topic for topic in topics(kjms_broker.bootstrap_servers) if inbox in topic] == [inbox]
     assert set(threading.enumerate()) - threads == set()
     queues.clear()
-    eventually(lambda: not new & set(inbox.entries))
+    eventually(lambda: not new & names())

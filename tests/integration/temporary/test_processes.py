@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
-import kjms.engine._janitor as janitor
 from kjms import ConnectionFactory, InvalidDestinationException, JMSException, Session, TemporaryQueue
 from kjms.destinations import parse_destination
-from kjms.engine._claims import USE
-from kjms.mapping.names import is_internal
+from kjms.mapping.names import REGISTRY, is_internal
 from kjms.mapping.temporary import place_of
-from tests.helpers import WAIT_MS, Eventually
+from kjms.testing.engine import tuned
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, apart, partitions, stored_records
 
 KNOWN_SECONDS = 0.1  # after which a deletion is known everywhere
 
@@ -61,37 +61,46 @@ def test_others_hear_of_a_deletion(session: Session, programs: Start) -> None:
         last.send(session.create_message())
 
 
+def claims_on(servers: str, inbox: str) -> set[bytes]:
+    """Return the keys in the registry of what is claimed of *inbox*."""
+    there: dict[bytes, bytes] = {}
+    for record in stored_records(servers, REGISTRY):
+        there[record.key() or b""] = record.value() or b""
+    return {key for key, value in there.items() if inbox.encode() in value}
+
+
+def take_claims_away(servers: str, inbox: str) -> None:
+    """Write into the registry that nobody claims *inbox*."""
+    writer = Producer({"bootstrap.servers": servers})
+    for key in claims_on(servers, inbox):
+        writer.produce(REGISTRY, None, key, 0)
+    assert writer.flush(WAIT_SECONDS) == 0
+
+
 @pytest.mark.requirement("JMS-4.4.3-7")
-def test_a_clean_end_leaves_nothing(kjms_factory: ConnectionFactory, session: Session, programs: Start) -> None:
+def test_a_clean_end_leaves_nothing(kjms_broker: Any, programs: Start) -> None:
     """A program that ends in order takes its inbox along; while it lives, the inbox is no destination of anybody's."""
     program = programs()
     inbox = text_of(program.do("create")).queue_name.rpartition("/")[0]
-    topics = session._engine.topics
     assert is_internal(inbox)
-    assert topics.look_up(inbox) == 2
+    assert partitions(kjms_broker.bootstrap_servers, inbox) == 2
     program.end()
-    assert topics.look_up(inbox) == 0
+    assert partitions(kjms_broker.bootstrap_servers, inbox) == 0
 
 
 @pytest.mark.requirement("JMS-4.4.3-7")
-def test_a_killed_program_is_cleaned_up_after(
-    kjms_factory: ConnectionFactory, programs: Start, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_program_is_cleaned_up_after(kjms_broker: Any, programs: Start, eventually: Eventually) -> None:
     """Whoever makes an inbox deletes those of engines that do not answer, with their claims, and no other one."""
-    monkeypatch.setattr(janitor, "QUESTIONS", 2)  # it is certain that the program is gone
     killed, alive = programs(), programs()
     left = text_of(killed.do("create")).queue_name.rpartition("/")[0]
     name = alive.do("create")
     killed.kill()
-    options = ConnectionFactory(kjms_factory._options.bootstrap_servers, send_timeout=60_001)  # an engine of its own
-    with options.create_connection() as connection:
-        connection.start()
+    servers = kjms_broker.bootstrap_servers
+    with tuned(registry_questions=2), apart(servers) as connection:  # it is certain that the program is gone
         session = connection.create_session()
-        engine = connection._engine
         session.create_temporary_queue()
-        eventually(lambda: not engine.topics.look_up(left))
-        with engine.registry.reading() as claims:
-            eventually(lambda: not claims.all(USE, janitor.inbox_resource(left)))
+        eventually(lambda: not partitions(servers, left))
+        eventually(lambda: not claims_on(servers, left))
         session.create_producer(text_of(name)).send(session.create_text_message("alive"))
         assert alive.do("receive", 0) == "alive"
 
@@ -105,14 +114,13 @@ def test_a_program_that_was_taken_for_gone_begins_anew(
         failures: list[JMSException] = []
         connection.exception_listener = failures.append
         connection.start()
-        others, session = session._engine.registry, connection.create_session()
+        session = connection.create_session()
         queue = session.create_temporary_queue()
         producer, consumer = session.create_producer(queue), session.create_consumer(queue)
-        with others.reading():  # as another engine's janitor would
-            others.take_away([connection._engine.temporaries._claim])
+        take_claims_away(kjms_broker.bootstrap_servers, place_of(queue)[0])  # as another engine's janitor would
         eventually(lambda: failures)
         assert "took this one for gone" in str(failures[0])
-        eventually(lambda: not connection._engine.topics.look_up(place_of(queue)[0]))
+        eventually(lambda: not partitions(kjms_broker.bootstrap_servers, place_of(queue)[0]))
         with pytest.raises(InvalidDestinationException, match="deleted"):
             producer.send(session.create_message())
         consumer.close()

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
-import kjms.engine._inbox as inbox_room
-import kjms.engine._mailbox as mailbox_room
-from kjms import Connection, Session, TemporaryQueue
-from kjms.engine._deletions import Deletions
-from kjms.engine._mailbox import Mailbox
-from kjms.engine._settings import consumer_settings
-from kjms.mapping.temporary import place_of
-from tests.helpers import WAIT_MS
+from kjms import Connection, InvalidDestinationException, Session, TemporaryQueue
+from kjms.engine.statistics import InboxStatistics
+from kjms.mapping.temporary import DELETIONS, MESSAGES
+from kjms.testing.engine import statistics, tuned
+from tests.helpers import WAIT_MS, Eventually, apart, bounds
 
 MANY = 700
 
 
-@pytest.fixture(autouse=True)
-def few_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the others wait in Kafka earlier."""
-    monkeypatch.setattr(mailbox_room, "MOST_UNREAD", 100)
+@pytest.fixture
+def connection(kjms_broker: Any) -> Iterator[Connection]:
+    """A connection whose messages wait in Kafka earlier."""
+    with tuned(inbox_unread=100), apart(kjms_broker.bootstrap_servers) as connection:
+        yield connection
 
 
-def mailbox_of(session: Session, queue: TemporaryQueue) -> Mailbox:
-    inbox = session._engine.temporaries._inbox
+def inbox_of(session: Session) -> InboxStatistics:
+    inbox = statistics(session).inbox
     assert inbox is not None
-    return inbox.entries[int(queue.queue_name.rpartition("/")[2])].mailboxes[0]
+    return inbox
 
 
 def send_many(session: Session, queue: TemporaryQueue, count: int) -> None:
@@ -46,8 +44,9 @@ def test_what_nobody_reads_waits_in_kafka(connection: Connection) -> None:
     send_many(session, other, 1)
     session.create_producer(queue).send(session.create_text_message("last"))
     assert len(list(session.create_browser(queue))) == MANY + 1
-    mailbox = mailbox_of(session, queue)
-    assert mailbox.buffer.kept_back == 100
+    (waiting,) = [each for each in inbox_of(session).group_consumers if each.name == queue.queue_name]
+    assert waiting.unmatched == 100
+    assert inbox_of(session).behind == (queue.queue_name,)
     with session.create_consumer(other) as consumer:
         assert consumer.receive(WAIT_MS) is not None  # it is not held up
     consumer = session.create_consumer(queue)
@@ -57,7 +56,7 @@ def test_what_nobody_reads_waits_in_kafka(connection: Connection) -> None:
     message = consumer.receive(WAIT_MS)
     assert message is not None
     assert message.text == "live again"  # type: ignore[attr-defined]
-    assert not mailbox.gaps()
+    assert inbox_of(session).behind == ()
 
 
 def test_a_selector_finds_what_waits_in_kafka(connection: Connection) -> None:
@@ -75,44 +74,35 @@ def test_a_selector_finds_what_waits_in_kafka(connection: Connection) -> None:
     assert [message.get_body(str) for message in received if message is not None] == [*map(str, range(MANY))]
 
 
-def test_space_is_given_back(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read, and is in nobody's way, is deleted from the inbox; what a full mailbox still needs is not."""
-    monkeypatch.setattr(inbox_room, "SPACE_RECORDS", 10)
-    session = connection.create_session()
-    queue, full = session.create_temporary_queue(), session.create_temporary_queue()
-    inbox = session._engine.temporaries._inbox
-    assert inbox is not None
-    before = inbox._positions[0]
-    send_many(session, queue, 50)
-    assert len(list(session.create_browser(queue))) == 50
-    mailbox = mailbox_of(session, full)
-    monkeypatch.setattr(type(mailbox), "_is_full", lambda self: self is mailbox)
-    send_many(session, full, 20)
-    assert len(list(session.create_browser(full))) == 20
-    inbox._give_space_back()
-    assert inbox._spared == before + 50
-    assert len(list(session.create_browser(full))) == 20
+def test_space_is_given_back(kjms_broker: Any, eventually: Eventually) -> None:
+    """What was read, and is in nobody's way, is deleted from the inbox; what a full temporary queue needs is not."""
+    servers = kjms_broker.bootstrap_servers
+    hasty = tuned(inbox_unread=60, inbox_space_records=10, inbox_space_seconds=0.05)
+    with hasty, apart(servers) as connection:
+        session = connection.create_session()
+        queue, full = session.create_temporary_queue(), session.create_temporary_queue()
+        send_many(session, queue, 50)
+        send_many(session, full, 100)
+        assert len(list(session.create_browser(full))) == 100
+        eventually(lambda: inbox_of(session).freed == 50 + 60)
+        assert bounds(servers, inbox_of(session).topic)[MESSAGES] == (110, 150)
+        assert len(list(session.create_browser(queue))) == 50
+        assert len(list(session.create_browser(full))) == 100
 
 
-def test_deletions_are_summed_up(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletions_are_summed_up(kjms_broker: Any, eventually: Eventually) -> None:
     """One record takes the place of many deletions; who begins to send then knows them all."""
-    session = connection.create_session()
-    monkeypatch.setattr(inbox_room, "SPACE_RECORDS", 10**9)
-    queues = [session.create_temporary_queue() for _ in range(13)]
-    kept = queues.pop()
-    for queue in queues:
-        queue.delete()
-    engine, inbox = session._engine, session._engine.temporaries._inbox
-    assert inbox is not None
-    inbox.wait_until_read(engine.topics.ends(inbox.topic, 2))
-    monkeypatch.setattr(inbox_room, "SPACE_RECORDS", 10)
-    inbox._give_space_back()
-    deletions = Deletions(consumer_settings(engine._settings, None), 20)
-    assert engine.topics.ends(inbox.topic, 2)[1] > 12
-    assert all(deletions.includes(*place_of(queue)) for queue in queues)
-    assert not deletions.includes(*place_of(kept))
-    assert inbox._deleted_since == 0
-    with contextlib.closing(Consumer(deletions._config)) as consumer:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(inbox.topic, 1), 20)
-    assert low >= 12
-    deletions.close()
+    servers = kjms_broker.bootstrap_servers
+    with tuned(inbox_space_records=10, inbox_space_seconds=0.05), apart(servers) as connection:
+        session = connection.create_session()
+        queues = [session.create_temporary_queue() for _ in range(13)]
+        kept = queues.pop()
+        for queue in queues:
+            queue.delete()
+        eventually(lambda: inbox_of(session).deletions < 10 <= bounds(servers, inbox_of(session).topic)[DELETIONS][0])
+        with apart(servers) as other:
+            sending = other.create_session()
+            for queue in queues:
+                with pytest.raises(InvalidDestinationException, match="deleted"):
+                    sending.create_producer(None).send(sending.create_message(), queue)
+            sending.create_producer(None).send(sending.create_message(), kept)

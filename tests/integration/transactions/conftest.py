@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from kjms import Connection, JMSException, Queue, Session
 from kjms.broker import LocalBroker
-from tests.helpers import WAIT_SECONDS, Desk
+from kjms.testing.engine import statistics
+from tests.helpers import Desk, Intercepted, intercepted, wait_for
 
 CommitTogether = Callable[..., list[Exception | None]]
 
 
 @pytest.fixture
-def commit_together(desk: Desk) -> CommitTogether:
-    """A function that commits sessions in one Kafka transaction, in their order; returns what each commit raised."""
+def commit_together(desk: Desk) -> Iterator[CommitTogether]:
+    """A function that commits sessions in one Kafka transaction, in their order; returns what each commit raised.
+
+    Their connection is one that was opened in the test, apart, and has committed nothing yet.
+    """
+    left: list[int] = []  # of the commits that waited, when each transaction began
+    wanted: list[Callable[[], int]] = []
+
+    class Gathering(Intercepted):
+        def begin_transaction(self) -> None:
+            if wanted and self.config.get("transactional.id", "").endswith("-sessions"):
+                if not left:
+                    wait_for(lambda: wanted[0]() == wanted[1](), pause=0.001)
+                left.append(wanted[0]())
+            self.inner.begin_transaction()
 
     def commit_all(connection: Connection, *sessions: Session) -> list[Exception | None]:
-        committer = connection._engine.committer
-        carry_out, batches = committer._carry_out, []
         outcomes: list[Exception | None] = [None] * len(sessions)
-
-        def wait_for_all(batch: list[Any]) -> None:
-            batches.append(len(batch))
-            deadline = time.monotonic() + WAIT_SECONDS
-            while len(batches) == 1 and len(committer._units) < len(sessions):
-                assert time.monotonic() < deadline
-                time.sleep(0.001)
-            carry_out(batch)
 
         def commit(number: int) -> None:
             try:
@@ -43,23 +45,25 @@ def commit_together(desk: Desk) -> CommitTogether:
 
         first = desk.transacted(connection)
         desk.send(Queue(f"first-{uuid.uuid4().hex}"), "first", by=first)
-        committer._carry_out = wait_for_all  # type: ignore[method-assign]
-        try:
-            threads = [threading.Thread(target=first.commit)]
-            threads += [threading.Thread(target=commit, args=(number,)) for number in range(len(sessions))]
-            for number, thread in enumerate(threads):
-                thread.start()
-                while len(committer._units) < number or not batches:
-                    time.sleep(0.001)
-            for thread in threads:
-                thread.join()
-        finally:
-            del committer._carry_out  # type: ignore[method-assign]
-        assert batches[:2] == [1, len(sessions)]
+        wanted[:] = [lambda: statistics(connection).commits.waiting, lambda: len(sessions)]
+
+        def is_next(number: int) -> bool:
+            found = statistics(connection).commits
+            return found.is_busy and found.waiting == number
+
+        threads = [threading.Thread(target=first.commit)]
+        threads += [threading.Thread(target=commit, args=(number,)) for number in range(len(sessions))]
+        for number, thread in enumerate(threads):
+            thread.start()
+            wait_for(lambda number=number: left or is_next(number), pause=0.001)
+        for thread in threads:
+            thread.join()
+        assert left[:2] == [len(sessions), 0]  # the second transaction took them all
         first.close()
         return outcomes
 
-    return commit_all
+    with intercepted(desk.servers, producer=Gathering):
+        yield commit_all
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -13,12 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kjms._session
-import kjms.engine._holdings
-import kjms.engine._transactor
 from kjms import (
     DestinationOptions,
     JMSException,
@@ -30,8 +29,20 @@ from kjms import (
     TransactionRolledBackException,
 )
 from kjms.broker import LocalBroker
-from kjms.mapping.names import aside, queue_group, transactional_ids
-from tests.helpers import NOTHING_MS, SHORT_SESSION, Eventually, running, text, texts_of
+from kjms.mapping.names import aside, queue_group
+from kjms.testing.engine import statistics, tuned
+from tests.helpers import (
+    NOTHING_MS,
+    SHORT_SESSION,
+    Eventually,
+    Intercepted,
+    intercepted,
+    members,
+    running,
+    text,
+    texts_of,
+    wait_for,
+)
 
 TOO_LARGE = "x" * 1_200_000  # characters; a Kafka topic takes about a million bytes unless told otherwise
 
@@ -83,14 +94,15 @@ def test_a_commit_that_fails_takes_no_other_sessions_along(
 ) -> None:
     """Of sessions whose commits shared a Kafka transaction only that one is rolled back whose message was refused."""
     desk.send(queue, "0", "1", "2")
-    sessions = [desk.transacted() for _ in range(3)]
+    connection = desk.connect(is_apart=True)
+    sessions = [desk.transacted(connection) for _ in range(3)]
     consumers = [session.create_consumer(queue) for session in sessions]
     for number, (session, consumer) in enumerate(zip(sessions, consumers, strict=True)):
         assert desk.texts(consumer, 1) == [str(number)]
         if number == guilty:
             desk.send(other_queue, TOO_LARGE, by=session)
         desk.send(other_queue, *[f"{number} {index}" for index in range(1_000)], by=session)
-    outcomes = commit_together(desk.connection, *sessions)
+    outcomes = commit_together(connection, *sessions)
     assert [type(outcome) for outcome in outcomes] == [
         TransactionRolledBackException if number == guilty else type(None) for number in range(3)
     ]
@@ -161,11 +173,10 @@ def test_what_was_lost_to_another_member_rolls_its_session_back_alone(
     desk.send(other_queue, "b")
     sessions = [desk.transacted(connection) for _ in range(2)]
     target = Queue(f"{queue.queue_name}-target")
-    for session, place in zip(sessions, (queue, other_queue), strict=True):
-        desk.send(target, *desk.texts(session.create_consumer(place), 1), by=session)
-    reader = connection._engine._readers[queue.queue_name]
-    with reader.client_held(5):  # as the group does when it believes that a member is dead
-        reader._on_lost(reader._consumer, [TopicPartition(queue.queue_name, 0)])
+    with members(desk.servers) as made:
+        for session, place in zip(sessions, (queue, other_queue), strict=True):
+            desk.send(target, *desk.texts(session.create_consumer(place), 1), by=session)
+    made[queue_group(queue.queue_name)][0].lose(queue.queue_name, 0)
     outcomes = commit_together(connection, *sessions)
     assert isinstance(outcomes[0], TransactionRolledBackException)
     assert "another consumer" in str(outcomes[0])
@@ -261,22 +272,25 @@ def test_a_process_that_slept_too_long_commits_nothing(own_desk: Any, queue: Que
 # Processes that are killed.
 
 KILLED = """
-import kjms.engine._transactor as transactor
-from confluent_kafka import Producer
+from tests.helpers import Intercepted, intercepted
 armed = False
 
-def hooked(method):
-    def call(self, *arguments, **named):
-        if armed and (method, when) == (step, "before"):
-            os.kill(os.getpid(), 9)
-        answer = getattr(Producer, method)(self, *arguments, **named)
-        if armed and (method, when) == (step, "after"):
-            os.kill(os.getpid(), 9)
-        return answer
-    return call
+class Mortal(Intercepted):
+    def __getattr__(self, name):
+        called = getattr(self.inner, name)
+        if name != step or "transactional.id" not in self.config:
+            return called
+        def call(*arguments, **named):
+            if armed and when == "before":
+                os.kill(os.getpid(), 9)
+            answer = called(*arguments, **named)
+            if armed and when == "after":
+                os.kill(os.getpid(), 9)
+            return answer
+        return call
 
-steps = ("begin_transaction", "produce", "flush", "send_offsets_to_transaction", "commit_transaction")
-transactor.Producer = type("Mortal", (Producer,), {method: hooked(method) for method in steps})
+block = intercepted(servers, producer=Mortal)
+block.__enter__()
 connection = factory.create_connection()
 connection.start()
 session = connection.create_session(True)
@@ -311,7 +325,16 @@ def test_a_process_killed_at_any_step_leaves_each_message_in_one_place(own_desk:
     with contextlib.ExitStack() as stack:
         children = [
             stack.enter_context(
-                running(desk.servers, KILLED, kafka=SHORT_SESSION, source=source, target=target, step=step, when=when)
+                running(
+                    desk.servers,
+                    KILLED,
+                    kafka=SHORT_SESSION,
+                    servers=desk.servers,
+                    source=source,
+                    target=target,
+                    step=step,
+                    when=when,
+                )
             )
             for (source, target), (step, when) in zip(names, STEPS, strict=True)
         ]
@@ -332,7 +355,7 @@ def test_a_process_killed_at_any_step_leaves_each_message_in_one_place(own_desk:
 
 def fence(desk: Any, connection: Any) -> None:
     """Be a second producer of the name of the connection's committer."""
-    name = transactional_ids(connection._engine.name)[1]
+    name = statistics(connection).commits.transactional_id
     Producer({"bootstrap.servers": desk.servers, "transactional.id": name}).init_transactions(10)
 
 
@@ -360,115 +383,117 @@ def moved(desk: Any, connection: Any, queue: Queue, other_queue: Queue, *, is_re
     assert left == ([str(number) for number in range(4) if str(number) not in expected] if is_received else [*"0123"])
 
 
-@pytest.mark.parametrize("is_received", [True, False])
-@pytest.mark.parametrize("before", ["_begin", "_write", "_settle", "_commit"])
+@pytest.mark.parametrize(
+    ("before", "is_received"),
+    [
+        *itertools.product(["begin_transaction", "produce", "commit_transaction"], [True, False]),
+        ("send_offsets_to_transaction", True),
+    ],
+)
 def test_a_fenced_producer_is_replaced(
-    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch, before: str, is_received: bool
+    desk: Any, queue: Queue, other_queue: Queue, before: str, is_received: bool
 ) -> None:
     """Whenever it happens: what a commit says is what a read-committed reader sees."""
-    connection = desk.connect(is_apart=True)
-    committer = connection._engine.committer
-    step = getattr(committer, before)
     calls = []
 
-    def fenced(*arguments: Any, **named: Any) -> Any:
-        calls.append(before)
-        if len(calls) == 2:  # the first transaction is as it should be
-            fence(desk, connection)
-        return step(*arguments, **named)
+    class Fenced(Intercepted):
+        def __getattr__(self, name: str) -> Any:
+            step = getattr(self.inner, name)
+            if name != before or self.config.get("transactional.id") != statistics(connection).commits.transactional_id:
+                return step
 
-    monkeypatch.setattr(committer, before, fenced)
-    moved(desk, connection, queue, other_queue, is_received=is_received)
+            def fenced(*arguments: Any, **named: Any) -> Any:
+                calls.append(before)
+                if len(calls) == 2:  # the first transaction is as it should be
+                    fence(desk, connection)
+                return step(*arguments, **named)
+
+            return fenced
+
+    connection = desk.connect(is_apart=True)
+    with intercepted(desk.servers, producer=Fenced):
+        moved(desk, connection, queue, other_queue, is_received=is_received)
     assert len(calls) >= 4
 
 
 @pytest.mark.parametrize("is_received", [True, False])
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_a_commit_whose_answer_is_lost_is_looked_up(
-    desk: Any,
-    queue: Queue,
-    other_queue: Queue,
-    monkeypatch: pytest.MonkeyPatch,
-    is_committed: bool,
-    is_received: bool,
+    desk: Any, queue: Queue, other_queue: Queue, is_committed: bool, is_received: bool
 ) -> None:
     """When the producer ends while Kafka is committing: what Kafka knows decides, and nothing is done twice."""
     calls = []
 
-    class Forgetful(Producer):
+    class Forgetful(Intercepted):
         def commit_transaction(self, *arguments: Any) -> None:
             calls.append(arguments)
             if len(calls) != 2:
-                super().commit_transaction(*arguments)
+                self.inner.commit_transaction(*arguments)
                 return
             if is_committed:
-                super().commit_transaction(*arguments)
+                self.inner.commit_transaction(*arguments)
             raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
 
-    monkeypatch.setattr(kjms.engine._transactor, "open_producer", Forgetful)
-    connection = desk.connect(is_apart=True)
-    moved(desk, connection, queue, other_queue, is_received=is_received)
+    with intercepted(desk.servers, producer=Forgetful):
+        moved(desk, desk.connect(is_apart=True), queue, other_queue, is_received=is_received)
     assert len(calls) == (4 if is_committed else 5)
 
 
-def unanswered(monkeypatch: pytest.MonkeyPatch, name: str) -> threading.Event:
-    """Have Kafka commit transactions of *name* from now on and never say so; the event is set when it has the first."""
+@contextlib.contextmanager
+def unanswered(desk: Any, name: str) -> Iterator[threading.Event]:
+    """Have Kafka commit transactions of *name* and never say so; the event is set when it has the first."""
     is_committed = threading.Event()
 
-    class Unanswered(Producer):
-        def __init__(self, config: dict[str, Any]) -> None:
-            super().__init__(config)
-            self.is_it = config.get("transactional.id") == name
-
+    class Unanswered(Intercepted):
         def commit_transaction(self, *arguments: Any) -> None:
-            if self.is_it and is_committed.is_set():
+            if self.config["transactional.id"] != name:
+                self.inner.commit_transaction(*arguments)
+                return
+            if is_committed.is_set():
                 time.sleep(0.1)
             else:
-                super().commit_transaction(*arguments)
-            if self.is_it:
-                is_committed.set()
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
+                self.inner.commit_transaction(*arguments)
+            is_committed.set()
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
 
-    monkeypatch.setattr(kjms.engine._transactor, "open_producer", Unanswered)
-    return is_committed
+    with intercepted(desk.servers, producer=Unanswered):
+        yield is_committed
 
 
 def test_closing_does_not_overwrite_a_commit_whose_outcome_is_unknown(
-    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch
+    desk: Any, queue: Queue, other_queue: Queue
 ) -> None:
     """What the transaction settled stays settled: it is not moved, and left where it was, too."""
     connection = desk.connect(is_apart=True)
-    is_committed = unanswered(monkeypatch, transactional_ids(connection._engine.name)[1])
     desk.send(queue, "a", "b")
     session = desk.transacted(connection)
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 1) == ["a"]
     desk.send(other_queue, "moved", by=session)
-    thread, outcomes = committing(session)
-    assert is_committed.wait(20)
-    connection.close()
-    thread.join(20)
+    with unanswered(desk, statistics(connection).commits.transactional_id) as is_committed:
+        thread, outcomes = committing(session)
+        assert is_committed.wait(20)
+        connection.close()
+        thread.join(20)
     assert [type(outcome) for outcome in outcomes] == [JMSException]
     assert "not known" in str(outcomes[0])
     assert desk.stored(other_queue) == ["moved"]
     assert [name for name, _, _ in desk.left(queue)] == ["b"]
 
 
-def test_closing_does_not_overwrite_a_move_whose_outcome_is_unknown(
-    desk: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_does_not_overwrite_a_move_whose_outcome_is_unknown(desk: Any, queue: Queue) -> None:
     """A message that is in the dead-letter queue by then is not in its own as well."""
     policy = RedeliveryPolicy(max_deliveries=1)
     connection = desk.connect(is_apart=True, destinations={queue.queue_name: DestinationOptions(redelivery=policy)})
-    is_committed = unanswered(monkeypatch, transactional_ids(connection._engine.name)[0])
     desk.send(queue, "a")
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 1) == ["a"]
-    session.recover()
-    assert consumer.receive(NOTHING_MS) is None
-    assert is_committed.wait(20)
-    connection.close()
+    with unanswered(desk, statistics(connection).moves.transactional_id) as is_committed:
+        session.recover()
+        assert consumer.receive(NOTHING_MS) is None
+        assert is_committed.wait(20)
+        connection.close()
     assert desk.stored(Queue(f"{queue.queue_name}.dlq")) == ["a"]
     assert desk.left(queue) == []
 
@@ -552,13 +577,11 @@ def test_a_transaction_may_be_larger_than_the_buffer(desk: Any, queue: Queue, ot
     assert desk.left(queue) == []
 
 
-def test_more_may_be_settled_at_random_than_kafka_has_room_for(
-    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_may_be_settled_at_random_than_kafka_has_room_for(desk: Any, queue: Queue, other_queue: Queue) -> None:
     """While one session holds messages at random places, the other's commits make the room that they need."""
-    monkeypatch.setattr(kjms.engine._holdings, "LIMIT", 300)
     count = 1_000
-    connection = desk.connect(is_apart=True)
+    with tuned(metadata_limit=300):
+        connection = desk.connect(is_apart=True)
     loading = desk.transacted(connection)
     desk.send(queue, *range(count), by=loading)
     loading.commit()
@@ -591,60 +614,34 @@ def test_more_may_be_settled_at_random_than_kafka_has_room_for(
 # Closing.
 
 
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], threading.Event]]:
-    """A function that makes a connection's commits wait until the event that it returns is set."""
-
-    def closed(connection: Any) -> threading.Event:
-        committer, event = connection._engine.committer, threading.Event()
-        carry_out = committer._carry_out
-
-        def wait(batch: Any) -> None:
-            event.wait(20)
-            carry_out(batch)
-
-        monkeypatch.setattr(committer, "_carry_out", wait)
-        return event
-
-    return closed
-
-
 @pytest.mark.parametrize("is_too_large", [False, True])
 def test_closing_a_session_gives_nothing_back_that_is_being_committed(
-    desk: Any,
-    queue: Queue,
-    other_queue: Queue,
-    monkeypatch: pytest.MonkeyPatch,
-    gate: Callable[[Any], threading.Event],
-    is_too_large: bool,
+    desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch, is_too_large: bool
 ) -> None:
     """While a commit lasts longer than closing waits, nobody else gets its messages; only if it fails they do."""
     monkeypatch.setattr(kjms._session, "CLOSE_SECONDS", 0.05)
     desk.send(queue, "a")
-    session = desk.transacted()
+    may_go_on = threading.Event()
+
+    class Waiting(Intercepted):
+        def begin_transaction(self) -> None:
+            may_go_on.wait(20)
+            self.inner.begin_transaction()
+
+    connection = desk.connect(is_apart=True)
+    session = desk.transacted(connection)
     desk.send(other_queue, *desk.texts(session.create_consumer(queue), 1), by=session)
     if is_too_large:
         desk.send(other_queue, TOO_LARGE, by=session)
-    may_go_on = gate(desk.connection)
-    thread, failures = committing(session)
-    while not desk.connection._engine.committer._is_busy:
-        time.sleep(0.001)
-    session.close()
-    second = desk.connection.create_session().create_consumer(queue)
-    assert second.receive(NOTHING_MS) is None
-    may_go_on.set()
-    thread.join()
+    with intercepted(desk.servers, producer=Waiting):
+        thread, failures = committing(session)
+        wait_for(lambda: statistics(connection).commits.is_busy)
+        session.close()
+        second = connection.create_session().create_consumer(queue)
+        assert second.receive(NOTHING_MS) is None
+        may_go_on.set()
+        thread.join()
     assert [type(failure) for failure in failures] == [TransactionRolledBackException] * is_too_large
     assert desk.stored(other_queue) == ([] if is_too_large else ["a"])
+    connection.close()
     assert desk.left(queue) == ([("a", True, 2)] if is_too_large else [])
-
-
-def test_a_commit_on_a_closed_engine_raises(desk: Any, queue: Queue) -> None:
-    """However the engine was closed, a commit returns or raises, and never waits for ever."""
-    connection = desk.connect(is_apart=True)
-    session = desk.transacted(connection)
-    desk.send(queue, "a", by=session)
-    connection._engine.committer.close(0)
-    with pytest.raises(TransactionRolledBackException, match="closed"):
-        session.commit()
-    assert desk.stored(queue) == []

@@ -8,29 +8,31 @@ from typing import Any
 import pytest
 
 from kjms import JMSException, Message, Queue
-from tests.helpers import WAIT_MS
+from kjms.engine.kafka import KafkaError, KafkaException
+from tests.helpers import WAIT_MS, Intercepted, intercepted
 
 
 @pytest.mark.requirement("JMS-4.4.7-4")
 @pytest.mark.parametrize("by", ["receive", "listener"])
-def test_a_redelivery_that_fails_is_not_overtaken(
-    desk: Any, queue: Queue, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
+def test_a_redelivery_that_fails_is_not_overtaken(desk: Any, queue: Queue, by: str) -> None:
     """Kafka does not take the note of a redelivery: the message comes again before those rolled back with it."""
     desk.send(queue, "a", "b", "c")
-    session = desk.transacted()
-    consumer = session.create_consumer(queue)
+    failures = [KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "Kafka is away")]
+
+    class Refusing(Intercepted):
+        def commit(self, **what: Any) -> Any:
+            if is_over.is_set() and failures and not threading.current_thread().name.startswith("kjms-reader"):
+                raise KafkaException(failures.pop())
+            return self.inner.commit(**what)
+
+    is_over = threading.Event()
+    with intercepted(desk.servers, consumer=Refusing):
+        connection = desk.connect(is_apart=True)
+        session = desk.transacted(connection)
+        consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 3) == ["a", "b", "c"]
     session.rollback()
-    reader = consumer._feed.reader
-    flush, failures = reader.flush, [JMSException("Kafka is away")]
-
-    def fail_once(*given: Any, **named: Any) -> None:
-        if failures:
-            raise failures.pop()
-        flush(*given, **named)
-
-    monkeypatch.setattr(reader, "flush", fail_once)
+    is_over.set()
     if by == "receive":
         with pytest.raises(JMSException, match="Kafka is away"):
             consumer.receive(WAIT_MS)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
+from collections.abc import Callable
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from hypothesis import given
@@ -15,6 +18,8 @@ from kjms.engine._delivery import Delivery, Partition
 from kjms.engine._partners import Partners
 from kjms.selector import Selector, parse_selector
 from kjms.txn.metadata import State
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 EMPTY = State(0, 0, (), 0)
 
@@ -502,3 +507,52 @@ def test_what_others_want_is_not_parked() -> None:
         buffer.arrive(delivery)
     assert [delivery.offset for delivery in buffer.unwanted if delivery.offset > 5] == list(range(6, 30))
     assert partition.settlement.parked > 0
+
+
+def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_message() -> None:
+    """A message that woke a consumer which then stops wakes another one, whatever the selectors of the two."""
+    unused: Any = None
+    buffer, partition = Buffer(Queue("q"), keeps_unwanted=True, limit=10), partition_from(0)
+    leaving, staying = Feed(unused, None, threading.Event()), Feed(unused, parse_selector("n < 5"), threading.Event())
+    for feed in (leaving, staying):
+        buffer.join(feed)
+        assert buffer.take(feed) is None
+    delivery = Delivery(Record(0), partition, 0, 0)  # type: ignore[arg-type]
+    partition.settlement.read(0, delivery)
+    buffer.arrive(delivery)
+    assert leaving.wakeup.is_set()
+    buffer.leave(leaving)
+    assert staying.wakeup.is_set()
+    assert buffer.take(staying) is delivery
+
+
+def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
+    """What it takes to share out what was kept aside grows with its size, not with its square."""
+    record: Any = SimpleNamespace(key=lambda: None, headers=lambda: [])
+
+    def steps(size: int) -> int:
+        """Return how many bytecode instructions it takes: unlike time, they are the same on a busy machine."""
+        buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=10)
+        partition = Partition("t", 0, State(0, 0, (), 0), is_kept=False)
+        for number in range(size):
+            delivery = Delivery(record, partition, number, number)
+            partition.settlement.read(number, delivery)
+            buffer.arrive(delivery)
+        count = 0
+
+        def trace(frame: FrameType, event: str, _: object) -> TraceFunction:
+            nonlocal count
+            frame.f_trace_opcodes = True
+            count += event == "opcode"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            buffer.join(Feed(None, None, threading.Event()))  # type: ignore[arg-type]
+        finally:
+            sys.settrace(before)
+        return count
+
+    few, many = steps(250), steps(2_000)
+    assert 0 < many < 12 * few

@@ -11,8 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import kjms.engine._bookkeeping as bookkeeping
-import kjms.engine._mailbox as mailboxes
-from kjms import Connection, ConnectionFactory, Queue, Session, TextMessage
+from kjms import Connection, Queue, Session, TextMessage
 from kjms.broker import LocalBroker
 from kjms.engine._bookkeeping import Bookkeeping
 from kjms.engine._bridged import Bridged
@@ -21,7 +20,8 @@ from kjms.engine._log import records
 from kjms.engine._settings import consumer_settings
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 from kjms.mapping.temporary import DELETIONS, MESSAGES
-from tests.helpers import WAIT_MS
+from kjms.testing.engine import engine_of, tuned
+from tests.helpers import WAIT_MS, Desk, Member, apart, members
 
 MOST_SECONDS = 15.0  # a reading takes milliseconds; the one that follows the writing never ends
 MANY = 300
@@ -106,7 +106,7 @@ def test_copies_of_settlement_are_found(
     connection: Connection, queue: Queue, kjms_broker: LocalBroker, write_all_the_time: Write
 ) -> None:
     """What a group committed is recalled from `kjms.bookkeeping` while others write there."""
-    books = connection._engine.bookkeeping
+    books = engine_of(connection).bookkeeping
     topic = topic_for(queue)
     books.keep(queue_group(topic), [TopicPartition(topic, 0, 7, metadata="state")])
     write_all_the_time(BOOKKEEPING, bookkeeping.COPIES)
@@ -119,7 +119,7 @@ def test_a_transaction_that_only_sends_is_found(
     connection: Connection, kjms_broker: LocalBroker, write_all_the_time: Write
 ) -> None:
     """Whether such a transaction came through is read from one record, and not from all that others wrote."""
-    books = connection._engine.bookkeeping
+    books = engine_of(connection).bookkeeping
     copy = books.mark("an-id")
     assert (copy.topic, copy.partition) == (BOOKKEEPING, bookkeeping.MARKS)
     write_all_the_time(BOOKKEEPING, bookkeeping.MARKS)
@@ -144,27 +144,26 @@ def test_deletions_are_known(connection: Connection, write_all_the_time: Write) 
     inbox, _, number = queue.queue_name.rpartition("/")
     queue.delete()
     write_all_the_time(inbox, DELETIONS)
-    with contextlib.closing(Deletions(consumer_settings(connection._engine._settings, None), 20)) as deletions:
+    with contextlib.closing(Deletions(consumer_settings(engine_of(connection).settings, None), 20)) as deletions:
         assert in_time(lambda: deletions.includes(inbox, int(number)))
 
 
 def test_a_bridge_learns_what_it_brought(connection: Connection, queue: Queue, write_all_the_time: Write) -> None:
     """A bridge that begins reads the ids of what came through, although another life of it still writes."""
     connection.create_session().create_producer(queue)
-    bridged = Bridged(connection._engine, topic_for(queue), "bridge")
+    bridged = Bridged(engine_of(connection), topic_for(queue), "bridge")
     bridged.begin()
     bridged.write([], ["ID:a"])
-    write_all_the_time(bridged._notes, 0)
-    again = Bridged(connection._engine, topic_for(queue), "bridge")
-    in_time(lambda: again._read() or True)
+    write_all_the_time(bridged.notes, 0)
+    again = Bridged(engine_of(connection), topic_for(queue), "bridge")
+    in_time(lambda: again.read() or True)
     assert again.has("ID:a")
 
 
-def test_what_a_temporary_queue_has_no_room_for_is_read(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch, write_all_the_time: Write
-) -> None:
+def test_what_a_temporary_queue_has_no_room_for_is_read(desk: Desk, write_all_the_time: Write) -> None:
     """Messages that waited in the inbox are browsed, and received, while others write to the inbox."""
-    monkeypatch.setattr(mailboxes, "MOST_UNREAD", 100)
+    with tuned(inbox_unread=100):
+        connection = desk.connect()
     session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
     queue = session.create_temporary_queue()
     with session.create_producer(queue) as sending:
@@ -185,25 +184,19 @@ def test_no_log_is_read_inside_of_a_consumers_client(
     """While a reader looks for copies of a settlement that Kafka does not know, other threads may use its client."""
     with connection.create_session() as session, session.create_producer(queue) as sending:
         sending.send(session.create_text_message("first"))
-    held: list[bool] = []
+    used: list[Member] = []
     recall = Bookkeeping.recall
-    factory = ConnectionFactory(kjms_broker.bootstrap_servers, kafka={"client.id": queue.queue_name})  # another engine
 
     def watched(books: Bookkeeping, *given: Any) -> Any:
-        def use(reader: Any) -> None:
-            with reader.client_held(MOST_SECONDS):
-                held.append(True)
-
-        for reader in late._engine._readers.values():
-            thread = threading.Thread(target=use, args=(reader,))
-            thread.start()
-            thread.join()
+        (reading,) = made[queue_group(queue.queue_name)]
+        asked = in_time(lambda: reading.committed([TopicPartition(queue.queue_name, 0)], MOST_SECONDS))
+        assert len(asked) == 1
+        used.append(reading)
         return recall(books, *given)
 
     monkeypatch.setattr(Bookkeeping, "recall", watched)
-    with factory.create_connection() as late:
-        late.start()
+    with members(kjms_broker.bootstrap_servers) as made, apart(kjms_broker.bootstrap_servers) as late:
         message = late.create_session().create_consumer(queue).receive(WAIT_MS)
         assert isinstance(message, TextMessage)
         assert message.text == "first"
-    assert held
+    assert used

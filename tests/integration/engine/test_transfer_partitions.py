@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, Queue, Session
+from kjms.testing.engine import reader_of
 from tests.helpers import WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text
 
 Process = Callable[..., Connection]
@@ -32,7 +33,7 @@ def test_a_box_is_free_when_no_commit_for_it_is_under_way(
         there = consume(process(), queue)
         send(here._session._connection, queue, "a", "b")
         assert text(there.receive(WAIT_MS)) in {"a", "b"}
-        reader: Any = there._feed.reader
+        reader: Any = reader_of(there)
         handover = reader._handover
         eventually(lambda: handover._open)
         box = next(iter(handover._open))
@@ -68,7 +69,7 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
     here = owner_of(process, queue, mode=Session.CLIENT_ACKNOWLEDGE)
     with Busy(here):
         there = consume(process(), queue)
-        reader: Any = there._feed.reader
+        reader: Any = reader_of(there)
         held: list[bool] = []
 
         def restore(consumer: Any, wanted: Any, *more: Any) -> Any:
@@ -88,7 +89,6 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
                 opened.append([partition for partition in restored if partition in reader._holdings])
 
         reader._hold = watched
-        there._feed.start()
         send(here._session._connection, queue, "a", "b")
         assert text(there.receive(WAIT_MS)) in {"a", "b"}  # from the box that it claims next
         eventually(lambda: len(opened) > 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,15 @@ from kjms import Connection, ConnectionFactory, IllegalStateException, JMSExcept
 from kjms.broker import LocalBroker
 from kjms.engine._claims import DEFINITION
 from kjms.engine._subscriptions import Identity, Terms
+from kjms.testing.engine import engine_of
+from tests.helpers import TopicDesk
+
+
+@pytest.fixture
+def desk(kjms_factory: ConnectionFactory, topic: Topic) -> Iterator[TopicDesk]:
+    """Connections that end with the test, and its topic."""
+    with contextlib.ExitStack() as stack:
+        yield TopicDesk(kjms_factory, topic, stack)
 
 
 def test_a_maker_that_was_killed_half_way_leaves_a_whole_subscription(desk: Any) -> None:
@@ -21,7 +31,7 @@ def test_a_maker_that_was_killed_half_way_leaves_a_whole_subscription(desk: Any)
     connection: Connection = desk.connect(desk.client)
     identity = Identity("durable", desk.client, "daily")
     terms = Terms(desk.topic, desk.topic.topic_name, None, False, False)
-    registry = connection._engine.registry
+    registry = engine_of(connection).registry
     with registry.locked(identity.resource):
         registry.put(DEFINITION, {"r": identity.resource, **terms.written(), "starts": [1]})
     consumer = connection.create_session().create_durable_consumer(desk.topic, "daily")
@@ -36,7 +46,7 @@ def test_offsets_that_kafka_forgot_repeat_messages_and_lose_none(desk: Any) -> N
     desk.send("1")
     assert desk.receive(consumer) == ["1"]
     consumer.close()
-    engine = session._engine
+    engine = engine_of(session)
     (group,) = (found.group for found in engine.subscriptions.find() if found.identity.client_id == desk.client)
     engine.topics.admin.delete_consumer_groups([group])[group].result()
     desk.send("2")
@@ -53,7 +63,7 @@ def test_who_consumes_what_another_has_ended_is_told(
     consumer = connection.create_session().create_durable_consumer(desk.topic, "daily")
     other = ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=20_000)
     with other.create_connection() as ender:
-        registry = ender._engine.registry
+        registry = engine_of(ender).registry
         of = Identity("durable", desk.client, "daily").resource
         with registry.locked(of) as claims:
             registry.take_away([claim.key for claim in claims.all(DEFINITION, of)])
@@ -86,7 +96,7 @@ def test_partitions_that_the_topic_is_given_later_are_read_from_their_start(desk
     """Nothing that is sent to a new partition before anybody has read of it is missed."""
     session = desk.session(desk.client)
     session.create_durable_consumer(desk.topic, "daily").close()
-    admin = session._engine.topics.admin
+    admin = engine_of(session).topics.admin
     name = desk.topic.topic_name
     admin.create_partitions([NewPartitions(name, 2)])[name].result()
     producer = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
@@ -109,7 +119,7 @@ def test_what_is_not_durable_leaves_no_record(desk: Any) -> None:
     third = session.create_consumer(desk.topic)
     desk.send("3")
     assert desk.receive(third) == ["3"]
-    engine = session._engine
+    engine = engine_of(session)
     assert desk.topic not in [found.terms.destination for found in engine.subscriptions.find()]
     groups = [entry.group_id for entry in engine.topics.admin.list_consumer_groups().result().valid]
     assert [group for group in groups if desk.topic.topic_name in group] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 
 from kjms import ConnectionFactory, JMSException
-from kjms.engine import Engine
 from kjms.engine._claims import DEFINITION, LOCK, USE
 from kjms.engine._registry import Registry
-from tests.helpers import Eventually
+from kjms.testing.engine import engine_of, tuned
+from tests.helpers import NOTHING_SECONDS, Eventually, apart
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def registries(kjms_broker: Any) -> Iterator[list[Registry]]:
             )
             for number in range(3)
         ]
-        yield [connection._engine.registry for connection in connections]
+        yield [engine_of(connection).registry for connection in connections]
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_who_lives_is_heard_and_who_does_not_is_buried(registries: list[Registry
         use = other.put(USE, {"r": name})
         ghost = one.put(USE, {"r": name, "e": "nobody"})
         lock = one.put(LOCK, {"r": name, "e": "nobody"})
-        assert one.living([use.engine, "nobody", one._name]) == {use.engine, one._name}
+        assert one.living([use.engine, "nobody", one.name]) == {use.engine, one.name}
         assert one.one_lives([use.engine, "nobody"])
         assert one.counts(use.key, ghost.key, lock.key)
         with one.locked(name):  # behind the ghost's lock
@@ -83,7 +84,7 @@ def test_a_claim_that_others_took_away_is_lost(registries: list[Registry], name:
     """Its owner hears of it, and finds out when it checks."""
     one, other, _ = registries
     lost: list[str] = []
-    one._on_lost = lost.append
+    one.on_lost = lost.append
     with one.reading(), other.reading():
         use = one.put(USE, {"r": name})
         with one.locked(name) as claims:
@@ -103,7 +104,7 @@ def test_a_claim_that_was_given_up_and_arrives_is_taken_away(
     one = registries[0]
     with one.reading() as claims:
         one.catch_up()
-        one._send(f"use:{uuid.uuid4().hex}", {"r": name, "e": one._name})
+        one.send(f"use:{uuid.uuid4().hex}", {"r": name, "e": one.name})
         one.catch_up()
         eventually(lambda: not claims.all(USE, name))
 
@@ -121,28 +122,27 @@ def test_strange_records_in_the_log_do_no_harm(
     with registries[0].locked(name) as claims:
         assert "def:z" not in claims
     with kjms_factory.create_connection() as connection:
-        connection._engine.subscriptions.find()
+        engine_of(connection).subscriptions.find()
 
 
-def test_the_thread_ends_when_it_is_not_needed(
-    registries: list[Registry], name: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
+def test_the_thread_ends_when_it_is_not_needed(kjms_broker: Any, name: str, eventually: Eventually) -> None:
     """While the engine holds something the log is read; some time after, it is not, until it is needed again."""
-    monkeypatch.setattr("kjms.engine._registry.GRACE_SECONDS", 0.0)
-    one = registries[0]
-    with one.reading():
-        use = one.put(USE, {"r": name})
-    assert not one._may_end()
-    one.take_away([use.key])
-    eventually(lambda: one._thread is None)
-    with one.locked(name) as claims:
-        assert claims.all(USE, name) == []
+    with tuned(registry_grace_seconds=0.0), apart(kjms_broker.bootstrap_servers) as connection:
+        one = engine_of(connection).registry
+        with one.reading():
+            use = one.put(USE, {"r": name})
+        time.sleep(NOTHING_SECONDS)
+        assert one.statistics().is_reading
+        one.take_away([use.key])
+        eventually(lambda: not one.statistics().is_reading)
+        with one.locked(name) as claims:
+            assert claims.all(USE, name) == []
 
 
 def test_a_closed_engine_leaves_nothing(kjms_broker: Any, registries: list[Registry], name: str) -> None:
     """Closing takes away what was forgotten."""
     with ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=14_000).create_connection() as connection:
-        engine: Engine = connection._engine
+        engine = engine_of(connection)
         with engine.registry.reading():
             engine.registry.put(USE, {"r": name})
     with registries[0].locked(name) as claims:

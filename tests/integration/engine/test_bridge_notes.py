@@ -6,27 +6,29 @@ from collections.abc import Iterator
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Queue, TextMessage
+from kjms import ConnectionFactory, Queue, TextMessage
+from kjms.engine import Engine
 from kjms.engine._bridged import Bridged, TooLargeError
 from kjms.engine._transactor import Copy
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord, encode
+from kjms.testing.engine import engine_of
 
 
 @pytest.fixture
-def engine(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
+def engine(kjms_factory: ConnectionFactory) -> Iterator[Engine]:
     with kjms_factory.create_connection() as connection:
-        yield connection
+        yield engine_of(connection)
 
 
 def copies(topic: str, *texts: str) -> list[Copy]:
     return [Copy(topic, 0, encode(TextMessage(text))) for text in texts]
 
 
-def test_a_later_life_knows_what_came_and_ends_the_earlier_one(engine: Connection, kjms_destination_name: str) -> None:
+def test_a_later_life_knows_what_came_and_ends_the_earlier_one(engine: Engine, kjms_destination_name: str) -> None:
     """Who begins anew knows the ids that came through; the one before writes no more until it begins anew itself."""
-    topic, _ = engine._engine.topic_of(Queue(kjms_destination_name), engine._options)
-    first, second = (Bridged(engine._engine, topic, "bridge", most=3) for _ in range(2))
+    topic, _ = engine.topic_of(Queue(kjms_destination_name), engine.options)
+    first, second = (Bridged(engine, topic, "bridge", most=3) for _ in range(2))
     first.begin()
     first.write(copies(topic, "a", "b"), ["1", "2"])
     second.begin()
@@ -39,15 +41,15 @@ def test_a_later_life_knows_what_came_and_ends_the_earlier_one(engine: Connectio
     first.begin()
     known = [number for number in "12345" if first.has(number)]
     assert known == ["2", "4", "5"]  # the last three are remembered
-    other = Bridged(engine._engine, topic, "another bridge")
+    other = Bridged(engine, topic, "another bridge")
     other.begin()
     assert not other.has("5")
 
 
-def test_what_is_too_large_is_told_apart(engine: Connection, kjms_destination_name: str) -> None:
+def test_what_is_too_large_is_told_apart(engine: Engine, kjms_destination_name: str) -> None:
     """A message that Kafka will never take is told apart from what passes, and nothing of its batch is there."""
-    topic, _ = engine._engine.topic_of(Queue(kjms_destination_name), engine._options)
-    bridged = Bridged(engine._engine, topic, "bridge")
+    topic, _ = engine.topic_of(Queue(kjms_destination_name), engine.options)
+    bridged = Bridged(engine, topic, "bridge")
     bridged.begin()
     large = Copy(topic, 0, KafkaRecord(None, b"x" * 3_000_000, [], 0))
     with pytest.raises(TooLargeError):

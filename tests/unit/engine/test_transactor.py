@@ -1,0 +1,75 @@
+"""What the engine's transactional producers say when Kafka does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kjms.engine._later import Line
+from kjms.engine._transactor import AbortedError, Copy
+from kjms.engine.kafka import serve, serve_no_more
+from kjms.engine.tuning import Tuning
+from kjms.mapping import KafkaRecord
+from kjms.mapping.names import BOOKKEEPING
+
+ADDRESS = "stuck.invalid:1"
+
+
+class StuckProducer:
+    """A producer whose records to one topic are never confirmed."""
+
+    def __init__(self, stuck: str) -> None:
+        self.stuck = stuck
+        self.waiting = 0
+        self.reports: list[Callable[..., None]] = []
+
+    def produce(self, topic: str, *_: object, on_delivery: Callable[..., None], **__: object) -> None:
+        self.waiting += 1
+        if topic != self.stuck:
+            self.reports.append(on_delivery)
+
+    def flush(self, seconds: float) -> int:
+        for report in self.reports:
+            report(None, self)
+            self.waiting -= 1
+        self.reports.clear()
+        return self.waiting
+
+    def init_transactions(self, *_: object) -> None: ...
+
+    begin_transaction = abort_transaction = init_transactions
+
+    def __len__(self) -> int:
+        return self.waiting
+
+    def poll(self, _seconds: float) -> None:
+        self.flush(0)
+
+    def partition(self) -> int:
+        return 0
+
+    offset = partition
+
+
+def test_the_topic_that_is_not_confirmed_is_named() -> None:
+    """A transaction whose mark is not confirmed says so of kjms.bookkeeping, not of the message's destination."""
+
+    class Clients:
+        def producer(self, _config: object) -> Any:
+            return StuckProducer(BOOKKEEPING)
+
+        consumer = admin = producer
+
+    serve(ADDRESS, Clients())
+    try:
+        line = Line({"bootstrap.servers": ADDRESS}, "any", Tuning(flush_seconds=0.1))
+        line.open()
+        record = KafkaRecord(None, b"", [], 0)
+        with pytest.raises(AbortedError) as raised:
+            line.write([Copy("orders", 0, record), Copy(BOOKKEEPING, 0, record)])
+    finally:
+        serve_no_more(ADDRESS)
+    assert f"write to {BOOKKEEPING!r}: not confirmed within" in str(raised.value.cause)
+    assert "min.insync.replicas" in str(raised.value.cause)

@@ -1,0 +1,104 @@
+"""Tests see of the engine what statistics show: a change of its structure leaves them alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PARTS = ("unit/engine", "integration/engine")
+"""Where a test makes one part of the engine, and uses its public methods."""
+DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
+LIVE = {"engine_of", "reader_of"}
+"""What gives a live object of the engine."""
+INTO = {"_engine", "_engines", "_feed"}
+"""Attributes of the API's objects that are of the engine."""
+ALLOWED = {
+    # file: what it may use though it is elsewhere, and why
+    "integration/cluster/test_replication.py": {"engine_of"},  # makes internal topics whose making can only be refused
+    "integration/delay/test_serving.py": {"kjms.engine._delayed", "engine_of"},  # cancelling; `kjms.admin` will do it
+    "amqp/test_limits.py": {"_engine"},  # the gateway's AMQP engine, which has the same name
+}
+WHITE_BOXES = {
+    # Claims on transfer partitions lapse between two steps of the group consumer, which nothing outside can meet.
+    "integration/engine/test_transfer_partitions.py",
+}
+KAFKA_ERROR = "KafkaError"  # its codes of the client library begin with an underscore
+
+
+def modules() -> list[Path]:
+    return sorted(path for path in TESTS.rglob("*.py") if path != Path(__file__))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(TESTS).as_posix()
+
+
+def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Return what a module uses of the engine's inside, with the lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kjms"):
+            module = node.module or ""
+            if module.startswith("kjms.engine") and module not in DOORS:
+                yield node.lineno, module
+            for each in node.names:
+                if each.name in LIVE or (module == "kjms.engine" and each.name.startswith("_")):
+                    yield node.lineno, each.name
+        elif isinstance(node, ast.Import):
+            for each in node.names:
+                if each.name.startswith("kjms.engine") and each.name not in DOORS:
+                    yield node.lineno, each.name
+        elif isinstance(node, ast.Attribute) and node.attr in INTO:
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "kjms.engine._" in node.value:
+            yield node.lineno, node.value
+
+
+def private(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Return the private attributes of other objects that a module uses."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
+            continue
+        if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls", KAFKA_ERROR}):
+            yield node.lineno, node.attr
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_no_test_reaches_into_the_engine(path: Path) -> None:
+    """Let tests of other things use statistics, tuning and the ports; let tests of a part use what is public of it."""
+    tree = ast.parse(path.read_text("utf-8"))
+    name = name_of(path)
+    if name.startswith(PARTS):
+        found = [] if name in WHITE_BOXES else list(private(tree))
+    else:
+        found = [use for use in uses(tree) if use[1] not in ALLOWED.get(name, set())]
+    assert not found, f"{name}: use kjms.testing.engine: statistics, or tuned, instead of {found}"
+
+
+def test_what_is_allowed_is_needed() -> None:
+    """Keep the list of exceptions short: each is of a file that is there, and that needs it."""
+    for name, allowed in ALLOWED.items():
+        found = {what for _, what in uses(ast.parse((TESTS / name).read_text("utf-8")))}
+        assert allowed <= found, name
+    for name in WHITE_BOXES:
+        assert list(private(ast.parse((TESTS / name).read_text("utf-8")))), name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from kjms.engine._reader import Reader",
+        "import kjms.engine._holdings",
+        "from kjms.engine import _later",
+        "from kjms.testing.engine import engine_of",
+        "connection._engine.topics",
+        "consumer._feed.reader",
+        "monkeypatch.setattr('kjms.engine._buffer.LIMIT', 1)",
+    ],
+)
+def test_ways_into_the_engine_are_seen(line: str) -> None:
+    """Find each way into the engine that tests once took."""
+    assert list(uses(ast.parse(line)))
