@@ -27,7 +27,7 @@ from kjms import (
 )
 from kjms.broker import LocalBroker
 from kjms.testing.engine import statistics
-from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Completions, Eventually, send, text
+from tests.helpers import NOTHING_MS, NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Completions, Eventually, send, text
 
 
 @pytest.mark.requirement(
@@ -131,6 +131,29 @@ def test_what_is_sent_through_cut_connections_arrives_once(
         received = [text(consumer.receive(WAIT_MS)) for _ in range(count)]
         assert received == [str(number) for number in range(count)]
         assert consumer.receive(100) is None
+
+
+@pytest.mark.requirement("JMS-4.7-4", "NEV-262")
+def test_a_killed_broker_neither_loses_nor_doubles_a_persistent_message(
+    breakable_broker: LocalBroker, queue: Queue
+) -> None:
+    """What was sent before the kill comes after it, once; what was acknowledged before it does not."""
+    numbers = [str(number) for number in range(20)]
+    with ConnectionFactory(breakable_broker.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        send(session, queue, *numbers)
+        consumer = session.create_consumer(queue)
+        received = [consumer.receive(WAIT_MS) for _ in range(7)]
+        assert received[-1] is not None
+        received[-1].acknowledge()
+        breakable_broker.kill()
+        breakable_broker.start()
+        received += [consumer.receive(WAIT_MS) for _ in numbers[7:]]
+        assert [text(message) for message in received] == numbers
+        assert consumer.receive(NOTHING_MS) is None
+        received[-1].acknowledge()  # type: ignore[union-attr]
+        assert consumer.receive_no_wait() is None
 
 
 @pytest.mark.requirement(

@@ -35,7 +35,23 @@ def with_body(data: bytes) -> BytesMessage:
     return message
 
 
-@pytest.mark.requirement("JMS-3.11-5", "NET-48", "NET-50", "NET-54", "NEV-113")
+@pytest.mark.requirement("NET-50")
+def test_the_reader_decides_what_the_bytes_are(received) -> None:
+    """One body reads as a long, as ints, shorts, characters or bytes: it says nothing of how it was written."""
+    message = BytesMessage()
+    message.write_int(0x00410042)
+    message.write_utf("CD")
+    readings = {
+        "long": [0x0041_0042_0002_4344], "int": [0x00410042, 0x00024344], "short": [0x41, 0x42, 2, 0x4344],
+        "char": ["A", "B", "\2", "\u4344"], "byte": [0, 0x41, 0, 0x42, 0, 2, 0x43, 0x44],
+    }  # fmt: skip
+    for kind, values in readings.items():
+        arrived = received(message)
+        assert [getattr(arrived, f"read_{kind}")() for _ in values] == values
+    assert received(message).read_bytes() == b"\0A\0B\0\2CD"
+
+
+@pytest.mark.requirement("JMS-3.11-5", "NET-48", "NET-54", "NEV-113")
 @pytest.mark.parametrize(("kind", "value", "written"), WRITTEN)
 def test_values_are_written_as_java_writes_them_and_read_back(kind: str, value: object, written: str, received) -> None:
     """The body is exactly those bytes, with no framing, and reads back as the value."""
