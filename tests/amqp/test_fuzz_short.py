@@ -11,6 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from kjms.broker import Broker
 
+pytestmark = pytest.mark.slow
+
 
 def test_damaged_frames_harm_nobody(
     proton: None, kjms_broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

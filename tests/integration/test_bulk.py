@@ -12,6 +12,8 @@ from kjms import ConnectionFactory, Queue
 from kjms.broker import Broker
 from tests.helpers import committed
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 100_000
 PROGRAM = Path(__file__).with_name("bulk_process.py")
 LIMIT_SECONDS = 100

@@ -109,6 +109,7 @@ def secured(tmp_path: Path) -> Iterator[ConnectionFactory]:
         yield ConnectionFactory(broker.listeners["SASL"], kafka=kafka)
 
 
+@pytest.mark.slow
 def test_spark_gets_in_where_kjms_does(spark, secured):
     """With a certificate's authority and a password, frames are written to a secured Kafka, and read."""
     frame = spark.sql("SELECT 'for your eyes only' AS text")

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import chores
 import kjms
 from kjms import aio, naming
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_public_name(tmp_path: Path) -> None:
     """What the chore writes has an entry, with text, for each public name; the generator has nothing to complain of."""
     pdoc = [sys.executable, "-m", "pdoc", "--docformat", "google", "--output-directory", tmp_path]

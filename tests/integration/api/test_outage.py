@@ -30,6 +30,7 @@ class Watching:
         self.recoveries.append(failure)
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("JMS-4.3.8-1")
 def test_a_connection_outlives_its_broker(
     breakable_broker: LocalBroker, queue: Queue, eventually: Eventually, caplog: pytest.LogCaptureFixture
@@ -89,6 +90,7 @@ async def watched_in_loop(broker: LocalBroker) -> Watching:
     return watching
 
 
+@pytest.mark.slow
 def test_the_end_of_an_outage_in_a_loop(breakable_broker: LocalBroker) -> None:
     """A listener of asyncio's context hears of an outage and of its end, too."""
     watching = asyncio.run(asyncio.wait_for(watched_in_loop(breakable_broker), 60))

@@ -631,6 +631,7 @@ def test_a_cluster_that_does_not_answer_holds_up_no_connection_to_another(kjms_f
         waiting.result(20)
 
 
+@pytest.mark.slow
 def test_looking_a_topic_up_does_not_make_it() -> None:
     """Without create_destinations nothing is created, whatever the cluster allows its clients."""
     with LocalBroker(config={"auto.create.topics.enable": "true"}) as broker:
@@ -693,6 +694,7 @@ def test_a_commit_that_waits_for_a_rebalance_does_not_keep_the_reader_from_polli
         member.refusal = None
 
 
+@pytest.mark.slow
 def test_closing_ends_though_kafka_is_gone(breakable_broker: LocalBroker) -> None:
     """A close that cannot acknowledge any more gives up after some seconds, and says so."""
     code = """

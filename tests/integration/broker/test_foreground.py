@@ -60,6 +60,7 @@ def test_ctrl_c_ends_it_cleanly(start: Callable[..., subprocess.Popen[str]], pla
     assert not Path(said["data_dir"]).exists()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_it_cleanly_and_keeps_named_data(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def test_sigterm_ends_it_cleanly_and_keeps_named_data(
     assert (tmp_path / "data" / "kafka" / "meta.properties").is_file()
 
 
+@pytest.mark.slow
 def test_the_death_of_kafka_ends_it_with_one_line(start: Callable[..., subprocess.Popen[str]]) -> None:
     """When Kafka dies, the command fails with exit code 1 and says so."""
     process = start("--json")

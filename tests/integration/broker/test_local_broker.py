@@ -70,6 +70,7 @@ def test_starting_a_running_broker_changes_nothing(broker: LocalBroker) -> None:
     assert broker.pid == before
 
 
+@pytest.mark.slow
 def test_two_brokers_run_beside_each_other(broker: LocalBroker, plain_kafka: Any) -> None:
     """Each has ports, data and a cluster id of its own; a temporary one leaves no process and no directory.
 
@@ -111,6 +112,7 @@ def test_a_forked_child_cannot_end_its_parents_broker(broker: LocalBroker) -> No
     assert broker.is_running()
 
 
+@pytest.mark.slow
 def test_data_survive_kill_and_stop(plain_kafka: Any) -> None:
     """After kill() and after stop(), start() has the same port, cluster id and records, even of a temporary broker."""
     with LocalBroker() as broker:
@@ -140,6 +142,7 @@ def _cache_with_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KJMS_CACHE_DIR", str(tmp_path / "my cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_cache_with_blanks")
 def test_a_named_directory_is_started_again(tmp_path: Path, plain_kafka: Any) -> None:
     """Another LocalBroker on the same directory, blanks and all, has the cluster id and the records; it stays."""

@@ -17,6 +17,8 @@ import pytest
 from kjms.broker import LocalBroker
 from tests.helpers import wait_for
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import json, os, sys, time
 from kjms.broker import LocalBroker

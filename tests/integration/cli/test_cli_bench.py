@@ -29,6 +29,7 @@ def topics(kjms_broker: Broker, prefix: str) -> Callable[[], list[str]]:
     return lambda: [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
 
 
+@pytest.mark.slow
 def test_bench_measures_both_sides_and_deletes_its_topics(
     kjms: Kjms, prefix: str, topics: Callable[[], list[str]]
 ) -> None:
@@ -67,6 +68,7 @@ def test_bench_writes_json_for_programs(kjms: Kjms, prefix: str) -> None:
     assert [len(side["rounds"]) for side in result["sides"]] == [2, 2, 2]
 
 
+@pytest.mark.slow
 def test_bench_deletes_its_topics_after_ctrl_c(
     start: Callable[..., subprocess.Popen[bytes]],
     prefix: str,

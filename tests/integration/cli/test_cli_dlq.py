@@ -308,6 +308,7 @@ def test_what_dies_again_is_not_retried_again(
         assert deliveries == dict.fromkeys(sent, 1)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_a_retry_is_killed(
     kjms: Kjms,
     start: Callable[..., subprocess.Popen[bytes]],

@@ -17,6 +17,8 @@ from kjms.mapping.names import BOOKKEEPING, REDELIVERIES, REGISTRY
 from kjms.testing.engine import engine_of, statistics
 from tests.helpers import WAIT_MS, Eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:

@@ -125,6 +125,7 @@ def test_what_is_not_durable_leaves_no_record(desk: Any) -> None:
     assert [group for group in groups if desk.topic.topic_name in group] == []
 
 
+@pytest.mark.slow
 @pytest.mark.requirement(
     *["JAK-createSharedConsumer-17", "JAK-createSharedDurableConsumer-20"],
     *["JAK-createDurableConsumer-22", "JAK-createDurableSubscriber-22", "JAK-unsubscribe-9"],

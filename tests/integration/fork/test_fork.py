@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +16,23 @@ from kjms.broker import LocalBroker
 from tests.helpers import WAIT_MS, text
 
 PROGRAMS = Path(__file__).parent / "programs"
-SECONDS = 120
+SECONDS = 100  # less than a test may take
 
 
 def run(program: str, broker: LocalBroker, queue: Queue, *arguments: str) -> list[str]:
     """Return the lines that *program* prints; it must end in order, and without a word on stderr."""
     command = [sys.executable, str(PROGRAMS / f"{program}.py"), broker.bootstrap_servers, queue.queue_name, *arguments]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=SECONDS)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout.splitlines()
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        output, errors = started.communicate(timeout=SECONDS)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)  # and its children, if it hangs
+        started.wait()
+    assert (started.returncode, errors) == (0, "")
+    return output.splitlines()
 
 
 def received(connection: Connection, queue: Queue, count: int) -> list[str]:

@@ -15,6 +15,7 @@ import pytest
 pytestmark = pytest.mark.xdist_group("secured")
 
 
+@pytest.mark.slow
 def test_bench_works_with_the_rights_that_it_is_said_to_need(secured: Any, tmp_path: Path) -> None:
     """Who may do anything with names that begin with the prefix can measure; nothing is refused, no topic stays."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}-"

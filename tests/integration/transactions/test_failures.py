@@ -315,6 +315,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("JMS-4.4.13-2")
 def test_a_process_killed_at_any_step_leaves_each_message_in_one_place(own_desk: Any, queue: Queue) -> None:
     """Source and target together have each message once: the program's last commit came through, or it did not."""
@@ -501,6 +502,7 @@ def test_closing_does_not_overwrite_a_move_whose_outcome_is_unknown(desk: Any, q
 # A broker that is killed.
 
 
+@pytest.mark.slow
 def test_a_broker_killed_during_commits(
     breakable_broker: LocalBroker, own_desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
 ) -> None:

@@ -6,8 +6,10 @@ import gc
 import os
 import signal
 import sys
+import time
 
 from kjms import ConnectionFactory, JMSException, Queue
+from kjms.testing.engine import consumer_statistics
 
 WORKERS, MESSAGES = 3, 12
 servers, name = sys.argv[1:]
@@ -36,6 +38,10 @@ def work() -> None:
 context = factory.create_context()
 producer = context.create_producer()
 reports = context.create_consumer(done)
+producer.send(Queue(f"{name}-else"), "connects")
+# A child that is forked while a thread of its parent resolves a name inherits the C library's lock for that, locked.
+while not consumer_statistics(reports).numbers:
+    time.sleep(0.01)
 workers = []
 gc.freeze()
 for number in range(MESSAGES):
