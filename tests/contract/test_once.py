@@ -3,63 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import random
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kjms import Connection, Queue, Session, Topic, TransactionRolledBackException
-from tests.helpers import WAIT_SECONDS, text
+from kjms import Queue, Topic, TransactionRolledBackException
+from tests.contract.moving import Mover
+from tests.helpers import WAIT_SECONDS
 
 MESSAGES = 120
-
-
-class Mover:
-    """Moves messages from a queue to another in transactions, and rolls some back, until *left* says that all is done.
-
-    Args:
-        connection: What it works with; it closes it in the end.
-        places: Whence and whither.
-        seed: Of its choices: how many messages a transaction has, and which ones it rolls back.
-        is_done: Tells whether everything has arrived.
-    """
-
-    def __init__(
-        self, connection: Connection, places: tuple[Queue, Queue], seed: int, is_done: Callable[[], bool]
-    ) -> None:
-        self._connection = connection
-        self._places = places
-        self._chance = random.Random(seed)
-        self._is_done = is_done
-        self._most = self._chance.randrange(10, 40)  # transactions, after which the process ends
-        self.raised: BaseException | None = None
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            with self._connection:
-                self._move(self._connection.create_session(Session.SESSION_TRANSACTED))
-        except BaseException as error:
-            self.raised = error
-
-    def _move(self, session: Session) -> None:
-        whence, whither = self._places
-        consumer, producer = session.create_consumer(whence), session.create_producer(whither)
-        for _ in range(self._most):
-            for _ in range(self._chance.randrange(1, 6)):
-                message = consumer.receive(50)
-                if message is None:
-                    break
-                producer.send(session.create_text_message(text(message)))
-            if self._chance.random() < 0.2:
-                session.rollback()
-            else:
-                session.commit()
-            if self._is_done():
-                return
 
 
 @pytest.mark.requirement("JMS-4.4.7-2", "JMS-4.4.7-3", "NEV-216", "NEV-217")
@@ -75,13 +27,13 @@ def test_processes_that_move_messages_in_transactions_move_each_once(
         return len(desk.stored(other_queue)) >= MESSAGES
 
     seeds = itertools.count(partitions)
-    movers = [Mover(desk.connect(**options), (queue, other_queue), next(seeds), is_done) for _ in range(3)]
+    movers = [Mover(desk.connect(**options), queue, other_queue, next(seeds), is_done) for _ in range(3)]
     while not is_done():
         for number, mover in enumerate(movers):
             mover.thread.join(0.1)
             if not mover.thread.is_alive():
                 assert mover.raised is None
-                movers[number] = Mover(desk.connect(**options), (queue, other_queue), next(seeds), is_done)
+                movers[number] = Mover(desk.connect(**options), queue, other_queue, next(seeds), is_done)
     for mover in movers:
         mover.thread.join(WAIT_SECONDS)
         assert mover.raised is None

@@ -1,0 +1,215 @@
+"""Kafka does something and its answer is lost, or is lost with the request: each message is in one place all the same.
+
+A real Kafka cannot be made to do this at a chosen moment; the in-memory one can.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kjms import JMSException, Queue, RedeliveryPolicy, Session, Topic, TransactionRolledBackException
+from kjms.engine.kafka import KafkaError
+from kjms.mapping.names import queue_group
+from kjms.testing import MemoryKafka
+from tests.helpers import WAIT_MS, Eventually, dead_letter_queue, text
+
+each_outcome = pytest.mark.parametrize("carried_out", [True, False], ids=["carried out", "not carried out"])
+each_end = pytest.mark.parametrize("fatal", [False, True], ids=["timed out", "fenced"])
+
+
+@pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.11-5", "JMS-4.4.12-2")
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        Session.AUTO_ACKNOWLEDGE,
+        Session.DUPS_OK_ACKNOWLEDGE,
+        Session.CLIENT_ACKNOWLEDGE,
+        Session.INDIVIDUAL_ACKNOWLEDGE,
+        Session.SESSION_TRANSACTED,
+    ],
+)
+@each_outcome
+def test_an_acknowledgement_is_made_until_it_is_known(
+    kafka: MemoryKafka, desk: Any, queue: Queue, mode: int, carried_out: bool, times: int
+) -> None:
+    """A commit of offsets without an answer is made again: what was acknowledged does not come to the next process."""
+    desk.send(queue, *"abc")
+    with desk.connect(is_apart=True) as connection:
+        session = connection.create_session(mode)
+        consumer = session.create_consumer(queue)
+        message = consumer.receive(WAIT_MS)
+        assert message is not None
+        kafka.lose_answer("commit", carried_out=carried_out, times=times, group=queue_group(queue.queue_name))
+        if session.transacted:
+            session.commit()
+        else:
+            message.acknowledge()
+        assert desk.texts(consumer, 1) == ["b"]
+    was_acknowledged = mode in {Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE}
+    assert desk.left(queue) == [*([] if was_acknowledged else [("b", True, 2)]), ("c", False, 1)]
+
+
+@pytest.mark.requirement("JMS-4.4.7-2", "JAK-commit-8", "NEV-216", "NEV-217")
+@pytest.mark.parametrize("is_received", [True, False], ids=["received", "only sent"])
+@pytest.mark.parametrize("operation", ["init_transactions", "send_offsets", "commit_transaction"])
+@each_outcome
+@each_end
+def test_a_transaction_comes_through_whatever_answer_is_lost(
+    kafka: MemoryKafka, desk: Any, queue: Queue, other_queue: Queue, operation: Any, is_received: bool,
+    carried_out: bool, fatal: bool,
+) -> None:  # fmt: skip
+    """What commit says is what Kafka has: received and sent together, once; and the next transaction works, too."""
+    desk.send(queue, *"ab")
+    with desk.connect(is_apart=True) as connection:
+        session = connection.create_session(Session.SESSION_TRANSACTED)
+        consumer = session.create_consumer(queue)
+        sent: list[str] = []
+        kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal)
+        for name in "ab":
+            if is_received:
+                assert desk.texts(consumer, 1) == [name]
+            desk.send(other_queue, name, by=session)
+            try:
+                session.commit()
+            except TransactionRolledBackException:
+                if is_received:
+                    assert desk.seen(consumer, 1) == [(name, True, 2)]
+                desk.send(other_queue, name, by=session)
+                session.commit()
+            sent.append(name)
+            assert desk.stored(other_queue) == sent
+    assert desk.left(queue) == ([] if is_received else [("a", False, 1), ("b", False, 1)])
+
+
+@pytest.mark.requirement("JMS-4.4.7-2", "JAK-commit-8")
+@each_outcome
+def test_a_record_of_a_transaction_without_an_answer_rolls_it_back(
+    kafka: MemoryKafka, desk: Any, queue: Queue, other_queue: Queue, carried_out: bool
+) -> None:
+    """Whether or not Kafka has written it, no reader sees it; what was received comes again, and goes through then."""
+    desk.send(queue, *"ab")
+    session = desk.transacted()
+    consumer = session.create_consumer(queue)
+    assert desk.texts(consumer, 2) == ["a", "b"]
+    desk.send(other_queue, "a", "b", by=session)
+    kafka.lose_answer("produce", carried_out=carried_out, topic=other_queue.queue_name)
+    with pytest.raises(TransactionRolledBackException):
+        session.commit()
+    assert desk.stored(other_queue) == []
+    assert desk.seen(consumer, 2) == [("a", True, 2), ("b", True, 2)]
+    desk.send(other_queue, "a", "b", by=session)
+    session.commit()
+    session.close()
+    assert desk.stored(other_queue) == ["a", "b"]
+    assert desk.left(queue) == []
+
+
+@pytest.mark.requirement("JMS-4.6.2.2-1")
+@each_outcome
+def test_a_send_without_an_answer_raises(kafka: MemoryKafka, desk: Any, queue: Queue, carried_out: bool) -> None:
+    """The program hears that it cannot be known; what it sends next is there, and comes after it."""
+    session = desk.session()
+    desk.send(queue, "first", by=session)
+    kafka.lose_answer("produce", carried_out=carried_out, topic=queue.queue_name)
+    with pytest.raises(JMSException):
+        desk.send(queue, "lost", by=session)
+    desk.send(queue, "next", by=session)
+    assert desk.stored(queue) == ["first", *(["lost"] if carried_out else []), "next"]
+
+
+@pytest.mark.requirement("NEV-256")
+@pytest.mark.parametrize("operation", ["init_transactions", "send_offsets", "commit_transaction", "produce"])
+@each_outcome
+@each_end
+def test_a_dead_letter_is_in_one_place(
+    kafka: MemoryKafka, desk: Any, queue: Queue, eventually: Eventually, operation: Any, carried_out: bool, fatal: bool
+) -> None:
+    """The message leaves its queue in the transaction that writes the dead letter, whatever answer of it is lost."""
+    dead = dead_letter_queue(queue)
+    desk.send(queue, "bad", "good")
+    topic = dead.queue_name if operation == "produce" else None
+    kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal and operation != "produce", topic=topic)
+    with desk.connect(is_apart=True, redelivery=RedeliveryPolicy(max_deliveries=1)) as connection:
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        consumer = session.create_consumer(queue)
+        assert desk.texts(consumer, 1) == ["bad"]
+        session.recover()
+        message = consumer.receive(WAIT_MS)
+        assert text(message) == "good"
+        message.acknowledge()
+        eventually(lambda: desk.stored(dead))
+    assert desk.stored(dead) == ["bad"]
+    assert desk.left(queue) == []
+
+
+@pytest.mark.requirement("JMS-3.4.13-1", "JMS-4.12-1")
+@pytest.mark.parametrize("operation", ["init_transactions", "send_offsets", "commit_transaction", "produce"])
+@each_outcome
+@each_end
+def test_a_delayed_message_comes_once(
+    kafka: MemoryKafka, desk: Any, queue: Queue, operation: Any, carried_out: bool, fatal: bool
+) -> None:
+    """It is moved to its queue in a transaction: whatever answer of it is lost, the message is there once."""
+    consumer = desk.session().create_consumer(queue)
+    desk.send(queue, "late", delivery_delay=30)
+    topic = queue.queue_name if operation == "produce" else None
+    kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal and operation != "produce", topic=topic)
+    assert desk.seen(consumer, 1) == [("late", False, 1)]
+    consumer.close()
+    assert desk.stored(queue) == ["late"]
+    assert desk.left(queue) == []
+
+
+@pytest.mark.requirement("JMS-5.8-2", "JMS-3.8.1-3")
+@pytest.mark.parametrize("operation", ["send_offsets", "commit_transaction"])
+@each_outcome
+@each_end
+def test_a_message_that_is_handed_over_comes_once(
+    kafka: MemoryKafka, desk: Any, queue: Queue, operation: Any, carried_out: bool, fatal: bool
+) -> None:
+    """Whatever answer is lost on the way, the process that wants the messages gets each of them once."""
+    owner = desk.connect(is_apart=True).create_session()
+    consumer = owner.create_consumer(queue, "kind = 'here'")
+    desk.send(queue, "mine", properties={"kind": "here"})
+    assert desk.texts(consumer, 1) == ["mine"]
+    there = desk.connect(is_apart=True).create_session().create_consumer(queue, "kind = 'there'")
+    kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal)
+    desk.send(queue, *range(20), properties={"kind": "there"})
+    assert sorted(map(int, desk.texts(there, 20))) == list(range(20))
+    assert there.receive(200) is None
+
+
+@pytest.mark.requirement("JMS-6.3-1", "JMS-6.11.5-2")
+@pytest.mark.parametrize("operation", ["commit", "list_offsets", "produce"])
+@each_outcome
+def test_a_subscription_exists_when_the_call_has_returned(
+    kafka: MemoryKafka, desk: Any, topic: Topic, operation: Any, carried_out: bool
+) -> None:
+    """Where an answer is lost while it is made, the call raises and can be made again; then nothing is missed."""
+    session = desk.connect(client_id="client").create_session()
+    session.create_producer(topic)
+    kafka.lose_answer(operation, carried_out=carried_out)
+    try:
+        session.create_durable_consumer(topic, "daily").close()
+    except JMSException:
+        session.create_durable_consumer(topic, "daily").close()
+    desk.send(topic, "news")
+    assert desk.texts(session.create_durable_consumer(topic, "daily"), 1) == ["news"]
+
+
+@pytest.mark.requirement("JMS-4.4.11-5")
+def test_an_acknowledgement_that_kafka_refuses_raises(kafka: MemoryKafka, desk: Any, queue: Queue) -> None:
+    """The program hears that the message is not acknowledged, and can try again."""
+    desk.send(queue, "a")
+    session = desk.session(Session.CLIENT_ACKNOWLEDGE)
+    message = session.create_consumer(queue).receive(WAIT_MS)
+    assert message is not None
+    kafka.fail("commit", KafkaError.GROUP_AUTHORIZATION_FAILED, group=queue_group(queue.queue_name))
+    with pytest.raises(JMSException, match="GROUP_AUTHORIZATION_FAILED"):
+        message.acknowledge()
+    message.acknowledge()
+    session.close()
+    assert desk.left(queue) == []
