@@ -46,7 +46,6 @@ from kjms.engine.kafka import (
     open_admin,
     open_consumer,
     serve,
-    serve_no_more,
 )
 from kjms.mapping.names import queue_group, topic_for
 
@@ -580,6 +579,9 @@ class _InterceptedClients:
     def admin(self, config: Mapping[str, Any]) -> Any:
         return self._inner.admin(config)
 
+    def wall_clock(self) -> float:
+        return self._inner.wall_clock()
+
 
 def _as_it_is(client: Any, _config: Mapping[str, Any]) -> Any:
     return client
@@ -601,9 +603,7 @@ def intercepted(servers: str, *, consumer: Wrap = _as_it_is, producer: Wrap = _a
     try:
         yield
     finally:
-        serve_no_more(servers)
-        if clients_for({"bootstrap.servers": servers}) is not before:
-            serve(servers, before)
+        serve(servers, before)
 
 
 @contextlib.contextmanager
