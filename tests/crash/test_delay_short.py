@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.requirement("JMS-3.4.13-5")
+@pytest.mark.timeout(240)
 def test_who_schedules_is_killed(kjms_broker: Any, kjms_destination_name: str) -> None:
     """After kill -9 of the process that schedules them, no delayed message is early, lost, or there twice."""
     figures = Figures()

@@ -10,12 +10,12 @@ import sys
 from typing import Any
 
 from kjms import ConnectionFactory, MessageConsumer, Session, Topic
-from tests.helpers import serve_requests
+from tests.helpers import SHORT_SESSION, serve_requests
 
 
 class Program:
     def __init__(self, servers: str) -> None:
-        self.connection = ConnectionFactory(servers).create_connection()
+        self.connection = ConnectionFactory(servers, kafka=SHORT_SESSION).create_connection()
         self.failures: queue.Queue[Exception] = queue.Queue()
         self.consumers: list[MessageConsumer] = []
         self.sessions: list[Session] = []
