@@ -89,6 +89,7 @@ class Cluster:
         self._readers: dict[Place, dict[Client, None]] = {}
         self._open: dict[Transaction, None] = {}
         self._silent: dict[Member, Group] = {}
+        self._lingering: dict[Client, float] = {}
 
     def check(self, doing: str, client: Client | None = None) -> None:
         """Raise the error for *doing* something once the cluster is closed, in a forked child, or after a kill."""
@@ -134,6 +135,7 @@ class Cluster:
         if now >= until:
             return False
         due = min((transaction.deadline for transaction in self._open), default=NEVER)
+        due = min(due, *self._lingering.values()) if self._lingering else due
         for member in self._silent:
             due = min(due, (member.silent_since or 0.0) + member.session_timeout)
         seconds = max(min(until, due) - now, 0.0)
@@ -142,10 +144,14 @@ class Cluster:
         return True
 
     def expire(self) -> None:
-        """Do what time-outs demand: abort transactions, and put silent members out of their groups."""
-        if not (self._open or self._silent):
+        """Do what is due: send what lingers, abort transactions, and put silent members out of their groups."""
+        if not (self._open or self._silent or self._lingering):
             return
         now = self.clock.monotonic()
+        for client, ready in list(self._lingering.items()):
+            if ready <= now:
+                del self._lingering[client]
+                client.wake()
         for transaction in list(self._open):
             if transaction.deadline <= now:
                 transaction.epoch += 1  # so that the producer notices
@@ -182,6 +188,10 @@ class Cluster:
         for client in list(self.clients):
             client.wake()
 
+    def linger(self, client: Client, ready: float) -> None:
+        """Wake *client* at a time of the clock: it has records that wait until then."""
+        self._lingering[client] = ready
+
     # Topics.
 
     def log(self, place: Place) -> Log | None:
@@ -211,6 +221,7 @@ class Cluster:
             for log in topic.logs:
                 transaction.logs.pop(log, None)
         for group in self.groups.values():
+            group.lose_topic(name)
             for offsets in (group.offsets, *group.pending.values()):
                 for place in [place for place in offsets if place[0] == name]:
                     del offsets[place]

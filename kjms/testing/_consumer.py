@@ -138,7 +138,7 @@ class MemoryConsumer:
             if member is None:
                 return
             self._is_leaving = True
-            if any(change.kind == LOSE for change in member.changes):
+            if member.id not in self._group.members:  # it hears that it has lost everything
                 return
             member.changes.clear()
             if member.owned:
@@ -190,7 +190,7 @@ class MemoryConsumer:
             member.told()
         if self._member is not member:
             return
-        if change.kind == LOSE:
+        if change.kind == LOSE and member.id not in self._group.members:
             self._member = None
             self._is_leaving = False
             self._join()

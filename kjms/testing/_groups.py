@@ -169,6 +169,13 @@ class Group:
                 member.tell(REVOKE, revoked)
             member.tell(ASSIGN, added)
 
+    def lose_topic(self, topic: str) -> None:
+        """Have members hear that the partitions of *topic*, which is deleted, are lost."""
+        for member in self.members.values():
+            gone = {place for place in member.owned if place[0] == topic}
+            if gone:
+                member.tell(LOSE, gone)
+
     def heard(self, member: Member, change: Change) -> None:
         """Note that *member* has run the callbacks of *change*; having given something up, it joins again."""
         if member.is_busy or member.id not in self.members:

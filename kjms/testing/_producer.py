@@ -174,6 +174,7 @@ class MemoryProducer:
                     return
                 error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
             elif waiting.ready > now and not is_flushing:
+                cluster.linger(self, waiting.ready)
                 return
             else:
                 error = cluster.faults.refusal("produce", topic=topic)

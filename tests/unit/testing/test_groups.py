@@ -16,6 +16,7 @@ from kjms.engine.kafka import (
     NewPartitions,
     TopicPartition,
 )
+from kjms.testing._groups import share_out
 
 SECONDS = 20.0
 
@@ -264,3 +265,65 @@ def test_groups_and_their_offsets_are_listed(clients: Any) -> None:
         name
     ].result()
     assert [(p.topic, p.partition, p.offset, p.metadata) for p in answer.topic_partitions] == [(topic, 0, 4, "meta")]
+
+
+def test_a_rebalance_waits_for_a_member_that_does_not_poll(clients: Any) -> None:
+    """The one that comes gets nothing before; what the other commits meanwhile is taken."""
+    topic, name = clients.topic(2), group()
+    first = Member(clients.consumer(name), topic)
+    settle(lambda: len(first.has) == 2, first)
+    second = Member(clients.consumer(name), topic)
+    settle(lambda: ("assign", set()) in second.heard, second)
+    for _ in range(20):
+        second.consumer.poll(0.01)
+    assert second.has == set()
+    assert first.heard == [("assign", {0, 1})]
+    first.consumer.commit(offsets=[TopicPartition(topic, 0, 1), TopicPartition(topic, 1, 1)], asynchronous=False)
+    settle(lambda: len(first.has) == len(second.has) == 1, first, second)
+    assert committed(second.consumer, topic)[0] == 1
+
+
+def test_a_consumer_begins_where_its_group_has_committed(clients: Any, write: Any) -> None:
+    """Where a callback says no offset; a partition without one is read from its start."""
+    topic, name = clients.topic(2), group()
+    for partition in (0, 1):
+        write(topic, b"0", b"1", partition=partition)
+    clients.consumer(name).commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    member = Member(clients.consumer(name), topic, does=False)
+    got: set[tuple[int | None, bytes | None]] = set()
+    while len(got) < 3:
+        message = member.consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            got.add((message.partition(), message.value()))
+    assert got == {(0, b"1"), (1, b"0"), (1, b"1")}
+
+
+def test_a_topic_that_is_deleted_is_taken_from_its_readers(clients: Any) -> None:
+    """Its offsets are forgotten with it, so that a new topic of that name begins anew."""
+    topic, name = clients.topic(), group()
+    member = Member(clients.consumer(name), topic)
+    settle(lambda: member.has == {0}, member)
+    member.consumer.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
+    delete = clients.admin.delete_topics([topic], operation_timeout=SECONDS, request_timeout=SECONDS)
+    delete[topic].result()
+    settle(lambda: member.has == set(), member)
+    assert member.heard[1] == ("lost", {0})
+    assert committed(member.consumer, topic)[0] == -1001
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5])
+@pytest.mark.parametrize("partitions", [0, 1, 4, 7])
+def test_partitions_are_shared_evenly_and_stay(members: int, partitions: int) -> None:
+    """Shares differ by one at the most; nobody gives up more than it has above its share."""
+    names = [f"m{number}" for number in range(members)]
+    topics = {name: frozenset({"t"}) for name in names}
+    first = share_out(topics, {"t": partitions}, {})
+    assert sorted(place for share in first.values() for place in share) == [("t", n) for n in range(partitions)]
+    more = {**topics, "new": frozenset({"t"})}
+    second = share_out(more, {"t": partitions}, first)
+    sizes = [len(share) for share in second.values()]
+    assert sum(sizes) == partitions
+    assert max(sizes) - min(sizes) <= 1
+    assert all(second[name] <= first[name] for name in names)
+    others = share_out(topics, {"t": partitions, "u": 3}, first)
+    assert others == first

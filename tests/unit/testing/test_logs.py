@@ -254,3 +254,68 @@ def test_a_key_has_its_partition(clients: Any, reports: Any) -> None:
         )
     assert producer.flush(SECONDS) == 0
     assert sorted(partitions) == [2, 3, 4]
+
+
+def test_a_partition_is_read_to_where_it_is_assigned_only_once(clients: Any, write: Any) -> None:
+    """Assigning anew begins anew; what is unassigned gives nothing."""
+    topic = clients.topic()
+    write(topic, b"0", b"1")
+    consumer = clients.consumer()
+
+    def values(count: int) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        while len(found) < count:
+            found += [each.value() for each in consumer.consume(count, 0.1) if each.error() is None]
+        return found
+
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    assert values(2) == [b"0", b"1"]
+    consumer.assign([TopicPartition(topic, 0, 1)])
+    assert values(1) == [b"1"]
+    consumer.unassign()
+    assert consumer.assignment() == []
+    write(topic, b"2")
+    assert consumer.poll(0.1) is None
+
+
+def test_reports_wait_for_a_poll(clients: Any, reports: Any, eventually: Any) -> None:
+    """The callback runs in the thread that polls, and the record counts until then."""
+    topic = clients.topic()
+    producer = clients.producer()
+    producer.produce(topic, b"0", None, 0, headers=[], timestamp=0, on_delivery=reports)
+    eventually(lambda: clients.end(topic) == 1)
+    assert len(producer)
+    assert reports.heard == []
+    eventually(lambda: producer.poll(0.1) == 1)
+    assert (len(producer), reports.heard) == (0, [("", 0)])
+    assert producer.poll(0) == 0
+
+
+def test_purged_records_are_reported(clients: Any, reports: Any) -> None:
+    """They are given up before they were sent."""
+    topic = clients.topic()
+    producer = clients.producer(linger_ms=60_000)
+    producer.list_topics(topic, SECONDS)
+    producer.produce(topic, b"0", None, 0, headers=[], timestamp=0, on_delivery=reports)
+    producer.purge()
+    assert producer.flush(SECONDS) == 0
+    assert reports.heard == [("_PURGE_QUEUE", None)]
+    assert clients.end(topic) == 0
+
+
+def test_a_producer_has_room_for_so_much(clients: Any, reports: Any) -> None:
+    """Then it says that its buffer is full; reports make room."""
+    topic = clients.topic()
+    producer = clients.producer(queue_buffering_max_messages=2)
+
+    def put() -> None:
+        producer.produce(topic, b"0", None, 0, headers=[], timestamp=0, on_delivery=reports)
+
+    put()
+    put()
+    with pytest.raises(BufferError):
+        put()
+    assert producer.flush(SECONDS) == 0
+    put()
+    assert producer.flush(SECONDS) == 0
+    assert len(reports.heard) == 3

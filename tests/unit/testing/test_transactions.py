@@ -43,7 +43,7 @@ def test_a_transaction_comes_at_once_and_takes_an_offset_more(clients: Any, read
     assert read(consumer, topic, 0) == [(0, b"0"), (1, b"1"), (3, b"END")]
 
 
-def test_an_aborted_transaction_is_never_seen(clients: Any, write: Any, read: Any) -> None:
+def test_an_aborted_transaction_is_never_seen(clients: Any, write: Any, read: Any, eventually: Any) -> None:
     """Its records keep their offsets; who reads uncommitted records gets them."""
     topic = clients.topic()
     producer = clients.producer(name())
@@ -51,6 +51,7 @@ def test_an_aborted_transaction_is_never_seen(clients: Any, write: Any, read: An
     put(producer, topic, b"no")
     assert producer.flush(SECONDS) == 0
     producer.abort_transaction(SECONDS)
+    eventually(lambda: clients.end(topic) == 2)  # its marker is written
     write(topic, b"yes")
     assert read(clients.consumer(), topic, 0) == [(2, b"yes"), (3, b"END")]
     all_of_it = read(clients.consumer(isolation_level="read_uncommitted"), topic, 0)
