@@ -109,6 +109,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def wait_past(moment_ms: int) -> None:
+    """Return when the time *moment_ms*, in milliseconds since 1970, is over."""
+    wait_for(lambda: now_ms() > moment_ms)
+
+
 def refused(call: Callable[[], object]) -> bool:
     """Return whether *call* raises IllegalStateException, as what a session does while another thread uses it."""
     try:
@@ -462,12 +467,10 @@ def consume(connection: Connection, queue: Queue, selector: str | None = None, m
     return connection.create_session(mode).create_consumer(queue, selector)
 
 
-def owner_of(
-    process: Callable[..., Connection], queue: Queue, selector: str | None = None, mode: int = 1
-) -> MessageConsumer:
-    """Return a consumer in a process that has the queue's partition: nobody else was there."""
-    consumer = consume(process(), queue, selector, mode)
-    send(consumer._session._connection, queue, "hello", properties={"kind": "first"})
+def owner_of(connection: Connection, queue: Queue, selector: str | None = None, mode: int = 1) -> MessageConsumer:
+    """Return a consumer in a process that has the queue's partition: no other was there."""
+    consumer = consume(connection, queue, selector, mode)
+    send(connection, queue, "hello", properties={"kind": "first"})
     if selector is None:
         assert text(consumer.receive(WAIT_MS)) == "hello"
     return consumer

@@ -20,7 +20,7 @@ from kjms import (
     Session,
     Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, refused, send_with_length, texts_of
+from tests.helpers import WAIT_MS, Eventually, refused, send, send_with_length, texts_of, wait_past
 
 
 def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
@@ -170,9 +170,9 @@ def test_every_partition_is_shown_and_the_group_is_left_alone(kafka: Any, queue:
 
 def test_expired_messages_are_not_shown(session: Session, queue: Queue) -> None:
     """A message whose time is over is on the queue for nobody."""
-    send_with_length(session, queue, "stale", time_to_live=1)
-    send_with_length(session, queue, "fresh", time_to_live=600_000)
-    time.sleep(0.01)  # let a millisecond pass
+    (stale,) = send(session, queue, "stale", time_to_live=1)
+    send(session, queue, "fresh", time_to_live=600_000)
+    wait_past(stale.jms_expiration)
     assert texts_of(session.create_browser(queue)) == ["fresh"]
 
 

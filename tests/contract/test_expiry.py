@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, ConnectionFactory, DestinationOptions, Message, Queue, Session, TextMessage, Topic
-from tests.helpers import NOTHING_MS, WAIT_MS, now_ms
+from tests.helpers import NOTHING_MS, WAIT_MS, now_ms, wait_for, wait_past
 
 
 @contextmanager
@@ -62,18 +61,16 @@ def test_an_expired_message_is_delivered_to_nobody(session: Session, queue: Queu
     """A message that expires before its delivery is gone, for receivers and listeners; the others come."""
     producer = session.create_producer(queue)
     for round_ in range(2):
-        producer.send(message(session, "stale"), time_to_live=1)
+        producer.send(stale := message(session, "stale"), time_to_live=1)
         producer.send(message(session, f"fresh {round_}"), time_to_live=600_000)
-    time.sleep(0.01)  # let a millisecond pass
+    wait_past(stale.jms_expiration)
     consumer = session.create_consumer(queue)
     received = consumer.receive(WAIT_MS)
     assert isinstance(received, TextMessage)
     assert received.text == "fresh 0"
     heard: list[str | None] = []
     consumer.message_listener = lambda m: heard.append(m.text)  # type: ignore[attr-defined]
-    deadline = time.monotonic() + 20
-    while not heard and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: heard)
     assert heard == ["fresh 1"]
     consumer.close()
     assert list(session.create_browser(queue)) == []
@@ -89,7 +86,7 @@ def test_an_expired_message_goes_to_the_expiry_queue(kafka: Any, queue: Queue) -
         producer = session.create_producer(queue)
         producer.send(sent, time_to_live=1, priority=7)
         producer.send(message(session, "fresh"))
-        time.sleep(0.01)
+        wait_past(sent.jms_expiration)
         fresh = session.create_consumer(queue).receive(WAIT_MS)
         assert isinstance(fresh, TextMessage)
         assert fresh.text == "fresh"
@@ -122,8 +119,8 @@ def test_a_destination_has_an_expiry_queue_of_its_own(kafka: Any, queue: Queue) 
     with started(kafka, expiry_queue=theirs.queue_name, destinations=destinations) as connection:
         session = connection.create_session()
         subscriber = session.create_shared_durable_consumer(prices, queue.queue_name)
-        session.create_producer(prices).send(message(session, "price"), time_to_live=1)
-        time.sleep(0.01)
+        session.create_producer(prices).send(price := message(session, "price"), time_to_live=1)
+        wait_past(price.jms_expiration)
         assert subscriber.receive(NOTHING_MS) is None
         moved = session.create_consumer(ours).receive(WAIT_MS)
         assert moved is not None
@@ -137,9 +134,9 @@ def test_what_expires_in_the_expiry_queue_vanishes(kafka: Any, queue: Queue) -> 
     with started(kafka, expiry_queue=queue.queue_name) as connection:
         session = connection.create_session()
         producer = session.create_producer(queue)
-        producer.send(message(session, "stale"), time_to_live=1)
+        producer.send(stale := message(session, "stale"), time_to_live=1)
         producer.send(message(session, "fresh"))
-        time.sleep(0.01)
+        wait_past(stale.jms_expiration)
         consumer = session.create_consumer(queue)
         received: Message | None = consumer.receive(WAIT_MS)
         assert isinstance(received, TextMessage)

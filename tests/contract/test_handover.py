@@ -14,7 +14,20 @@ import pytest
 
 from kjms import Connection, Message, MessageConsumer, Queue, Session, Topic
 from kjms.testing.engine import consumer_statistics
-from tests.helpers import NOTHING_MS, WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text, texts, texts_of
+from tests.helpers import (
+    NOTHING_MS,
+    WAIT_MS,
+    Busy,
+    Desk,
+    Eventually,
+    consume,
+    owner_of,
+    send,
+    text,
+    texts,
+    texts_of,
+    wait_for,
+)
 
 Process = Callable[..., Connection]
 
@@ -28,11 +41,12 @@ def process(desk: Desk) -> Process:
 @pytest.mark.requirement("JMS-5.8-2", "JMS-3.8.1-3")
 def test_what_only_a_consumer_elsewhere_wants_goes_there(process: Process, queue: Queue) -> None:
     """A message goes to the consumer whose selector wants it, wherever; being handed over is no delivery."""
-    here = owner_of(process, queue, "kind = 'first'")
+    home = process()
+    here = owner_of(home, queue, "kind = 'first'")
     assert text(here.receive(WAIT_MS)) == "hello"
     there = consume(process(), queue, "kind = 'second'")
-    send(here._session._connection, queue, "a", "b", "c", properties={"kind": "second"})
-    send(here._session._connection, queue, "d", properties={"kind": "first"})
+    send(home, queue, "a", "b", "c", properties={"kind": "second"})
+    send(home, queue, "d", properties={"kind": "first"})
     for expected in "abc":
         message = there.receive(WAIT_MS)
         assert text(message) == expected
@@ -47,9 +61,10 @@ def test_what_only_a_consumer_elsewhere_wants_goes_there(process: Process, queue
 @pytest.mark.requirement("JMS-5.8-2")
 def test_what_nobody_wants_stays_until_somebody_does(process: Process, queue: Queue) -> None:
     """Messages that no selector wants are seen by browsers, and go to the first who wants them, in their order."""
-    here = owner_of(process, queue)
-    here._session.close()
-    here = consume(here._session._connection, queue, "kind = 'first'")
+    home = process()
+    here = owner_of(home, queue)
+    here.close()
+    here = consume(home, queue, "kind = 'first'")
     sender = process()
     send(sender, queue, "a", "b", properties={"kind": "second"})
     with sender.create_session() as session, session.create_browser(queue) as browser:
@@ -61,7 +76,8 @@ def test_what_nobody_wants_stays_until_somebody_does(process: Process, queue: Qu
 
 def test_a_busy_owner_shares(process: Process, queue: Queue) -> None:
     """Who has no partition gets messages while the owner's consumers are busy, each message once."""
-    here, got = owner_of(process, queue), []
+    home, got = process(), []
+    here = owner_of(home, queue)
     there = [consume(process(), queue) for _ in range(2)]
     is_over = threading.Event()
 
@@ -75,10 +91,8 @@ def test_a_busy_owner_shares(process: Process, queue: Queue) -> None:
     here.message_listener = listen("here")
     for number, consumer in enumerate(there):
         consumer.message_listener = listen(f"there {number}")
-    send(here._session._connection, queue, *map(str, range(600)))
-    deadline = time.monotonic() + 20
-    while len(got) < 600 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    send(home, queue, *map(str, range(600)))
+    wait_for(lambda: len(got) >= 600)
     assert sorted(int(body) for _, body in got) == list(range(600))
     assert {name for name, _ in got} == {"here", "there 0", "there 1"}
 
@@ -131,56 +145,62 @@ def test_nothing_waits_in_a_busy_process_that_was_quick(
 
 def test_what_a_closing_process_leaves_goes_to_others(process: Process, queue: Queue, eventually: Eventually) -> None:
     """Messages that were handed over and not consumed are the others' when the process closes its connection."""
-    here = owner_of(process, queue, "kind = 'first'")
+    home = process()
+    here = owner_of(home, queue, "kind = 'first'")
     other = process()
     there = consume(other, queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE)
-    send(here._session._connection, queue, *"ab", properties={"kind": "second"})
+    send(home, queue, *"ab", properties={"kind": "second"})
     assert texts(there, 2) == ["a", "b"]
     waiting = consume(other, queue, "kind = 'second'")
     assert waiting.receive(NOTHING_MS) is None
-    send(here._session._connection, queue, *"cdef", properties={"kind": "second"})
+    send(home, queue, *"cdef", properties={"kind": "second"})
     eventually(lambda: consumer_statistics(there).ready == 4)
     other.close()
     here.close()
-    here = consume(here._session._connection, queue, "kind = 'second'")
+    here = consume(home, queue, "kind = 'second'")
     assert sorted(texts(here, 6)) == list("abcdef")
     assert here.receive(NOTHING_MS) is None
 
 
 def test_what_a_consumer_leaves_goes_back(process: Process, queue: Queue, eventually: Eventually) -> None:
     """Messages whose consumer closes, while its process goes on, go back to where others find them."""
-    here = owner_of(process, queue, "kind = 'first'")
+    home = process()
+    here = owner_of(home, queue, "kind = 'first'")
     other = process()
-    there = consume(other, queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE)
+    holding = other.create_session(Session.CLIENT_ACKNOWLEDGE)
+    there = holding.create_consumer(queue, "kind = 'second'")
     staying = consume(other, queue, "kind = 'third'")
-    send(here._session._connection, queue, "a", properties={"kind": "second"})
+    send(home, queue, "a", properties={"kind": "second"})
     assert text(there.receive(WAIT_MS)) == "a"
-    waiting = consume(other, queue, "kind = 'second'")
-    assert waiting.receive(NOTHING_MS) is None
-    send(here._session._connection, queue, *"bcdef", properties={"kind": "second"})
+    session = other.create_session()
+    assert session.create_consumer(queue, "kind = 'second'").receive(NOTHING_MS) is None
+    send(home, queue, *"bcdef", properties={"kind": "second"})
     eventually(lambda: consumer_statistics(there).ready == 5)
-    waiting._session.close()
-    there._session.close()
+    session.close()
+    holding.close()
     here.close()
-    here = consume(here._session._connection, queue, "kind = 'second'")
+    here = consume(home, queue, "kind = 'second'")
     assert sorted(texts(here, 6)) == list("abcdef")
     assert staying.receive(NOTHING_MS) is None
 
 
 def test_what_is_handed_over_is_part_of_transactions(process: Process, queue: Queue) -> None:
     """A rollback redelivers what was handed over, marked and counted; a commit settles it."""
-    here = owner_of(process, queue, "kind = 'first'")
-    there = consume(process(), queue, "kind = 'second'", Session.SESSION_TRANSACTED)
-    send(here._session._connection, queue, "a", "b", properties={"kind": "second"})
+    home = process()
+    owner_of(home, queue, "kind = 'first'")
+    other = process()
+    session = other.create_session(Session.SESSION_TRANSACTED)
+    there = session.create_consumer(queue, "kind = 'second'")
+    send(home, queue, "a", "b", properties={"kind": "second"})
     assert texts(there, 2) == ["a", "b"]
-    there._session.rollback()
+    session.rollback()
     again = there.receive(WAIT_MS)
     assert again is not None
     assert (text(again), again.jms_redelivered, again.get_int_property("JMSXDeliveryCount")) == ("a", True, 2)
     assert text(there.receive(WAIT_MS)) == "b"
-    there._session.commit()
-    there._session._connection.close()
-    with consume(here._session._connection, queue, "kind = 'second'") as late:
+    session.commit()
+    other.close()
+    with consume(home, queue, "kind = 'second'") as late:
         assert late.receive(NOTHING_MS) is None
 
 
@@ -202,20 +222,19 @@ def test_shared_subscriptions_are_shared_among_processes(process: Process, topic
         consumer.message_listener = listen(name)
     send(first, topic, *map(str, range(400)), properties={"kind": "wanted"})
     send(first, topic, "no", properties={"kind": "unwanted"})
-    deadline = time.monotonic() + 20
-    while len(got) < 400 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: len(got) >= 400)
     assert sorted(int(body) for _, body in got) == list(range(400))
     assert {name for name, _ in got} == {"first", "second"}
 
 
 def test_a_group_stays_together_elsewhere(process: Process, queue: Queue) -> None:
     """The messages of a group that only other processes want go to one of them, in their order."""
-    here = owner_of(process, queue, "kind = 'first'")
+    home = process()
+    owner_of(home, queue, "kind = 'first'")
     there = [consume(process(), queue, "kind = 'second'", Session.CLIENT_ACKNOWLEDGE) for _ in range(2)]
     for number in range(20):
         send(
-            here._session._connection,
+            home,
             queue,
             str(number),
             properties={"kind": "second", "JMSXGroupID": f"group {number % 2}"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +22,7 @@ from kjms import (
     Session,
     Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, kjms_threads
+from tests.helpers import WAIT_MS, Eventually, kjms_threads, refused
 
 
 @pytest.mark.requirement("JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2")
@@ -117,7 +116,7 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
     assert calls == ["begin", "end"]
     assert [message.text for message in session.create_browser(replies)] == ["reply"]  # type: ignore[attr-defined]
     producer.send(session.create_text_message("b"))
-    time.sleep(0.2)
+    assert [message.text for message in session.create_browser(queue)] == ["b"]  # type: ignore[attr-defined]
     assert calls == ["begin", "end"]
     connection.start()
     eventually(lambda: len(calls) == 4)
@@ -165,20 +164,15 @@ def test_a_listener_may_not_close_or_stop_its_own(
     "JMS-4.3.5-1", "JMS-4.3.5-4", "JMS-4.4.1-1", "JMS-4.4.1-3", "JMS-4.5.3-1", "JAK-close-6", "NEV-170",
 )  # fmt: skip
 @pytest.mark.parametrize("what", ["connection", "session", "consumer"])
-def test_closing_ends_a_receive_that_waits(connection: Connection, queue: Queue, what: str) -> None:
+def test_closing_ends_a_receive_that_waits(
+    connection: Connection, queue: Queue, what: str, eventually: Eventually
+) -> None:
     """A receive that waits when its consumer, session or connection is closed returns None."""
     session = connection.create_session()
     consumer = session.create_consumer(queue)
-    entered = threading.Event()
-
-    def receive() -> Message | None:
-        entered.set()
-        return consumer.receive()
-
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(receive)
-        assert entered.wait(20)
-        time.sleep(0.05)
+        waiting = pool.submit(consumer.receive)
+        eventually(lambda: refused(session.recover))  # the other thread is using the session
         {"connection": connection, "session": session, "consumer": consumer}[what].close()
         assert waiting.result(20) is None
 
@@ -232,13 +226,15 @@ def test_threads_use_a_session_one_after_another(connection: Connection, queue: 
 
 
 @pytest.mark.requirement("JMS-4.4.6-1")
-def test_a_session_is_used_by_one_thread_at_a_time(connection: Connection, queue: Queue) -> None:
+def test_a_session_is_used_by_one_thread_at_a_time(
+    connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
     """Using a session while another thread waits in it is refused at once, by name."""
     session = connection.create_session()
     consumer = session.create_consumer(queue)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(consumer.receive)
-        time.sleep(0.1)
+        eventually(lambda: refused(session.recover))
         with pytest.raises(IllegalStateException, match="tried to receive"):
             consumer.receive(1)
         consumer.close()

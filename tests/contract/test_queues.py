@@ -18,7 +18,7 @@ from kjms import (
     Session,
     TextMessage,
 )
-from tests.helpers import WAIT_MS, Eventually
+from tests.helpers import WAIT_MS, Eventually, wait_past
 
 
 def send_texts(session: Session, queue: Queue, *texts: str) -> None:
@@ -191,7 +191,7 @@ def test_selectors_share_out_a_queue(connection: Connection, queue: Queue) -> No
 def test_expired_messages_are_not_delivered(session: Session, queue: Queue) -> None:
     """A message whose time to live is over is not delivered."""
     with session.create_producer(queue) as producer:
-        producer.send(session.create_text_message("stale"), time_to_live=1)
-        threading.Event().wait(0.05)  # let one millisecond pass
+        producer.send(stale := session.create_text_message("stale"), time_to_live=1)
+        wait_past(stale.jms_expiration)
         producer.send(session.create_text_message("fresh"))
     assert texts(session, queue, 1) == ["fresh"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +21,7 @@ from kjms import (
 )
 from kjms.engine.kafka import AdminPort, NewTopic
 from kjms.mapping.names import later
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, now_ms, text, texts_of
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, now_ms, text, texts_of, wait_past
 
 TOMORROW = timedelta(days=1)
 
@@ -75,8 +74,7 @@ def test_in_a_transaction_the_time_counts_from_the_send(desk: Any, queue: Queue)
     after = now_ms()
     assert before + 150 <= first.jms_delivery_time <= after + 150
     assert before + 60_000 <= first.jms_expiration <= after + 60_000
-    while now_ms() < after + 150:
-        time.sleep(0.01)
+    wait_past(after + 150)
     consumer = desk.session().create_consumer(queue)
     assert consumer.receive(NOTHING_MS) is None  # it is due, and not committed
     session.commit()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from kjms import (
     Topic,
     TopicSubscriber,
 )
+from tests.helpers import wait_past
 
 METHODS = ["create_durable_consumer", "create_durable_subscriber"]
 
@@ -82,8 +82,7 @@ def test_a_subscription_keeps_a_message_until_it_expires(method: str, desk: Any)
     message = session.create_text_message("expires")
     producer.send(message, time_to_live=1)
     producer.send(session.create_text_message("lives long"), time_to_live=3_600_000)
-    while time.time_ns() // 1_000_000 <= message.jms_expiration:
-        time.sleep(0.001)
+    wait_past(message.jms_expiration)
     consumer = getattr(session, method)(desk.topic, "daily")
     assert desk.receive(consumer) == ["lives long"]
     assert consumer.receive_no_wait() is None

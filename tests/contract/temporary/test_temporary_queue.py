@@ -24,7 +24,7 @@ from kjms import (
     Topic,
 )
 from kjms.cli import main
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, texts
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, texts, wait_past
 
 
 @pytest.mark.requirement(
@@ -240,11 +240,11 @@ def test_selectors_priorities_and_expiry(connection: Connection) -> None:
     session = connection.create_session()
     queue = session.create_temporary_queue()
     producer = session.create_producer(queue)
-    producer.send(session.create_text_message("expired"), time_to_live=1)
+    producer.send(expired := session.create_text_message("expired"), time_to_live=1)
     for priority in (3, 7):
         producer.send(session.create_text_message(f"priority {priority}"), priority=priority)
     send(session, queue, "green", properties={"colour": "green"})
-    time.sleep(0.01)
+    wait_past(expired.jms_expiration)
     with session.create_consumer(queue, "colour = 'green'") as green:
         assert texts(green, 1) == ["green"]
     look = [message.text for message in session.create_browser(queue)]  # type: ignore[attr-defined]

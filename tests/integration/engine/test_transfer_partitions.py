@@ -28,7 +28,7 @@ def test_a_box_is_free_when_no_commit_for_it_is_under_way(
     process: Process, queue: Queue, eventually: Eventually
 ) -> None:
     """A process that gives up its box says so only when its own last commit has ended: it would undo what others do."""
-    here = owner_of(process, queue, mode=Session.CLIENT_ACKNOWLEDGE)
+    here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
     with Busy(here):
         there = consume(process(), queue)
         send(here._session._connection, queue, "a", "b")
@@ -66,7 +66,7 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
     process: Process, queue: Queue, eventually: Eventually
 ) -> None:
     """Kafka may keep a process waiting while it opens its box; by then, the box may be another one's."""
-    here = owner_of(process, queue, mode=Session.CLIENT_ACKNOWLEDGE)
+    here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
     with Busy(here):
         there = consume(process(), queue)
         reader: Any = reader_of(there)
