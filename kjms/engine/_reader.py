@@ -1161,11 +1161,14 @@ class Reader:
                 consumer, self.topic, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             return
+        with self.lock:  # those that are there already go on where they were
+            new = {n: start for n, start in self._starts.items() if self._holdings.get(self.topic, n) is None}
+        identity = self.aside.identity(self.topic) if new else "-"  # it may be made again before it is looked at
         with self.lock:
-            for number, start in self._starts.items():  # those that are there already go on where they were
-                if self._holdings.get(self.topic, number) is None:
-                    state = State(start, start, (), start)
-                    self._holdings.add(Partition(self.topic, number, state, self._decode, is_kept=False))
+            for number, start in new.items():
+                state = State(start, start, (), start)
+                partition = Partition(self.topic, number, state, self._decode, is_kept=False, identity=identity)
+                self._holdings.add(partition)
             places = [(p.topic, p.number, p.settlement.position) for p in self._holdings]
         consumer.assign([TopicPartition(*place) for place in places])
 
