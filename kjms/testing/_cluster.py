@@ -22,6 +22,8 @@ from kjms.testing._transactions import Transaction
 __all__ = ["NEVER", "Client", "Cluster", "refused"]
 
 NEVER: Final = float("inf")
+DELETION_SECONDS: Final = 0.25
+"""After that, readers of a topic that was deleted notice; if there is another one of its name by then, they do not."""
 OFFSETS_RETENTION_SECONDS: Final = 7 * 86_400.0
 """How long a group's offsets outlive its last member (``offsets.retention.minutes``)."""
 
@@ -90,6 +92,7 @@ class Cluster:
         self._open: dict[Transaction, None] = {}
         self._silent: dict[Member, Group] = {}
         self._lingering: dict[Client, float] = {}
+        self._deleted: dict[str, tuple[int, float]] = {}  # topics, their partitions, and when their readers notice
 
     def check(self, doing: str, client: Client | None = None) -> None:
         """Raise the error for *doing* something once the cluster is closed, in a forked child, or after a kill."""
@@ -136,6 +139,7 @@ class Cluster:
             return False
         due = min((transaction.deadline for transaction in self._open), default=NEVER)
         due = min(due, *self._lingering.values()) if self._lingering else due
+        due = min(due, *(noticed for _, noticed in self._deleted.values())) if self._deleted else due
         for member in self._silent:
             due = min(due, (member.silent_since or 0.0) + member.session_timeout)
         seconds = max(min(until, due) - now, 0.0)
@@ -145,13 +149,19 @@ class Cluster:
 
     def expire(self) -> None:
         """Do what is due: send what lingers, abort transactions, and put silent members out of their groups."""
-        if not (self._open or self._silent or self._lingering):
+        if not (self._open or self._silent or self._lingering or self._deleted):
             return
         now = self.clock.monotonic()
         for client, ready in list(self._lingering.items()):
             if ready <= now:
                 del self._lingering[client]
                 client.wake()
+        for name, (_, noticed) in list(self._deleted.items()):
+            if noticed <= now:
+                del self._deleted[name]
+                for group in self.groups.values():
+                    group.lose_topic(name)
+                self._partitions_changed(name)
         for transaction in list(self._open):
             if transaction.deadline <= now:
                 transaction.epoch += 1  # so that the producer notices
@@ -207,7 +217,8 @@ class Cluster:
     def make(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Make a topic, which is not there."""
         self.topics[name] = Topic(name, partitions, settings, self._tell_readers)
-        self._partitions_changed(name)
+        former, _ = self._deleted.pop(name, (0, 0.0))
+        self._partitions_changed(name, is_rebalanced=former != partitions)
 
     def grow(self, name: str, partitions: int) -> None:
         """Give a topic more partitions."""
@@ -221,14 +232,14 @@ class Cluster:
             for log in topic.logs:
                 transaction.logs.pop(log, None)
         for group in self.groups.values():
-            group.lose_topic(name)
             for offsets in (group.offsets, *group.pending.values()):
                 for place in [place for place in offsets if place[0] == name]:
                     del offsets[place]
-        self._partitions_changed(name)
+        self._deleted[name] = len(topic.logs), self.clock.monotonic() + DELETION_SECONDS
+        self._partitions_changed(name, is_rebalanced=False)
 
-    def _partitions_changed(self, name: str) -> None:
-        for group in self.groups.values():
+    def _partitions_changed(self, name: str, *, is_rebalanced: bool = True) -> None:
+        for group in self.groups.values() if is_rebalanced else ():
             if any(name in member.topics for member in group.members.values()):
                 group.rebalance()
         for place in list(self._readers):
