@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from kjms import (
     Session,
     Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, kjms_threads, send, text
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, kjms_threads, send, text
 
 
 class Made:
@@ -172,3 +173,18 @@ def test_closing_a_session_releases_what_it_made(connection: Connection, queue: 
     assert again.jms_redelivered
     own_names = ["kjms-session-", *(topic.topic_name for topic in topics)]
     eventually(lambda: not [n for n in kjms_threads() - before if any(own_name in n for own_name in own_names)])
+
+
+@pytest.mark.requirement("JMS-4.4.11-3")
+def test_what_a_closed_session_acknowledged_is_durable(
+    connection: Connection, queue: Queue, settled: Callable[[Queue], int]
+) -> None:
+    """When close returns, Kafka knows of the message that a listener had last, though nothing asked for another."""
+    for count in range(1, 11):
+        send(connection, queue, count)
+        session = connection.create_session()
+        heard = threading.Event()
+        session.create_consumer(queue).message_listener = lambda _, heard=heard: heard.set()
+        assert heard.wait(WAIT_SECONDS)
+        session.close()
+        assert settled(queue) == count

@@ -170,7 +170,8 @@ class Suite:
             MutationError: Tests could not be collected.
         """
         self._log.write_text("")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.on_memory", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += ["-p", "tests.mutants.on_memory", "-p", "tests.mutants.no_shrinking"]
         command += ["-m", "not slow", "--timeout", f"{self._test_seconds}", *(["-x"] if is_first_enough else [])]
         process = subprocess.Popen(
             [*command, *tests],

@@ -387,6 +387,19 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6]
 
 
+def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
+    """Another process comes, and gets as many as it has room for; it says later that it has room for more."""
+    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
+    partition = partition_from(0)
+    buffer.partners = partners = Partners("we")
+    arrive(buffer, partition, 5)
+    asks = {"e": "other", "lease": 10, "box": 0, "boxes": [0], "room": 2, "quick": False}
+    other, wants = partners.apply({**asks, "wants": [None]}, 0.0)
+    buffer.offer(other, wants, is_new=True)
+    assert [delivery.offset for _, delivery in buffer.leaving] == [0, 1]
+    assert [delivery.offset for delivery in buffer.unwanted] == [2, 3, 4]
+
+
 def test_very_many_that_nobody_wants_are_parked() -> None:
     """Of too many messages that nobody wants, the older are forgotten until somebody comes who may want them."""
     unused: Any = None

@@ -44,7 +44,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / folder).mkdir(parents=True)
     (root / "kjms/__init__.py").write_text(PRODUCT)
     (root / "tests/unit/test_total.py").write_text(TESTS)
-    (root / "tests/mutants/on_memory.py").write_text((run.ROOT / "tests/mutants/on_memory.py").read_text())
+    for plugin in ("on_memory.py", "no_shrinking.py"):
+        (root / "tests/mutants" / plugin).write_text((run.ROOT / "tests/mutants" / plugin).read_text())
     # The plugin of kjms itself, which is installed, would find the functions that it offers missing here.
     (root / "pytest.ini").write_text("[pytest]\naddopts = -p no:kjms\nmarkers = slow\n")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
