@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -63,11 +63,11 @@ def ready(extras: str, *, is_needed: bool = True) -> Path:
     return interpreter(folder)
 
 
-def run(extras: str, *command: str | Path) -> int:
-    """Run a Python *command* that needs *extras*; return its exit code."""
+def run(extras: str, *command: str | Path, environment: Mapping[str, str] | None = None) -> int:
+    """Run a Python *command* that needs *extras*, in this or another *environment*; return its exit code."""
     python = ready(extras)
     try:
-        return subprocess.run([python, *command], cwd=HERE, check=False).returncode
+        return subprocess.run([python, *command], cwd=HERE, env=environment, check=False).returncode
     except KeyboardInterrupt:
         return 130
 
@@ -92,7 +92,11 @@ def test(arguments: Sequence[str]) -> int:
     rest = [argument for argument in arguments if argument != "--slow"]
     processes = str((os.cpu_count() or 1) + 1)
     pytest = ("-m", "pytest", "--numprocesses", processes, "--dist", "loadgroup", "--durations", "10", "-m", chosen)
-    return run("test", *pytest, *rest)
+    # Tests start hundreds of Python programs, and pytest rewrites each module of tests: their bytecode is kept, also
+    # where the environment says that none is to be written beside the sources.
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(HERE / "build" / "bytecode")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return run("test", *pytest, *rest, environment=environment)
 
 
 def check(_: Sequence[str]) -> int:

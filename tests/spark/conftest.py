@@ -43,9 +43,10 @@ def reason_to_skip() -> str | None:
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run all tests of Spark in one process, so that they share one session; those with a Kafka, too, are slow."""
-    items.sort(key=lambda item: Path(__file__).parent not in item.path.parents)  # first: they take longest
+    here = f"{Path(__file__).parent}{os.sep}"
+    items.sort(key=lambda item: not str(item.path).startswith(here))  # first: they take longest
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):
             if "kjms_broker" in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.xdist_group("spark"))
