@@ -255,7 +255,7 @@ def test_header_fields_from_java(both: Both, connect: Callable[..., JavaObject])
     assert not received.jms_redelivered
 
 
-@pytest.mark.requirement("AMQP-3.2.1-7", "AMQP-3.2.1-12", "AMQP-3.2.1-14", "AMQP-5.1-2", "AMQP-5.1-7")
+@pytest.mark.requirement("AMQP-3.2.1-7", "AMQP-3.2.1-12", "AMQP-3.2.1-14", "AMQP-5.1-2", "AMQP-5.1-7", "AMQP-6.1-1")
 def test_header_fields_from_python(both: Both) -> None:
     """What a Python program sees of a message that it has sent is what Java receives."""
     message = TextMessage("x")

@@ -145,6 +145,7 @@ def test_a_topic_subscriber_tells_its_topic(desk: Any) -> None:
 
 
 @each(10)
+@pytest.mark.requirement("AMQP-8.2-3")
 def test_a_client_id_is_needed(method: str, desk: Any) -> None:
     """Without a client identifier there are no unshared durable subscriptions."""
     with pytest.raises(IllegalStateException, match="client id"):
