@@ -321,8 +321,9 @@ class Engine:
         chosen = options.destination(name)
         if not isinstance(destination, Queue):
             before = self.schedule.ends(topic)
+            identity = self.topics.find_identity(topic)  # first: it may be deleted and made again at any time
             starts = self.topics.ends(topic, partitions)
-            reader = self._new_reader(destination, topic, None, starts, options, before, is_shared=False)
+            reader = self._new_reader(destination, topic, None, starts, options, before, identity, is_shared=False)
             return reader.add_feed(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
@@ -370,6 +371,7 @@ class Engine:
         starts: Mapping[int, int] | None,
         options: FactoryOptions,
         delayed_before: Mapping[int, int] = NOTHING,
+        identity: str = "-",
         *,
         is_shared: bool,
     ) -> Reader:
@@ -386,6 +388,7 @@ class Engine:
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,
             delayed_before=delayed_before,
+            identity=identity,
             exchange=self.exchange if is_shared and chosen.hand_over is not False else None,
             repeats=Repeats() if options.drop_duplicates else None,
         )

@@ -111,6 +111,7 @@ class Reader:
         delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
             each partition that they waited in ended then. They are none of its messages.
         exchange: Through which other processes in the group get messages; None: there can be none.
+        identity: Kafka's id of the topic that *starts* are of; ``-``: it is asked for when the thread begins.
         repeats: Knows what was there already, and is not to be delivered; None: everything is delivered.
     """
 
@@ -129,6 +130,7 @@ class Reader:
         on_error: Callable[[JMSException], None],
         delayed_before: Mapping[int, int] = NOTHING,
         exchange: Exchange | None = None,
+        identity: str = "-",
         repeats: Repeats | None = None,
     ) -> None:
         self.destination = destination
@@ -183,7 +185,7 @@ class Reader:
         self._rest_until = 0.0  # it is not begun anew before
         self._closing = False
         self._is_leaving = False  # whether the thread is about to end its client
-        self._identity = "-"  # Kafka's id of the topic when it was read last
+        self._identity = identity  # Kafka's id of the topic when it was read last
         self._is_suspicious = False  # whether something came that a topic made again explains
         self._is_outdated = False  # whether it was: the thread begins anew, with another client
         self._membership = Membership()
@@ -1017,6 +1019,8 @@ class Reader:
         consumer = self._consumer
         assert consumer is not None
         try:
+            if self._starts is not None and self._identity == "-":
+                self._identity = self.aside.identity(self.topic)
             with self._client:
                 self._join(consumer)
             if self._handover is not None:
@@ -1161,14 +1165,12 @@ class Reader:
                 consumer, self.topic, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             return
-        with self.lock:  # those that are there already go on where they were
-            new = {n: start for n, start in self._starts.items() if self._holdings.get(self.topic, n) is None}
-        identity = self.aside.identity(self.topic) if new else "-"  # it may be made again before it is looked at
         with self.lock:
-            for number, start in new.items():
-                state = State(start, start, (), start)
-                partition = Partition(self.topic, number, state, self._decode, is_kept=False, identity=identity)
-                self._holdings.add(partition)
+            for number, start in self._starts.items():
+                if self._holdings.get(self.topic, number) is None:  # the others go on where they were
+                    state = State(start, start, (), start)
+                    added = Partition(self.topic, number, state, self._decode, is_kept=False, identity=self._identity)
+                    self._holdings.add(added)
             places = [(p.topic, p.number, p.settlement.position) for p in self._holdings]
         consumer.assign([TopicPartition(*place) for place in places])
 

@@ -92,6 +92,27 @@ def test_a_consumer_reads_the_new_topic_from_its_start(
     assert [r.levelno for r in caplog.records if "made again" in r.getMessage()] == [logging.WARNING]
 
 
+@pytest.mark.parametrize("count", [3, 8])
+def test_a_topic_made_again_before_its_consumer_began_to_read_is_noticed(
+    kjms_broker: Any, topic: Topic, eventually: Eventually, make_again: MakeAgain, count: int
+) -> None:
+    """A consumer of a topic, created before and started after it was made again, gets all of the new topic's."""
+    send(kjms_broker, topic, *(f"old {n}" for n in range(5)))
+    heard: list[Exception] = []
+    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
+        connection.exception_listener = heard.append
+        consumer = connection.create_session().create_consumer(topic)
+        make_again(topic.topic_name)
+        send(kjms_broker, topic, *(f"new {n}" for n in range(count)))
+        connection.start()
+        eventually(lambda: heard)
+        left = {f"new {n}" for n in range(count)}
+        while left:
+            message = consumer.receive(SECONDS)
+            assert message is not None, left
+            left.discard(text(message))
+
+
 def test_messages_that_are_there_before_it_is_noticed_are_not_lost(
     kjms_broker: Any, opened: Any, make_again: MakeAgain
 ) -> None:
