@@ -9,7 +9,7 @@ from typing import Final
 
 from kjms.engine.kafka import KafkaMessage, Uuid
 
-__all__ = ["CREATE_TIME", "DEFAULTS", "LOG_APPEND_TIME", "Log", "Record", "Topic", "size_of"]
+__all__ = ["BATCH_BYTES", "CREATE_TIME", "DEFAULTS", "LOG_APPEND_TIME", "Log", "Record", "Topic", "size_of"]
 
 CREATE_TIME: Final = 1
 LOG_APPEND_TIME: Final = 2

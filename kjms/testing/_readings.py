@@ -17,11 +17,12 @@ from kjms.engine.kafka import (
 )
 from kjms.testing._cluster import Client, Cluster
 from kjms.testing._groups import Place
+from kjms.testing._logs import BATCH_BYTES
 
 __all__ = ["Readings", "event"]
 
-MOST_OF_ONE: Final = 500
-"""How many records come from one partition before the next has its turn."""
+FETCH_BYTES: Final = 1_048_576
+"""How much comes from one partition before the next has its turn (``max.partition.fetch.bytes``)."""
 
 
 class Reading:
@@ -65,7 +66,8 @@ class Readings:
         self._tells_ends = bool(config.get("enable.partition.eof", False))
         self._readings: dict[Place, Reading] = {}
         self._paused: set[Place] = set()  # librdkafka remembers it beyond an assignment
-        self._turn = 0
+        self._turn: Place | None = None  # whose turn it is
+        self._left = FETCH_BYTES  # bytes, of that
         self.events: deque[KafkaMessage] = deque()
 
     def __iter__(self) -> Iterator[Place]:
@@ -108,16 +110,20 @@ class Readings:
             found.append(self.events.popleft())
         if self._cluster.faults.is_away(self._client):
             return found
-        readings = list(self._readings.values())
-        count = len(readings)
-        for step in range(count):
+        places = list(self._readings)
+        first = places.index(self._turn) if self._turn in self._readings else 0
+        for place in places[first:] + places[:first]:
+            reading = self._readings[place]
+            if reading.is_paused:
+                continue
+            if place != self._turn:
+                self._turn, self._left = place, FETCH_BYTES
+            self._fetch(reading, found, most)
             if len(found) >= most:
                 break
-            at = (self._turn + step) % count
-            if not readings[at].is_paused:
-                self._fetch(readings[at], found, most)
-                if most > 1:
-                    self._turn = at + 1
+        if self._left <= 0 and self._turn in places:  # the next one's turn
+            after = places.index(self._turn) + 1
+            self._turn, self._left = places[after % len(places)], FETCH_BYTES
         return found
 
     def _fetch(self, reading: Reading, found: list[KafkaMessage], most: int) -> None:
@@ -146,11 +152,11 @@ class Readings:
             reading.position = self._after_reset(reading, log.start, log.stable_end, found)
             if reading.position < 0:
                 return
-        most = min(most, len(found) + MOST_OF_ONE)
         end = log.stable_end if self.is_committed else log.end
         for record in log.visible(reading.position, is_committed=self.is_committed):
-            if len(found) >= most:
+            if len(found) >= most or self._left <= 0:
                 return
+            self._left -= BATCH_BYTES + len(record.value or b"") + len(record.key or b"")
             found.append(topic.message(reading.place[1], record))
             reading.position = record.offset + 1
         reading.position = max(reading.position, end)
