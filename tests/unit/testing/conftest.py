@@ -1,8 +1,7 @@
-"""Clients of an in-memory Kafka; and, where KJMS_BOOTSTRAP names a real one, of that, too: it must behave the same."""
+"""Clients of an in-memory Kafka; and, with the slow tests, of a real one: the in-memory one must behave the same."""
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,15 +26,13 @@ from kjms.engine.kafka import (
 from kjms.testing import MemoryKafka
 
 SECONDS = 20.0
-REAL = os.environ.get("KJMS_BOOTSTRAP")
 
 
-@pytest.fixture(params=["memory", *(["kafka"] if REAL else [])])
+@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.slow)])
 def servers(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address."""
-    if request.param == "kafka":
-        assert REAL is not None
-        yield REAL
+    if request.param == "real":
+        yield request.getfixturevalue("kjms_broker").bootstrap_servers
         return
     with MemoryKafka() as kafka:
         yield kafka.bootstrap_servers
