@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -302,6 +303,7 @@ def _memberships(clients: Iterable[Client]) -> list[tuple[Group, Member]]:
 def _disown() -> None:
     for cluster in _clusters:
         cluster.closed = inherited
+        cluster.lock = threading.RLock()  # a thread that is not there may have held the other one
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

@@ -92,6 +92,7 @@ class MemoryProducer:
         self._errors: deque[KafkaError] = deque()
         self._state = State.INIT
         self._error: KafkaException | None = None  # why it can only abort, or nothing any more
+        self._is_empty = True  # whether nothing was done in the transaction: brokers do not hear of such a one
         self._unanswered = ""  # the end of a transaction that was carried out, and not answered
         self._transaction: Transaction | None = None
         self._epoch = -1
@@ -147,6 +148,7 @@ class MemoryProducer:
             now = cluster.clock.monotonic()
             ready, until = now + self._linger, now + self._patience
             timestamp = timestamp or cluster.milliseconds()
+            self._is_empty = False
             self._waiting.append(
                 Waiting((topic, partition), key, value, contents, timestamp, on_delivery, ready, until)
             )
@@ -308,12 +310,17 @@ class MemoryProducer:
             raise refused(
                 KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured"
             )
+        if self._unanswered == "init_transactions":  # it was done, and this is the answer
+            self._unanswered = ""
+            return
         with self._request("init_transactions", timeout):
             if self._state is not State.INIT:
                 raise self._error or self._invalid()
             self._transaction = cluster.begin(self._id, self._transaction_timeout)
             self._epoch = self._transaction.epoch
             self._state = State.READY
+            self._unanswered = "init_transactions"
+        self._unanswered = ""
 
     def begin_transaction(self) -> None:
         with self._cluster.lock:
@@ -321,6 +328,7 @@ class MemoryProducer:
             if self._state is not State.READY:
                 raise self._error or self._invalid()
             self._state = State.IN_TRANSACTION
+            self._is_empty = True
 
     def send_offsets_to_transaction(
         self, offsets: list[TopicPartition], group_metadata: GroupMetadata, timeout: float = -1
@@ -330,6 +338,7 @@ class MemoryProducer:
         with self._request("send_offsets", timeout, group=group_metadata.group):
             if self._state is not State.IN_TRANSACTION or self._transaction is None:
                 raise self._error or self._invalid()
+            self._is_empty = False
             doing = "Failed to commit offsets to transaction on broker 1"
             if self._is_fenced():
                 raise self._fail(_fenced(doing))
@@ -366,6 +375,10 @@ class MemoryProducer:
         if self._unanswered == doing:  # it was done, and this is the answer
             self._unanswered = ""
             return
+        with cluster.lock:
+            if self._state is State.IN_TRANSACTION and self._is_empty:
+                self._state = State.READY
+                return
         is_done = False
         try:
             with self._request(doing, left):

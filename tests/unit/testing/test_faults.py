@@ -19,7 +19,7 @@ from kjms import (
     Session,
     TextMessage,
 )
-from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition
+from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition, open_producer
 from kjms.testing import MemoryKafka
 from tests.unit.testing.conftest import Clients
 from tests.unit.testing.test_groups import Member, settle
@@ -190,6 +190,21 @@ def test_what_makes_no_sense_is_refused(kafka: MemoryKafka) -> None:
         pass
     with pytest.raises(ValueError, match="one of topic, group"), kafka.refuse("Read"):
         pass
+
+
+def test_a_producer_asks_again_for_an_answer_to_its_beginning(kafka: MemoryKafka, clients: Clients) -> None:
+    """What came before it is fenced off once; the producer works."""
+    first = clients.producer("id")
+    kafka.lose_answer("init_transactions")
+    second = open_producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "id"})
+    refused = error(lambda: second.init_transactions(SECONDS))
+    assert (refused.name(), refused.retriable()) == ("_TIMED_OUT", True)
+    second.init_transactions(SECONDS)
+    second.begin_transaction()
+    second.commit_transaction(SECONDS)
+    first.begin_transaction()
+    first.produce(clients.topic(), b"x", None, 0, headers=[], timestamp=0, on_delivery=lambda error, message: None)
+    assert error(lambda: first.commit_transaction(SECONDS)).fatal()
 
 
 # Members and programs that go.

@@ -22,6 +22,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
+from kjms.engine.kafka import open_consumer
 from kjms.testing import MemoryKafka
 
 MILLISECONDS = 20_000
@@ -246,25 +247,52 @@ def test_another_process_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> 
     assert "is in the memory of another process" in run.stderr.splitlines()[-1]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> None:
-    """The child has no part in its parent's memory."""
-    ConnectionFactory(kafka.bootstrap_servers).create_connection().close()
+def in_child(work: Callable[[], object]) -> str:
+    """Return what *work* returns or raises in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            ConnectionFactory(kafka.bootstrap_servers, send_timeout=1_000).create_connection()
-            os.write(writing, b"connected")
+            said = str(work())
         except BaseException as error:
-            os.write(writing, f"{type(error).__name__}: {error}".encode())
-        finally:
-            os._exit(0)
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
     os.waitpid(child, 0)
-    assert b"is in the memory of another process" in os.read(reading, 10_000)
-    os.close(reading)
     os.close(writing)
+    with os.fdopen(reading) as said_there:
+        return said_there.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> None:
+    """The child has no part in its parent's memory, whatever another thread was doing there."""
+    servers = kafka.bootstrap_servers
+    consumer = open_consumer({"bootstrap.servers": servers, "group.id": "group"})
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with kafka._cluster.lock:
+            is_held.set()
+            is_over.wait()
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    is_held.wait()
+    try:
+        said = [
+            in_child(lambda: ConnectionFactory(servers, send_timeout=1_000).create_connection()),
+            in_child(lambda: consumer.poll(0)),
+            in_child(consumer.close),
+        ]
+    finally:
+        is_over.set()
+        holding.join()
+    assert "is in the memory of another process" in said[0]
+    assert "belongs to process" in said[1]
+    assert said[2] == "None"
+    consumer.close()
 
 
 @pytest.mark.parametrize("end", ["closed", "killed"])

@@ -162,6 +162,17 @@ def test_calls_have_their_order(clients: Any) -> None:
     assert clients.end(topic) == 0
 
 
+def test_an_empty_transaction_is_ended_without_a_broker(clients: Any) -> None:
+    """A producer that was shut out hears so with its next record or offset only."""
+    transactional_id = name()
+    first = clients.producer(transactional_id)
+    first.begin_transaction()
+    clients.producer(transactional_id)
+    first.commit_transaction(SECONDS)
+    first.begin_transaction()
+    first.abort_transaction(SECONDS)
+
+
 def committed(consumer: ConsumerPort, topic: str) -> tuple[int, str | None]:
     known = consumer.committed([TopicPartition(topic, 0)], SECONDS)[0]
     return known.offset, known.metadata
