@@ -134,7 +134,7 @@ class Redelivery:
         name = letters_name(destination) if is_temporary else destination_name(destination)
         queue = Queue(self.policy(destination).dead_letter_queue(name))
         delivery.decoded = None  # the application may have changed it
-        delivery.failed()
+        delivery.failed(self._engine.tuning.now_ms())
         _log.warning(
             "message %s of %s becomes a dead letter in %s after %s: %s",
             delivery.message(destination).jms_message_id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -241,9 +240,9 @@ class Delivery:
         """How many deliveries count towards the maximum if this one, which was made, fails."""
         return self.counted + self.is_excused
 
-    def failed(self) -> None:
-        """Note that a delivery failed, now."""
-        self.last_failure = time.time_ns() // 1_000_000
+    def failed(self, now: int) -> None:
+        """Note that a delivery failed, *now* in milliseconds since the epoch."""
+        self.last_failure = now
         self.first_failure = self.first_failure or self.last_failure
 
     def excuse(self) -> None:
@@ -253,13 +252,13 @@ class Delivery:
             self.excused += 1
             self.note()
 
-    def come_back(self, due: Callable[[Delivery], int] | None) -> None:
-        """Note that it was delivered, and is to be delivered again: when *due* says, or at once."""
+    def come_back(self, due: Callable[[Delivery], int] | None, now: int) -> None:
+        """Note that it was delivered, until *now*, and is to be delivered again: when *due* says, or at once."""
         if self.is_excused:  # it comes back in order, so it counts
             self.is_excused = False
             self.excused -= 1
         self.count += 1
-        self.failed()
+        self.failed(now)
         self.due = 0 if due is None else due(self)
         self.note()
 

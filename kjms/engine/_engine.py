@@ -107,7 +107,7 @@ class Engine:
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self.settings, None))
         self.space = Space(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
-        self.journal = Journal(self.topics, lambda: self.bulk)
+        self.journal = Journal(self.topics, lambda: self.bulk, tuning)
         mover, committer, rescuer = transactional_ids(self.name)
         self.mover = Mover(producer_settings(self.settings), mover, self.tell, self.bookkeeping.is_visible, tuning)
         self.committer = Committer(producer_settings(self.settings), committer, self.bookkeeping, tuning)

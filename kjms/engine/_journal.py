@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import REDELIVERIES
@@ -40,9 +40,11 @@ class Journal:
     Args:
         topics: Knows and makes Kafka topics.
         publisher: Writes the records; nobody waits for them.
+        tuning: Has the clock.
     """
 
-    def __init__(self, topics: Topics, publisher: Callable[[], Publisher]) -> None:
+    def __init__(self, topics: Topics, publisher: Callable[[], Publisher], tuning: Tuning = DEFAULTS) -> None:
+        self._now_ms = tuning.now_ms
         self._topics = topics
         self._publisher = publisher
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST)
@@ -55,7 +57,7 @@ class Journal:
         self._events.append(
             {
                 "event": event,
-                "time": time.time_ns() // 1_000_000,
+                "time": self._now_ms(),
                 "destination": str(destination),
                 "group": group,
                 "topic": record.topic(),

@@ -442,7 +442,7 @@ class Reader:
                 delivery.decoded = None
                 delivery.is_made = False
                 if is_counted:
-                    delivery.come_back(due)
+                    delivery.come_back(due, self.aside.tuning.now_ms())
                 elif delivery.count > 1 or delivery.told != NEVER:
                     delivery.note()  # the delivery may have been recorded, and was not made
                 if delivery.partition.is_held:

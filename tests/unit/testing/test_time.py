@@ -130,6 +130,24 @@ def test_a_redelivery_waits_for_its_time(kafka: MemoryKafka) -> None:
         session.commit()
 
 
+def test_a_dead_letter_says_when_its_deliveries_failed(kafka: MemoryKafka) -> None:
+    """The first and the last time, by the clock of the cluster."""
+    policy = RedeliveryPolicy(max_deliveries=2)
+    with ConnectionFactory(kafka.bootstrap_servers, redelivery=policy).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+        session.create_producer(ORDERS).send(session.create_text_message("bad"))
+        consumer = session.create_consumer(ORDERS)
+        for _ in range(2):
+            assert text(consumer.receive(MILLISECONDS)) == "bad"
+            session.recover()
+            kafka.advance(HOUR)
+        letter = session.create_consumer(Queue("orders.dlq")).receive(MILLISECONDS)
+        assert letter is not None
+        first, last = (letter.get_long_property(f"JMS_kjms_{which}Failure") for which in ("First", "Last"))
+        assert HOUR <= (last - first) / 1000 < 1.5 * HOUR
+
+
 def test_a_temporary_queues_delayed_message_is_due(kafka: MemoryKafka, connection: Connection) -> None:
     """Temporary destinations go by the same clock."""
     session = connection.create_session()
