@@ -9,6 +9,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ from kjms.testing import MemoryKafka
 from kjms.testing.engine import consumer_statistics
 from tests.helpers import (
     NOTHING_MS,
+    NOTHING_SECONDS,
     WAIT_MS,
     WAIT_SECONDS,
     Desk,
@@ -232,6 +235,26 @@ def test_a_commit_proves_what_a_process_that_slept_holds(
     assert sleeper.receive(NOTHING_MS) is None
     gate.may_commit.set()
     assert desk.texts(sleeper, 2) == ["b", "c"]
+
+
+@pytest.mark.requirement("JMS-4.4.11-3")
+def test_the_next_message_waits_until_the_last_one_is_committed(
+    kafka: MemoryKafka, desk: Desk, queue: Queue, gate: Gate, eventually: Eventually
+) -> None:
+    """In AUTO_ACKNOWLEDGE a crash repeats one message at the most."""
+    desk.send(queue, "a", "b")
+    with intercepted(kafka.bootstrap_servers, consumer=lambda inner, config: Guarded(inner, config, gate)):
+        consumer = desk.session(connection=desk.connect(is_apart=True)).create_consumer(queue)
+        wait_for(is_ready(consumer, 2))
+    eventually(lambda: consumer_statistics(consumer).partitions[0].is_committed)  # so much may be dispatched
+    gate.may_commit.clear()
+    assert text(consumer.receive(WAIT_MS)) == "a"
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(consumer.receive, WAIT_MS)
+        with pytest.raises(FutureTimeoutError):
+            second.result(NOTHING_SECONDS)
+        gate.may_commit.set()
+        assert text(second.result(WAIT_SECONDS)) == "b"
 
 
 # A process that is killed.

@@ -104,3 +104,37 @@ def test_a_bomb_is_refused() -> None:
     bomb = base64.b64encode(zlib.compress(b"\x01" * (1 << 25))).decode()
     with pytest.raises(DamagedStateError, match="too large"):
         read_state(f"kjms/1 - - z{bomb}", 0)
+
+
+WHOLE = State(5, 30, ((6, 8), (10, 20), (25, 28)), 28, {7: History(1), 15: History(2), 26: History(3)})
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (30, WHOLE),
+        (29, State(5, 29, WHOLE.runs, 28, WHOLE.histories)),
+        (15, State(5, 15, ((6, 8), (10, 15)), 15, {7: History(1)})),
+        (10, State(5, 10, ((6, 8),), 10, {7: History(1)})),
+        (5, State(5, 5, (), 5)),
+    ],
+)
+def test_nothing_is_known_beyond_the_end_of_the_log(end: int, expected: State) -> None:
+    """Of a log that ends earlier than what was committed, the rest is new (trap: offsets outside the log)."""
+    assert WHOLE.within(end) == expected
+
+
+def test_what_is_known_may_end_behind_the_mark() -> None:
+    """Each is bounded for itself."""
+    assert State(5, 6, (), 20).within(10) == State(5, 6, (), 10)
+
+
+@pytest.mark.parametrize("metadata", [None, "", "kjms/1 topic engine", "theirs topic engine p", "kjms/1 a b c d"])
+def test_other_metadata_names_no_owner(metadata: str | None) -> None:
+    """Another library's, and what is cut off, says neither topic nor engine."""
+    assert owner(metadata) == ("", "")
+
+
+def test_metadata_names_its_owner() -> None:
+    """The topic's id, and the engine that wrote it."""
+    assert owner(write_state(State(5), "topic", "engine")) == ("topic", "engine")

@@ -13,6 +13,7 @@ from kjms.txn.metadata import History, State, read_state, write_state
 from kjms.txn.states import PartitionSettlement
 
 WINDOW = 3
+UNTOUCHED = State(0, 0, (), 0)
 
 
 class Owners(RuleBasedStateMachine):
@@ -310,3 +311,138 @@ def test_the_shortest_runs_make_room() -> None:
     assert partition.fragments(0.7) == [0, 2, 3, 4]
     partition.park(3)
     assert partition.fragments(1.0) == [0, 6, 8, 9, 10]
+
+
+def read_up_to(past: int, state: State = UNTOUCHED) -> PartitionSettlement[str]:
+    """Return a settlement of which the messages before *past* were read: "0", "1" ..."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(state)
+    for offset in range(state.base, past):
+        settlement.read(offset, str(offset))
+    return settlement
+
+
+def test_reading_again_goes_on_where_it_was_broken_off() -> None:
+    """Each parked message is taken back once, as it was read the second time."""
+    settlement = read_up_to(4)
+    settlement.park(1)
+    settlement.park(2)
+    assert settlement.recall(0) == 1
+    assert settlement.read(1, "1 again")
+    assert not settlement.read(3, "3 again")
+    assert settlement.recall(0) == 4  # offsets rise, so it was looked through up to 3
+    settlement.park(3)
+    assert settlement.recall(0) == 3
+    assert dict(settlement.messages()) == {0: "0", 1: "1 again"}
+
+
+def test_what_is_parked_again_is_found_again() -> None:
+    """A second look that was begun in the middle of the first one leaves nothing out."""
+    settlement = read_up_to(4)
+    settlement.park(1)
+    settlement.park(2)
+    assert settlement.recall(0) == 1
+    assert settlement.read(1, "1 again")
+    assert settlement.recall(0) == 2
+    assert settlement.read(2, "2 again")
+    assert not settlement.is_rereading
+    assert dict(settlement.messages()) == {0: "0", 1: "1 again", 2: "2 again", 3: "3"}
+
+
+def test_a_parked_message_keeps_its_history() -> None:
+    """When it is read again, it is known how often it was delivered; of others nothing is said."""
+    settlement = read_up_to(4)
+    settlement.park(0)
+    assert settlement.recalls == 0
+    settlement.note(1, History(2))
+    settlement.park(1)
+    assert settlement.recalls == 2
+    assert settlement.noted(1) == History(2)
+    assert settlement.noted(2) is None
+
+
+@pytest.mark.parametrize("window", [0, WINDOW])
+def test_suspicion_outlives_an_owner(window: int) -> None:
+    """What the owner before last may have delivered is still suspect for the next one: the mark goes back never."""
+    settlement = read_up_to(10, State(0, 50, (), 0))
+    settlement.hand_out(0)
+    assert settlement.snapshot(window).state.mark == 50
+
+
+def test_an_orderly_end_takes_the_mark_back() -> None:
+    """What was handed out is noted then, so nothing is suspect; before, the mark is ahead of it."""
+    settlement = read_up_to(6)
+    for offset in range(3):
+        settlement.hand_out(offset)
+    settlement.settle(1)
+    assert settlement.handed == 3
+    assert settlement.snapshot(WINDOW).state.mark == 3 + WINDOW
+    assert settlement.snapshot().state.mark == 0
+
+
+def test_histories_are_of_what_is_left() -> None:
+    """Those of messages that are settled in the same transaction are left out, and those behind the base."""
+    settlement = read_up_to(6)
+    settlement.note(4, History(1))
+    settlement.note(5, History(2))
+    assert settlement.snapshot(1, settled={4}).state.histories == {5: History(2)}
+    settlement = PartitionSettlement(State(3, 3, (), 3, {3: History(2)}))
+    settlement.read(5, "the log begins here now")
+    assert settlement.snapshot(1).state.histories == {}
+
+
+def test_what_will_be_settled_is_known_though_it_was_not_handed_out() -> None:
+    """A transaction may settle a message that was moved elsewhere before any consumer had it."""
+    state = read_up_to(6).snapshot(1, settled={3}).state
+    assert (state.base, state.runs, state.known) == (0, [(0, 3)], 4)
+
+
+def test_no_run_is_empty() -> None:
+    """The last message of a run may be settled, in the same transaction as others."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
+    for offset in (0, 1, 2, 5, 6):
+        settlement.read(offset, "a")
+        settlement.hand_out(offset)
+    state = settlement.snapshot(1, settled={2, 6}).state
+    assert (state.runs, state.known) == ([(0, 2), (5, 6)], 7)
+
+
+def test_between_placed_messages_that_are_settled_nothing_is() -> None:
+    """What stands there was not read yet."""
+    settlement = read_up_to(1)
+    for offset in (4, 6):
+        settlement.place(offset, "moved")
+        settlement.settle(offset)
+    state = settlement.snapshot().state
+    assert (state.runs, state.known) == ([(0, 4), (5, 6)], 7)
+
+
+def test_placed_messages_are_in_this_process_until_they_are_settled() -> None:
+    """They are among its messages, oldest first, but for what did not come to stand there after all."""
+    settlement = read_up_to(1)
+    for offset in (8, 6, 4, 2):
+        settlement.place(offset, f"moved to {offset}")
+    settlement.settle(8)
+    settlement.note(4, History(3))
+    settlement.unplace(4)
+    assert list(settlement.messages()) == [(0, "0"), (2, "moved to 2"), (6, "moved to 6")]
+    assert [settlement.holds(offset) for offset in (0, 2, 4, 8)] == [True, True, False, False]
+    assert settlement.noted(4) is None
+    settlement.unplace(4)  # once more changes nothing
+    assert [offset for offset in range(1, 10) if settlement.read(offset, "read")] == [1, 3, 4, 5, 7, 9]
+
+
+def test_what_has_to_be_written_down_is_a_crowd() -> None:
+    """Messages before one that is settled, or with a history; the others take no room."""
+    settlement = read_up_to(6)
+    settlement.settle(2)
+    settlement.note(4, History(1))
+    settlement.place(9, "moved")
+    assert settlement.crowd() == [(0, "0"), (1, "1"), (4, "4")]
+
+
+def test_a_short_run_behind_a_long_one_makes_room_first() -> None:
+    """Its length counts, and not where it stands."""
+    settlement = read_up_to(7)
+    settlement.settle(4)
+    settlement.settle(6)
+    assert settlement.fragments(0.5) == ["5"]

@@ -116,3 +116,61 @@ def test_the_oldest_are_those_that_stand_first() -> None:
         waiting.add(offset, due, "")
     waiting.settle(0)
     assert waiting.oldest(2) == [(1, 10, ""), (2, 20, "")]
+
+
+def test_those_due_last_are_forgotten_beyond_the_limit() -> None:
+    """A quarter of the limit is free then; how many are not held is known, and from when on."""
+    waiting: Waiting[str] = Waiting(4)
+    for offset, due in enumerate([50, 40, 30, 20]):
+        waiting.add(offset, due, str(offset))
+    assert (len(waiting), waiting.forgotten) == (4, 0)
+    waiting.add(4, 10, "4")
+    assert waiting.all() == [(10, 4, "4"), (20, 3, "3"), (30, 2, "2")]
+    assert (waiting.horizon, waiting.forgotten) == ((40, 1), 2)
+    waiting.add(5, 60, "5")
+    assert (len(waiting), waiting.forgotten) == (3, 3)
+    assert [waiting.message(offset) for offset in (0, 2)] == [None, "2"]
+    assert [waiting.may_hold(offset) for offset in (0, 2)] == [True, True]
+
+
+def test_one_message_is_held_at_least() -> None:
+    """However small the limit is."""
+    waiting: Waiting[str] = Waiting(1)
+    waiting.add(0, 20, "later")
+    waiting.add(1, 10, "sooner")
+    assert waiting.all() == [(10, 1, "sooner")]
+
+
+def test_a_note_may_come_before_its_message() -> None:
+    """While the log is being read, what it says of messages that follow is kept; not longer than it is needed."""
+    waiting: Waiting[str] = Waiting(1)
+    waiting.settle(7)
+    assert (waiting.is_gone(7), waiting.is_gone(8)) == (True, False)
+    waiting.add(0, 20, "later")
+    waiting.add(1, 10, "sooner")
+    waiting.caught_up()
+    assert waiting.is_gone(7)  # some are not held: the log will be read once more
+    found: Waiting[str] = Waiting(1)
+    found.add(0, 20, "later")
+    waiting.take_in(found)
+    assert not waiting.is_gone(7)
+    assert waiting.all() == [(10, 1, "sooner"), (20, 0, "later")]
+
+
+def test_a_log_that_is_read_needs_no_notes() -> None:
+    """All that it says is in what is held."""
+    waiting: Waiting[str] = Waiting(1)
+    waiting.settle(7)
+    waiting.caught_up()
+    assert not waiting.is_gone(7)
+
+
+def test_what_waits_among_many_that_were_settled_is_found() -> None:
+    """The order of the log is kept of what waits, and not of all that ever did."""
+    waiting: Waiting[str] = Waiting(10)
+    for offset in range(3_000):
+        waiting.add(offset, 10, "")
+        if offset not in {500, 2_000}:
+            waiting.settle(offset)
+    assert waiting.base(3_000) == 500
+    assert waiting.oldest(9) == [(500, 10, ""), (2_000, 10, "")]
