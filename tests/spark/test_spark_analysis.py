@@ -74,6 +74,7 @@ def test_settlement_and_what_befell_messages(spark, kjms_broker, kjms_queue, kjm
     assert letter["cause"].startswith("delivered 2 times")
 
 
+@pytest.mark.slow
 def test_properties_are_read_by_the_conversion_table(records):
     """A property read as a type is what the getter of that type gives, and null where that raises."""
     values = {

@@ -49,7 +49,7 @@ PARTS = 5
 SELECTORS = sorted({text for text, _, _ in SELECTOR_CASES})
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_each_case_of_the_table_is_so_in_spark(records, part):
     """A selector says of a record in Spark what the rules of the specification say."""
     texts = SELECTORS[part::PARTS]
