@@ -119,7 +119,8 @@ class Mailbox(Reader):
     def _is_full(self) -> bool:
         buffer = self.buffer
         if self._started:
-            return buffer.held >= self.prefetch or buffer.kept_back >= MAX_KEPT_BACK
+            most = MAX_KEPT_BACK if buffer.is_hungry else self.prefetch  # what is ready is for others
+            return buffer.held >= most or buffer.kept_back >= MAX_KEPT_BACK
         return buffer.held + buffer.kept_back >= self.aside.tuning.inbox_unread
 
     def look_for_room(self) -> None:
@@ -128,7 +129,8 @@ class Mailbox(Reader):
             return
         with self.lock:
             buffer = self.buffer
-            has_room = buffer.held <= self.prefetch >> 1 and buffer.kept_back < MAX_KEPT_BACK
+            most = MAX_KEPT_BACK - 1 if buffer.is_hungry else self.prefetch >> 1
+            has_room = buffer.held <= most and buffer.kept_back < MAX_KEPT_BACK
             is_wanted = self._started > 0 and has_room and not self._closing
         if is_wanted:
             self._on_room(self)

@@ -1193,7 +1193,8 @@ class Reader:
     def _read(self, consumer: ConsumerPort) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
         self._full_since = 0.0
-        room = min(BATCH, self._capacity - self.buffer.held)
+        room = self._capacity - self.buffer.held
+        room = min(BATCH, room if room > 0 else self._capacity)  # a consumer waits for what comes behind
         with self._client:
             self._forsake(consumer)
             first = self._membership.poll(consumer, self._patience())
@@ -1260,10 +1261,15 @@ class Reader:
             if self._committing:  # let them, before the next poll holds the client
                 self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
             deadline = time.monotonic() + self._until_due()
-            while not self._wants_commit() and (self.buffer.held > self._capacity >> 1 or not self.buffer.is_awaited):
+            while not self._wants_commit() and not self._wants_more():
                 urgent = self._urgent
                 if not self._news.wait(self._until_due()) or urgent == self._urgent or time.monotonic() > deadline:
                     return  # but not where a session has settled a message and committed it itself
+
+    def _wants_more(self) -> bool:
+        """Return whether a consumer waits, here or elsewhere; what is ready is not for one that waits here."""
+        buffer = self.buffer
+        return buffer.is_hungry or (buffer.is_awaited and buffer.held <= self._capacity >> 1)
 
     def _until_due(self) -> float:
         """Return for how many seconds to wait at the most."""
@@ -1345,10 +1351,14 @@ class Reader:
         return None
 
     def _is_full(self) -> bool:
-        return self.buffer.held >= self._capacity or self.buffer.kept_back >= MAX_KEPT_BACK
+        with self.lock:
+            most = MAX_KEPT_BACK if self.buffer.is_hungry else self._capacity  # what is ready is for others
+            return self.buffer.held >= most or self.buffer.kept_back >= MAX_KEPT_BACK
 
     def _has_space(self) -> bool:
-        return self._closing or (self.buffer.held <= self._capacity >> 1 and self.buffer.kept_back < MAX_KEPT_BACK)
+        with self.lock:
+            most = MAX_KEPT_BACK - 1 if self.buffer.is_hungry else self._capacity >> 1
+            return self._closing or (self.buffer.held <= most and self.buffer.kept_back < MAX_KEPT_BACK)
 
     def _wait_for_space(self, consumer: ConsumerPort) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""

@@ -122,3 +122,17 @@ def test_what_a_closed_consumer_did_not_receive_comes_to_the_next(
             with session.create_consumer(queue) as consumer:
                 got += desk.seen(consumer, 6)
     assert got == [(str(number), False, 1) for number in range(MESSAGES)]
+
+
+@pytest.mark.requirement("JMS-5.8-1", "JMS-5.8-2")
+@pytest.mark.parametrize("is_temporary", [False, True], ids=["queue", "temporary queue"])
+def test_consumers_with_different_selectors_do_not_hold_each_other_up(
+    desk: Any, connection: Connection, queue: Queue, is_temporary: bool
+) -> None:
+    """Messages for a consumer that receives nothing keep nothing from the one beside it, however many they are."""
+    place = connection.create_session().create_temporary_queue() if is_temporary else queue
+    connection.create_session().create_consumer(place, "kind = 'a'")
+    consumer = connection.create_session().create_consumer(place, "kind = 'b'")
+    for number in range(MESSAGES):
+        send(connection, place, number, kind="ab"[number % 2])
+    assert desk.texts(consumer, MESSAGES // 2) == [str(number) for number in range(1, MESSAGES, 2)]
