@@ -149,12 +149,15 @@ class MemoryProducer:
             ready, until = now + self._linger, now + self._patience
             timestamp = timestamp or cluster.milliseconds()
             self._is_empty = False
+            is_first = not self._waiting
             self._waiting.append(
                 Waiting((topic, partition), key, value, contents, timestamp, on_delivery, ready, until)
             )
             self._bytes += size
-            self._drain()
-            self._news.notify()
+            if is_first:
+                self._drain()
+            if is_first or self._reports:  # else a poll that waits knows already how long
+                self._news.notify()
 
     def _partition(self, key: bytes | None, count: int) -> int:
         if count <= 1:
