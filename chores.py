@@ -86,17 +86,40 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run every test that guards behaviour, in minutes; with --slow, the long ones. A failed test fails the run."""
+    """Run every test that guards behaviour, in minutes; with --slow, the long ones. A failed test fails the run.
+
+    With --coverage, which takes longer, say also which branches of kjms were taken.
+    """
     ready("amqp", is_needed=False)
     chosen = "slow" if "--slow" in arguments else "not slow"
-    rest = [argument for argument in arguments if argument != "--slow"]
+    is_measured = "--coverage" in arguments
+    rest = [argument for argument in arguments if argument not in {"--slow", "--coverage"}]
     processes = str((os.cpu_count() or 1) + 1)
-    pytest = ("-m", "pytest", "--numprocesses", processes, "--dist", "loadgroup", "--durations", "10", "-m", chosen)
+    measuring = ("-m", "coverage", "run") if is_measured else ()
+    pytest = (
+        *measuring,
+        "-m",
+        "pytest",
+        "--numprocesses",
+        processes,
+        "--dist",
+        "loadgroup",
+        "--durations",
+        "10",
+        "-m",
+        chosen,
+    )
     # Tests start hundreds of Python programs, and pytest rewrites each module of tests: their bytecode is kept, also
     # where the environment says that none is to be written beside the sources.
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(HERE / "build" / "bytecode")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    return run("test", *pytest, *rest, environment=environment)
+    if not is_measured:
+        return run("test", *pytest, *rest, environment=environment)
+    run("test", "-m", "coverage", "erase")
+    code = run("test", *pytest, *rest, environment=environment)
+    run("test", "-m", "coverage", "combine", "--quiet")
+    run("test", "-m", "coverage", "report")
+    return code
 
 
 def check(_: Sequence[str]) -> int:
@@ -108,7 +131,10 @@ def check(_: Sequence[str]) -> int:
         ("tests/conformance/report.py", "--check"),
         ("tests/flaky.py", "--check"),
     )
-    return max(run("test", *step) for step in steps)
+    code = max(run("test", *step) for step in steps)
+    print("branch coverage in percent, as `python3 chores.py test --coverage` found it last:", flush=True)
+    run("test", "-m", "coverage", "report", "--format", "total")  # it informs, and holds nobody to anything
+    return code
 
 
 def bench(arguments: Sequence[str]) -> int:

@@ -173,10 +173,12 @@ class Suite:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         command += ["-p", "tests.mutants.on_memory", "-p", "tests.mutants.no_shrinking"]
         command += ["-m", "not slow", "--timeout", f"{self._test_seconds}", *(["-x"] if is_first_enough else [])]
+        environment = {**os.environ, "PYTHONPATH": str(self._copy), LOG: str(self._log)}
+        environment.pop("PYTHONPYCACHEPREFIX", None)  # see `_write`
         process = subprocess.Popen(
             [*command, *tests],
             cwd=self._copy,
-            env={**os.environ, "PYTHONPATH": str(self._copy), LOG: str(self._log)},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

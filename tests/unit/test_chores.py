@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -69,3 +70,23 @@ def test_a_failed_test_fails_the_run(chores: ModuleType) -> None:
     (chores.HERE / "flaky").touch()
     assert chores.test([]) == 1
     assert ran(chores) == ["fast", "flaky"]
+
+
+def test_coverage_is_measured_in_workers_and_reported(
+    chores: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With --coverage the tests run as without, and each file is reported that has branches which they do not take."""
+    pytest.importorskip("coverage")
+    monkeypatch.setenv("PYTHONPATH", str(chores.HERE), prepend=os.pathsep)
+    (chores.HERE / "ours").mkdir()
+    (chores.HERE / "ours/__init__.py").write_text("def sign(n):\n    if n < 0:\n        return -1\n    return 1\n")
+    (chores.HERE / "pyproject.toml").write_text(
+        (ROOT / "pyproject.toml").read_text().replace('source_pkgs = ["kjms"]', 'source_pkgs = ["ours"]')
+    )
+    (chores.HERE / "test_it.py").write_text("import ours\n\ndef test_sign():\n    assert ours.sign(1) == 1\n")
+    assert chores.test(["--coverage", "--numprocesses", "1"]) == 0
+    printed = capfd.readouterr().out
+    assert "ours/__init__.py" in printed
+    assert "67%" in printed  # three of four lines, and one of two branches
+    assert chores.run("test", "-m", "coverage", "report", "--format", "total") == 0
+    assert capfd.readouterr().out == "67\n"
