@@ -1,6 +1,10 @@
 """How the bytes of proton's engine come and go in asyncio, for the gateway's clients and for the bridge's broker.
 
 The engine does no I/O: it is given what came and says what happened and what is to be sent.
+
+proton's objects count their references without a lock, and its C functions run without the interpreter's. So only the
+loop's thread may use them, and free them. That includes the last reference to a Python object of proton's, which must
+neither be in another thread's hands nor in a cycle, which the garbage collector frees in whichever thread it runs.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from proton import Transport
+    from proton import Collector, Connection, Transport
 
 __all__ = ["EngineProtocol"]
 
@@ -20,11 +24,15 @@ LOWEST_TICK: Final = 0.01
 class EngineProtocol(asyncio.Protocol):
     """A connection with an engine behind it; all of it is used in the event loop's thread."""
 
+    _engine: Connection
+    _collector: Collector
+
     def __init__(self) -> None:
         self.is_congested = False  # whether the other side reads too slowly
         self._tcp: asyncio.Transport | None = None
         self._transport: Transport | None = None  # the engine's; none before there is something for it
         self._timer: asyncio.TimerHandle | None = None
+        self._is_released = False
 
     # What follows differs.
 
@@ -95,6 +103,22 @@ class EngineProtocol(asyncio.Protocol):
         if deadline and not self._is_over:
             delay = max(deadline - time.monotonic(), LOWEST_TICK)
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
+
+    def release(self) -> None:
+        """Free the engine with all that it has, in this thread, which is the loop's; once is enough.
+
+        What is still referred to lives on, so this comes after everything else has let go of the engine's objects.
+        """
+        if self._is_released:
+            return
+        self._is_released = True
+        self._stop_timer()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.unbind()
+        self._collector.release()
+        self._engine.free()
+        del transport, self._collector, self._engine
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -43,13 +43,11 @@ OUTGOING_BYTES: Final = 1 << 20
 
 
 class Ticket:
-    """A message that was received, as long as its line is there."""
+    """A message that was received; its line keeps the delivery, which only the loop's thread may free."""
 
-    __slots__ = ("data", "delivery", "line")
+    __slots__ = ("data",)
 
-    def __init__(self, line: Line, delivery: Delivery, data: bytes) -> None:
-        self.line = line
-        self.delivery = delivery
+    def __init__(self, data: bytes) -> None:
         self.data = data
 
 
@@ -70,7 +68,8 @@ class Line(EngineProtocol):
         self._engine = Connection()
         self._collector = Collector()
         self._engine.collect(self._collector)
-        self._transport: Transport = Transport(Transport.CLIENT)
+        self._transport = Transport(Transport.CLIENT)
+        self._unsettled: dict[Ticket, Delivery] = {}
         self._partial = bytearray()  # of the message that is coming
         self._tags = 0
         self.is_attached = False
@@ -85,6 +84,7 @@ class Line(EngineProtocol):
 
     def _prepare(self) -> None:
         options, engine, transport = self._options, self._engine, self._transport
+        assert transport is not None
         engine.container = self._way.container
         engine.hostname = options.host
         engine.properties = {symbol("product"): "kjms bridge", symbol("version"): __version__}
@@ -131,6 +131,8 @@ class Line(EngineProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the broker."""
+        if self._is_released:
+            return
         self._has_heard = True
         try:
             self._push(data)
@@ -148,10 +150,13 @@ class Line(EngineProtocol):
         if not self._lost.done():
             self._lost.set_result(None)
         self._stop_timer()
+        transport = self._transport
+        if transport is None:
+            return
         if self._has_heard and error is None:  # it may have said why
             with contextlib.suppress(TransportException):
-                self._transport.close_tail()
-            self._transport.pending()
+                transport.close_tail()
+            transport.pending()
             self._dispatch()
         if isinstance(error, ssl.SSLError):
             self._end(JMSSecurityException(f"the broker does not take the bridge's certificate: {error}", None, error))
@@ -233,7 +238,9 @@ class Line(EngineProtocol):
             data = bytes(self._partial)
             self._partial.clear()
             link.advance()
-            self._peer.arrived(Ticket(self, delivery, data))
+            ticket = Ticket(data)
+            self._unsettled[ticket] = delivery
+            self._peer.arrived(ticket)
 
     def _on_link_end(self, event: Event) -> None:
         link = event.link
@@ -245,7 +252,7 @@ class Line(EngineProtocol):
 
     def _on_close(self, event: Event) -> None:
         if self._is_closing:
-            self._transport.close_tail()
+            event.transport.close_tail()
             return
         self._refused(self._engine.remote_condition, "it closed the connection")
 
@@ -258,10 +265,11 @@ class Line(EngineProtocol):
             self._end(refusal(self._way.doing, name, said))
 
     def _on_trouble(self, event: Event) -> None:
-        condition = self._transport.condition
+        transport = event.transport
+        condition = transport.condition
         name = None if condition is None else str(condition.name)
         said = None if condition is None else str(condition.description)
-        if self._transport.sasl().outcome not in {SASL.OK, None} or name == "amqp:unauthorized-access":
+        if transport.sasl().outcome not in {SASL.OK, None} or name == "amqp:unauthorized-access":
             login = self._options.login
             who = f"user {login[0]!r}" if login is not None else "whoever gives no name"
             self._end(JMSSecurityException(f"the broker does not let in {who}: {said}", name))
@@ -290,6 +298,13 @@ class Line(EngineProtocol):
         if self._tcp is not None:
             self._tcp.abort()
             await self._lost
+
+    def release(self) -> None:
+        """Free the engine with all that it has; for the end of the connection."""
+        if not self._is_released:
+            self._unsettled.clear()
+            del self.link
+        super().release()
 
     def _hang_up(self) -> None:
         self.flush()
@@ -326,9 +341,10 @@ class Line(EngineProtocol):
 
     def settle(self, ticket: Ticket, state: int) -> None:
         """Say what became of a message."""
-        if not self.ended.done():
-            ticket.delivery.update(state)
-            ticket.delivery.settle()
+        delivery = self._unsettled.pop(ticket, None)
+        if delivery is not None and not self.ended.done():
+            delivery.update(state)
+            delivery.settle()
 
     def close(self, *, for_ever: bool) -> None:
         """End the link, and the connection when the broker has heard of all that was said before.

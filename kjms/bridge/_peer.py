@@ -211,10 +211,16 @@ class Peer:
     async def _use_a_line(self, patience: float) -> Exception:
         """Make a line, and return what ended it."""
         line: Line | None = None
+        made: list[Line] = []  # by asyncio, which does not return it if a handshake fails
+
+        def make() -> Line:
+            made.append(Line(self, self._options, self._way))
+            return made[-1]
+
         try:
             connecting = self._loop.create_task(
                 self._loop.create_connection(
-                    lambda: Line(self, self._options, self._way),
+                    make,
                     self._options.host,
                     self._options.port,
                     ssl=self._tls,
@@ -241,6 +247,8 @@ class Peer:
             self._unsettled.clear()
             if line is not None:
                 await line.gone()
+            for each in made:
+                each.release()
 
     async def _wait_for(self, wanted: asyncio.Future[Any], patience: float) -> None:
         """Wait until *wanted* is done, for *patience* seconds at most; no longer than until the bridge closes."""

@@ -64,7 +64,7 @@ class Unsubscriber(ClientLink):
 
     def _look(self, session: RelaySession) -> tuple[Terms, bool] | None:
         """Return what the subscription is, and whether it is a global one; None: there is none."""
-        may_be_global = self.link.name.partition("|")[2].startswith("global")
+        may_be_global = self.link_name.partition("|")[2].startswith("global")
         for is_global in (False, True) if may_be_global else (False,):
             if not is_global:
                 try:
@@ -138,9 +138,12 @@ class Coordinator(Receiving):
         delivery.settle()
 
     def _discharge(self, delivery: Delivery, number: bytes, *, is_commit: bool) -> None:
+        kept = self.keep(delivery)
+
         def discharged(_: None, failure: Exception | None) -> None:
             if self.is_gone:
                 return
+            delivery = self.take(kept)
             if failure is None:
                 delivery.update(Delivery.ACCEPTED)
             else:

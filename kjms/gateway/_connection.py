@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from proton import (
@@ -92,7 +93,8 @@ class AmqpConnection(EngineProtocol):
         self._collector = Collector()
         self._engine.collect(self._collector)
         self._kjms: Connection | None = None
-        self._workers: dict[Any, Worker] = {}
+        self._workers: dict[int, Worker] = {}  # by the addresses of the engine's sessions
+        self._sessions: dict[int, Session] = {}  # those that have workers
         self._links: dict[int, ClientLink] = {}  # by the addresses of the engine's
         self._attached: dict[int, Any] = {}  # the sessions of all that the client has attached and not detached
         self._transactions = itertools.count(1)
@@ -167,6 +169,8 @@ class AmqpConnection(EngineProtocol):
         if self._is_securing:  # it came with the last of the handshake
             self._received += data
             return
+        if self._is_released:
+            return
         self.metrics.bytes_received_total += len(data)
         try:
             if self._transport is not None:
@@ -187,6 +191,8 @@ class AmqpConnection(EngineProtocol):
         self._tcp = None
         if not self._is_ended:
             self._end("the client is gone" if error is None else f"the client is gone: {error}")
+        elif self.closed.done():
+            self.release()
 
     # The protocol's beginning.
 
@@ -423,9 +429,8 @@ class AmqpConnection(EngineProtocol):
         self._gateway.run(self._opened(is_sole))
 
     async def _opened(self, is_sole: bool) -> None:
-        engine = self._engine
-        engine.offered_capabilities = [symbol(name) for name in OFFERED]
-        engine.properties = {symbol("product"): "kjms", symbol("version"): __version__}
+        self._engine.offered_capabilities = [symbol(name) for name in OFFERED]
+        self._engine.properties = {symbol("product"): "kjms", symbol("version"): __version__}
         try:
             self._gateway.logged_in(self)
             await self._gateway.wait_for(self, self.container)
@@ -518,7 +523,7 @@ class AmqpConnection(EngineProtocol):
         for served in [each for each in self._links.values() if each.link.session == session]:
             served.lost()
             self._drop(served)
-        worker = self._workers.get(session)
+        worker = self._workers.get(address_of(session))
         if worker is not None:
             worker.end()
         elif self._is_open:
@@ -526,27 +531,30 @@ class AmqpConnection(EngineProtocol):
             session.free()
 
     def _worker_of(self, session: Any) -> Worker:
-        worker = self._workers.get(session)
+        address = address_of(session)
+        worker = self._workers.get(address)
         if worker is None:
             assert self._kjms is not None
             name = f"kjms-gateway-{self.number}-{len(self._workers) + 1}"
-
-            def on_end() -> None:
-                ended = self._workers.pop(session)
-                self.hold(ended, -ended.held)
-                for served in list(ended.named):
-                    self.link_names.leave(served)
-                if session.state & Endpoint.LOCAL_ACTIVE:
-                    session.close()
-                if session.state & Endpoint.REMOTE_CLOSED and not self._is_ended:
-                    session.free()
-                if self._is_ended and not self._workers:
-                    self._gateway.run(self._close())
-
-            worker = self._workers[session] = Worker(
-                self._kjms, name, self.post, on_end, self.options.max_transaction_size
+            worker = self._workers[address] = Worker(
+                self._kjms, name, self.post, partial(self._worker_ended, address), self.options.max_transaction_size
             )
+            self._sessions[address] = session
         return worker
+
+    def _worker_ended(self, address: int) -> None:
+        worker = self._workers.pop(address)
+        self.hold(worker, -worker.held)
+        for served in list(worker.named):
+            self.link_names.leave(served)
+        session = self._sessions.pop(address, None)
+        if session is not None:
+            if session.state & Endpoint.LOCAL_ACTIVE:
+                session.close()
+            if session.state & Endpoint.REMOTE_CLOSED and not self._is_ended:
+                session.free()
+        if self._is_ended and not self._workers:
+            self._gateway.run(self._close())
 
     def _on_link_open(self, event: Event) -> None:
         self._attached[address_of(event.link)] = event.link.session
@@ -619,14 +627,16 @@ class AmqpConnection(EngineProtocol):
 
     def forget(self, served: ClientLink) -> None:
         """Serve a link no more, which has been answered; if the client has detached it, the engine forgets it, too."""
+        link = served.link
         self._drop(served)
-        if address_of(served.link) not in self._attached and not self._is_ended:
-            served.link.free()
+        if address_of(link) not in self._attached and not self._is_ended:
+            link.free()
 
     def _drop(self, served: ClientLink) -> None:
         self._links.pop(address_of(served.link), None)
         if isinstance(served, Sending):
             self.congested.discard(served)
+        served.let_go()
 
     # The end.
 
@@ -669,8 +679,7 @@ class AmqpConnection(EngineProtocol):
         self._gateway.ending(self, self.container)
         for served in list(self._links.values()):
             served.lost()
-        self._links.clear()
-        self.congested.clear()
+            self._drop(served)
         if self._workers:
             for worker in list(self._workers.values()):
                 worker.end()
@@ -686,16 +695,30 @@ class AmqpConnection(EngineProtocol):
                 await self._loop.run_in_executor(None, self._leave, kjms)
             except JMSException as failure:
                 _log.warning("connection %d: %s", self.number, failure)
-        engine = self._engine
+        if not self._is_released:
+            self._say_goodbye(self._engine)
+        if self._tcp is not None:  # it is counted no more, and so may not stay
+            self._gateway.part(self._tcp)
+        if not self.closed.done():
+            self.closed.set_result(None)
+        if self._tcp is None or self._transport is None:  # else what was said last may be on its way
+            self.release()
+
+    def _say_goodbye(self, engine: Engine) -> None:
         if engine.state & Endpoint.LOCAL_UNINIT and not engine.state & Endpoint.REMOTE_UNINIT:
             engine.open()  # the client closed it before this answer
         if engine.state & Endpoint.LOCAL_ACTIVE:
             engine.close()
             self.flush()
-        if self._tcp is not None:  # it is counted no more, and so may not stay
-            self._gateway.part(self._tcp)
-        if not self.closed.done():
-            self.closed.set_result(None)
+
+    def release(self) -> None:
+        """Free the engine with all that it has; for the end of the connection."""
+        self._end("the gateway ends")
+        self._attached.clear()
+        self._early.clear()
+        self._sessions.clear()
+        super().release()
+        self._gateway.released(self)
 
     def _leave(self, kjms: Connection) -> None:
         self._gateway.client_ids.leave(kjms)

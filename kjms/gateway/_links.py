@@ -51,7 +51,9 @@ class ClientLink:
     def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
         self.connection = connection
         self.worker = worker
-        self.link = link
+        self.link = link  # until the client has no answer to get any more
+        self.link_name = link.name
+        self._kept: dict[int, Delivery] = {}  # those that wait for a worker's answer
         self.is_gone = False  # whether there is nobody any more who wants an answer
         self.is_open = False
         self.is_leaving = False  # whether it is about to end
@@ -72,7 +74,7 @@ class ClientLink:
         Raises:
             IllegalStateException: It is not to be had.
         """
-        self.connection.link_names.enter(self, (self.connection.number, self.link.is_sender, self.link.name))
+        self.connection.link_names.enter(self, (self.connection.number, self.link.is_sender, self.link_name))
 
     def named(self) -> None:
         """Go on with the attach: nobody else has the link's name."""
@@ -90,7 +92,7 @@ class ClientLink:
         """
         stolen = LinkStolen("another link of that name has taken its place")
         self.is_leaving = True
-        self.connection.log("link %r stolen", self.link.name)
+        self.connection.log("link %r stolen", self.link_name)
         if is_attached:
             self.shut(lambda _, failure: self.finish(is_closed=True, failure=stolen))
         else:
@@ -109,6 +111,23 @@ class ClientLink:
         """Note that the client is gone; the worker's end closes what it has, and gives up the link's name."""
         self.is_gone = self.is_leaving = True
 
+    def keep(self, delivery: Delivery) -> int:
+        """Keep a delivery that a worker's answer is for, and return the number that `take` returns it for.
+
+        The worker is given the number: the last reference to the delivery stays in the loop's thread.
+        """
+        self._kept[id(delivery)] = delivery
+        return id(delivery)
+
+    def take(self, kept: int) -> Delivery:
+        """Return a delivery that was kept, and keep it no more."""
+        return self._kept.pop(kept)
+
+    def let_go(self) -> None:
+        """Let go of the engine's objects: the last reference to this link may be a worker's, or in a cycle."""
+        del self.link
+        self._kept.clear()
+
     def flow(self) -> None:
         """Note that the client's credit changed."""
 
@@ -119,14 +138,14 @@ class ClientLink:
         """Answer an attach with why there is no link."""
         if self.is_gone:
             return
-        self.connection.log("link %r refused: %s", self.link.name, failure)
+        self.connection.log("link %r refused: %s", self.link_name, failure)
         refuse(self.link, *condition_of(failure))
         self._is_over()
 
     def fail(self, name: str, text: str) -> None:
         """End the link with an error."""
         if not self.is_gone:
-            self.connection.log("link %r ended: %s", self.link.name, text)
+            self.connection.log("link %r ended: %s", self.link_name, text)
             self.link.condition = Condition(name, text)
             self.link.close()
             self.is_open = False
@@ -262,10 +281,10 @@ class Receiving(ClientLink):
         self._bytes += len(data)
         self.connection.hold(self.worker, len(data))
         assert self._forwarder is not None
-        then = partial(self._sent, None if is_settled else delivery, len(data), transaction)
+        then = partial(self._sent, None if is_settled else self.keep(delivery), len(data), transaction)
         self.worker.send(self._forwarder, self.destination, data, transaction, then)
 
-    def _sent(self, delivery: Delivery | None, size: int, transaction: bytes | None, failure: Exception | None) -> None:
+    def _sent(self, kept: int | None, size: int, transaction: bytes | None, failure: Exception | None) -> None:
         self._pending -= 1
         self._bytes -= size
         self.connection.hold(self.worker, -size)
@@ -274,7 +293,10 @@ class Receiving(ClientLink):
         else:
             self.connection.metrics.messages_rejected_total += 1
             self.connection.log("a message was not taken: %s", failure)
-        if self.is_gone or not self.is_open:
+        if self.is_gone:
+            return
+        delivery = None if kept is None else self.take(kept)
+        if not self.is_open:
             return
         if delivery is not None:
             if failure is not None:
@@ -358,14 +380,14 @@ class Sending(ClientLink):
     def attach(self) -> None:
         source = self.link.remote_source
         if not source.dynamic:
-            self._wanted = wanted(self.link.name, source)
+            self._wanted = wanted(self.link_name, source)
         self.enter()
 
     def enter(self) -> None:
         if self._wanted is None or self._wanted.subscription is None:
             super().enter()
         else:  # a subscription outlives connections: its client may come again by another one
-            self.connection.link_names.enter(self, (*self.connection.who, self.link.name))
+            self.connection.link_names.enter(self, (*self.connection.who, self.link_name))
 
     def replaces(self, other: ClientLink) -> bool:
         if self._wanted is None or self._wanted.subscription is None:
@@ -459,7 +481,7 @@ class Sending(ClientLink):
             return
         then = None
         if not delivery.settled:
-            then = partial(self._told, delivery, state, transaction)
+            then = partial(self._told, self.keep(delivery), state, transaction)
         delivery.handed = None
         if then is None:
             delivery.settle()
@@ -483,9 +505,10 @@ class Sending(ClientLink):
             return (FAIL if delivery.remote.failed else RELEASE), None, "the client gave it back"
         return (FAIL, None, "the client settled it without an outcome") if delivery.settled else None
 
-    def _told(self, delivery: Delivery, state: int, transaction: bytes | None, failure: Exception | None) -> None:
+    def _told(self, kept: int, state: int, transaction: bytes | None, failure: Exception | None) -> None:
         if self.is_gone:
             return
+        delivery = self.take(kept)
         if isinstance(failure, UnknownTransaction):
             self.fail(UNKNOWN_ID, str(failure))
             return

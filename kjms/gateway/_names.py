@@ -40,7 +40,7 @@ class LinkNames:
         line = self._lines.setdefault(name, [])
         last = line[-1] if line else None
         if last is not None and not last.is_leaving and not link.replaces(last):
-            raise IllegalStateException(f"there is a link {link.link.name!r} already, which is for something else")
+            raise IllegalStateException(f"there is a link {link.link_name!r} already, which is for something else")
         line.append(link)
         link.name = name
         link.worker.named.add(link)

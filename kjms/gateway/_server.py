@@ -65,6 +65,7 @@ class Gateway:
         self._metrics_server: asyncio.Server | None = None
         self._connections: set[AmqpConnection] = set()
         self._logged_in: set[AmqpConnection] = set()
+        self._unreleased: set[AmqpConnection] = set()  # whose engines are there; they may have ended
         self._ending: dict[str, AmqpConnection] = {}  # by container: whose name is about to be free
         self._parting: set[asyncio.Transport] = set()  # of connections that have ended, until they are closed
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,6 +116,7 @@ class Gateway:
         if not self.logins.enter(connection):
             return False
         self._connections.add(connection)
+        self._unreleased.add(connection)
         self.metrics.connections = len(self._connections)
         connection.closed.add_done_callback(lambda _: self._forget(connection))
         return True
@@ -139,6 +141,10 @@ class Gateway:
         self.metrics.connections = len(self._connections)
         if self._ending.get(connection.container) is connection:
             del self._ending[connection.container]
+
+    def released(self, connection: AmqpConnection) -> None:
+        """Note that the engine of *connection* is free."""
+        self._unreleased.discard(connection)
 
     def part(self, transport: asyncio.Transport) -> None:
         """Close the *transport* of a connection that has ended, and cut it off if its client does not read the end."""
@@ -214,6 +220,8 @@ class Gateway:
             self._cut_off(transport)
         self.logins.close()
         await asyncio.sleep(0)  # what was cut off hears of it
+        for connection in list(self._unreleased):  # the loop may end now, and only its thread may free them
+            connection.release()
 
 
 def _tls(options: GatewayOptions) -> ssl.SSLContext | None:
