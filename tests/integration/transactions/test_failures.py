@@ -15,16 +15,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 import kjms._session
 from kjms import (
     DestinationOptions,
     JMSException,
-    Message,
     Queue,
     RedeliveryPolicy,
-    ResourceAllocationException,
     Session,
     TransactionRolledBackException,
 )
@@ -65,29 +63,6 @@ def committing(session: Session) -> tuple[threading.Thread, list[JMSException]]:
 # A message that Kafka does not take.
 
 
-@pytest.mark.requirement("JAK-commit-8", "JAK-commit-9", "NET-47", "JMS-7.3-19", "NEV-331")
-def test_a_commit_that_fails_says_so_and_is_a_rollback(desk: Any, queue: Queue, other_queue: Queue) -> None:
-    """The exception has the cause; nothing was sent, what was received comes again, and the session goes on."""
-    desk.send(queue, "a", "b")
-    session = desk.transacted()
-    consumer = session.create_consumer(queue)
-    for count in (1, 2):
-        assert desk.seen(consumer, 2) == [("a", count > 1, count), ("b", count > 1, count)]
-        desk.send(other_queue, "small", TOO_LARGE, "small", by=session)
-        with pytest.raises(TransactionRolledBackException, match="Message size too large") as raised:
-            session.commit()
-        assert isinstance(raised.value.linked_exception, ResourceAllocationException)
-        assert raised.value.error_code == "MSG_SIZE_TOO_LARGE"
-        assert other_queue.queue_name in str(raised.value)
-        assert TOO_LARGE not in str(raised.value)
-    assert desk.seen(consumer, 2) == [("a", True, 3), ("b", True, 3)]
-    desk.send(other_queue, "c", by=session)
-    session.commit()
-    session.close()
-    assert desk.stored(other_queue) == ["c"]
-    assert desk.left(queue) == []
-
-
 @pytest.mark.parametrize("guilty", [0, 1, 2])
 def test_a_commit_that_fails_takes_no_other_sessions_along(
     desk: Any, commit_together: Any, queue: Queue, other_queue: Queue, guilty: int
@@ -116,48 +91,6 @@ def test_a_commit_that_fails_takes_no_other_sessions_along(
     for number in innocent:
         sessions[number].close()
     assert consumers[guilty].receive(NOTHING_MS) is None
-
-
-def test_messages_that_are_too_large_together_are_none_too_large(desk: Any, queue: Queue) -> None:
-    """A topic that takes small batches only takes as many messages in one transaction as any other."""
-    admin = AdminClient({"bootstrap.servers": desk.servers})
-    new = NewTopic(queue.queue_name, 1, 1, config={"max.message.bytes": "4000"})
-    admin.create_topics([new], operation_timeout=10)[queue.queue_name].result()
-    session = desk.transacted()
-    texts = [str(number).ljust(500) for number in range(100)]
-    desk.send(queue, *texts, by=session)
-    session.commit()
-    assert desk.stored(queue) == texts
-
-
-def test_after_a_commit_that_failed_the_oldest_message_comes_first(
-    desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
-) -> None:
-    """With several listeners, too: as after a rollback that the program asked for."""
-    session = desk.transacted()
-    heard: list[str] = []
-    failures: list[Exception] = []
-
-    def listener(message: Message) -> None:
-        heard.append(text(message))
-        if len(heard) == 3:
-            desk.send(queue, TOO_LARGE, by=session)
-            try:
-                session.commit()
-            except TransactionRolledBackException as failure:
-                failures.append(failure)
-        elif len(heard) == 6:
-            session.commit()
-
-    for place in (queue, other_queue):
-        session.create_consumer(place).message_listener = listener
-    for number, place in enumerate((other_queue, queue, other_queue), 1):
-        desk.send(place, number)
-        eventually(lambda count=number: len(heard) >= count)
-    eventually(lambda: len(heard) == 6)
-    assert len(failures) == 1
-    assert heard[3] == "1"
-    assert sorted(heard[3:]) == ["1", "2", "3"]
 
 
 # A partition that another process has now.
@@ -563,20 +496,6 @@ def test_a_broker_killed_during_commits(
 
 
 # Large ones.
-
-
-def test_a_transaction_may_be_larger_than_the_buffer(desk: Any, queue: Queue, other_queue: Queue) -> None:
-    """However few messages librdkafka may hold at a time, all are written, once and in their order."""
-    connection = desk.connect(is_apart=True, kafka={"queue.buffering.max.messages": 100})
-    session = desk.transacted(connection)
-    desk.send(queue, *range(1_000), by=session)
-    session.commit()
-    consumer = session.create_consumer(queue)
-    desk.send(other_queue, *desk.texts(consumer, 1_000), by=session)
-    session.commit()
-    assert desk.stored(other_queue) == [str(number) for number in range(1_000)]
-    connection.close()
-    assert desk.left(queue) == []
 
 
 def test_more_may_be_settled_at_random_than_kafka_has_room_for(desk: Any, queue: Queue, other_queue: Queue) -> None:
