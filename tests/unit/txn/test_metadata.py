@@ -138,3 +138,17 @@ def test_other_metadata_names_no_owner(metadata: str | None) -> None:
 def test_metadata_names_its_owner() -> None:
     """The topic's id, and the engine that wrote it."""
     assert owner(write_state(State(5), "topic", "engine")) == ("topic", "engine")
+
+
+@pytest.mark.parametrize("number", [126, 127, 128, 129, 255, 256, 16_383, 16_384, 1 << 63])
+def test_numbers_are_read_as_they_were_written(number: int) -> None:
+    """Also where one more byte begins: as a mark, in a run, and as a time."""
+    state = State(0, number, ((1, 1 + number),), 2 + number, {1: History(1, 0, number)})
+    assert read_state(write_state(state), 0) == state
+
+
+def test_a_stray_character_is_damage() -> None:
+    """It is not passed over: what stands around it may be damaged, too."""
+    text = write_state(State(0, 20, ((1, 2),), 9))
+    with pytest.raises(DamagedStateError, match="settlement that cannot be read: "):
+        read_state(f"{text[:-4]}*{text[-4:]}", 0)

@@ -446,3 +446,12 @@ def test_a_short_run_behind_a_long_one_makes_room_first() -> None:
     settlement.settle(4)
     settlement.settle(6)
     assert settlement.fragments(0.5) == ["5"]
+
+
+def test_neighbours_are_settled_before_they_were_handed_out() -> None:
+    """One after the other: what is known ends behind the last of them."""
+    settlement = read_up_to(6)
+    settlement.settle(1)
+    settlement.settle(2)
+    state = settlement.snapshot(1).state
+    assert (state.base, state.runs, state.known) == (0, [(0, 1)], 3)
