@@ -46,6 +46,8 @@ def chores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "ready", lambda extras, is_needed=True: sys.executable)
     monkeypatch.setattr("os.cpu_count", lambda: 0)  # one process is enough
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take longer to load than these tests
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     (tmp_path / "test_it.py").write_text(TESTS)
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_TESTRUNUID"):
         monkeypatch.delenv(name, raising=False)

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, ConnectionFactory, Message, Queue, Session, TextMessage
+from kjms.broker import LocalBroker
 from kjms.testing.engine import statistics, tuned
 from tests.helpers import WAIT_MS, Eventually, bounds, send, wait_for
 
@@ -17,6 +18,12 @@ from tests.helpers import WAIT_MS, Eventually, bounds, send, wait_for
 def factory(broker: Any, queue: Queue, **options: Any) -> ConnectionFactory:
     """Return a factory whose connections share their engine, which gives back space, with no other test."""
     return ConnectionFactory(broker.bootstrap_servers, kafka={"client.id": queue.queue_name}, **options)
+
+
+@pytest.fixture
+def kjms_broker(breakable_broker: LocalBroker) -> LocalBroker:
+    """A Kafka with few groups: each look for messages that can go asks for the offsets of all."""
+    return breakable_broker
 
 
 @pytest.fixture(autouse=True)

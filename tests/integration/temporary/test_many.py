@@ -20,7 +20,7 @@ def living() -> Counter[str]:
     return Counter(
         f"{kind.__module__}.{kind.__name__}"
         for kind in kinds
-        if kind.__module__.startswith("kjms.") and "selector" not in kind.__module__
+        if str(kind.__module__).startswith("kjms.") and "selector" not in kind.__module__
     )
 
 
