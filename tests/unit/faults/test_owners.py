@@ -257,6 +257,27 @@ def test_the_next_message_waits_until_the_last_one_is_committed(
         assert text(second.result(WAIT_SECONDS)) == "b"
 
 
+@pytest.mark.requirement("JMS-4.4.11-3")
+def test_close_waits_until_the_last_message_is_committed(
+    kafka: MemoryKafka, desk: Desk, queue: Queue, gate: Gate, eventually: Eventually
+) -> None:
+    """When a session is closed, Kafka knows of the last message that it received."""
+    desk.send(queue, "a")
+    with intercepted(kafka.bootstrap_servers, consumer=lambda inner, config: Guarded(inner, config, gate)):
+        session = desk.session(connection=desk.connect(is_apart=True))
+        consumer = session.create_consumer(queue)
+        wait_for(is_ready(consumer, 1))
+    eventually(lambda: consumer_statistics(consumer).partitions[0].is_committed)  # so much may be dispatched
+    gate.may_commit.clear()
+    assert text(consumer.receive(WAIT_MS)) == "a"
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(session.close)
+        with pytest.raises(FutureTimeoutError):
+            closing.result(NOTHING_SECONDS)
+        gate.may_commit.set()
+        closing.result(WAIT_SECONDS)
+
+
 # A process that is killed.
 
 
@@ -298,7 +319,7 @@ def test_a_message_that_was_handed_over_is_settled_where_it_came_from(
     kafka: MemoryKafka, desk: Desk, queue: Queue, doomed: Callable[[], Connection]
 ) -> None:
     """It is copied and settled in one Kafka transaction: once it is elsewhere, a kill brings nothing back."""
-    owner = owner_of(doomed, queue, "kind = 'first'")
+    owner = owner_of(doomed(), queue, "kind = 'first'")
     assert desk.texts(owner, 1) == ["hello"]
     assert owner.receive(NOTHING_MS) is None  # which acknowledges it
     wanting = desk.session(connection=desk.connect(is_apart=True)).create_consumer(queue)
