@@ -150,7 +150,7 @@ class Suite:
 
     Args:
         copy: The copy.
-        log: A file for notes, see `on_memory`.
+        log: A file for notes, see `watch`.
         test_seconds: The time limit of a test.
         run_seconds: That of a run.
     """
@@ -171,7 +171,8 @@ class Suite:
         """
         self._log.write_text("")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        command += ["-p", "tests.mutants.on_memory", "-p", "tests.mutants.no_shrinking"]
+        command += ["-p", "tests.mutants.watch", "-p", "tests.mutants.no_shrinking"]
+        # What needs a real Kafka in these folders is slow.
         command += ["-m", "not slow", "--timeout", f"{self._test_seconds}", *(["-x"] if is_first_enough else [])]
         environment = {**os.environ, "PYTHONPATH": str(self._copy), LOG: str(self._log)}
         environment.pop("PYTHONPYCACHEPREFIX", None)  # see `_write`

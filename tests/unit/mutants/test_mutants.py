@@ -17,14 +17,10 @@ import time
 import pytest
 from kjms import total
 
-@pytest.mark.parametrize("kafka", ["memory", "real"])
+@pytest.mark.parametrize("kafka", ["memory", pytest.param("real", marks=pytest.mark.slow)])
 def test_total(kafka):
     assert kafka == "memory"
     assert total([1, 2]) == 3
-
-@pytest.mark.slow
-def test_slow():
-    assert False
 """
 WRONG_SUM = ("return sum(numbers)", "return sum(numbers) + 1")
 ENDLESS_SUM = ("return sum(numbers)", "while True: pass")
@@ -44,7 +40,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (root / folder).mkdir(parents=True)
     (root / "kjms/__init__.py").write_text(PRODUCT)
     (root / "tests/unit/test_total.py").write_text(TESTS)
-    for plugin in ("on_memory.py", "no_shrinking.py"):
+    for plugin in ("watch.py", "no_shrinking.py"):
         (root / "tests/mutants" / plugin).write_text((run.ROOT / "tests/mutants" / plugin).read_text())
     # The plugin of kjms itself, which is installed, would find the functions that it offers missing here.
     (root / "pytest.ini").write_text("[pytest]\naddopts = -p no:kjms\nmarkers = slow\n")

@@ -1,4 +1,4 @@
-"""A plugin of pytest for the tests of a mutation: choose those that need no broker, and note what runs and fails.
+"""A plugin of pytest for the tests of a mutation: note what runs and what fails.
 
 The environment variable ``KJMS_MUTANT_LOG`` names the file for the notes: lines of an outcome, a tab and a test's id.
 """
@@ -19,22 +19,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse a run that would test another kjms than the one beside the tests."""
     if not Path(kjms.__file__).is_relative_to(config.rootpath):
         raise pytest.UsageError(f"kjms is imported from {kjms.__file__}; it must be the copy in {config.rootpath}")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what runs on a real Kafka."""
-    chosen, left_out = [], []
-    for item in items:
-        is_real = isinstance(item, pytest.Function) and "real" in parameters(item)
-        (left_out if is_real else chosen).append(item)
-    items[:] = chosen
-    config.hook.pytest_deselected(items=left_out)
-
-
-def parameters(item: pytest.Function) -> list[object]:
-    """Return the parameter of the fixture ``kafka``, if the test has one."""
-    call = getattr(item, "callspec", None)
-    return [] if call is None else [value for name, value in call.params.items() if name == "kafka"]
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
