@@ -455,3 +455,34 @@ def test_neighbours_are_settled_before_they_were_handed_out() -> None:
     settlement.settle(2)
     state = settlement.snapshot(1).state
     assert (state.base, state.runs, state.known) == (0, [(0, 1)], 3)
+
+
+def test_an_owner_begins_where_the_last_one_stood() -> None:
+    """Reading goes on at the base, nothing before it is handed out, and histories are known up to the last of them."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(5, 6, (), 5, {8: History(1)}))
+    assert (settlement.position, settlement.base, settlement.handed, settlement.mark) == (5, 5, 5, 6)
+    assert settlement.recalls == 9
+
+
+def test_a_run_is_split_before_others() -> None:
+    """What stands behind a hole in the log stays as it is; a run that ends with the settled message gets shorter."""
+    settlement = read_up_to(5)
+    for offset in range(6, 10):
+        settlement.read(offset, str(offset))
+        settlement.hand_out(offset)
+    settlement.settle(2)
+    settlement.settle(4)
+    assert settlement.snapshot(1).state.runs == [(0, 2), (3, 4)]  # behind them nothing is settled
+    settlement.settle(9)
+    assert settlement.snapshot(1).state.runs == [(0, 2), (3, 4), (6, 9)]
+    assert [offset for offset, _ in settlement.messages()] == [0, 1, 3, 6, 7, 8]
+
+
+def test_settling_leaves_other_histories_alone() -> None:
+    """The settled message's own is forgotten, though older ones are unsettled; one without a history is no matter."""
+    settlement = read_up_to(4)
+    settlement.note(1, History(1))
+    settlement.note(3, History(2))
+    settlement.settle(2)
+    settlement.settle(3)
+    assert settlement.snapshot(1).state.histories == {1: History(1)}
