@@ -5,6 +5,8 @@ The engine does no I/O: it is given what came and says what happened and what is
 proton's objects count their references without a lock, and its C functions run without the interpreter's. So only the
 loop's thread may use them, and free them. That includes the last reference to a Python object of proton's, which must
 neither be in another thread's hands nor in a cycle, which the garbage collector frees in whichever thread it runs.
+Their order matters, too: when the last reference to a link goes after its session was freed and the session's end was
+sent, while the connection lives, `pn_decref` uses the link after it has freed it (proton 0.40).
 """
 
 from __future__ import annotations

@@ -450,21 +450,25 @@ class AmqpConnection(EngineProtocol):
                 self.metrics.opened_total += 1
                 who = "without a name" if self._user is None else f"user {self._user!r}"
                 self.log("opened by %s, container %r, %s", self._peer, self.container, who)
-                early, self._early = self._early, []
-                try:  # the engine would not tell the client of what is opened before the connection is
-                    for each in early:
-                        if isinstance(each, Session):
-                            each.open()
-                            if each.state & Endpoint.REMOTE_CLOSED:
-                                each.close()
-                                each.free()
-                        elif each.session.state & Endpoint.LOCAL_ACTIVE:
-                            self._attach(each)
-                except MISREAD as error:
-                    self._misread(error)
+                self._open_early()
         finally:
             self._is_settled.set()
         self.flush()
+
+    def _open_early(self) -> None:
+        """Open what the client opened before; a function, as none of it may outlive its session's end by the flush."""
+        early, self._early = self._early, []
+        try:  # the engine would not tell the client of what is opened before the connection is
+            for each in early:
+                if isinstance(each, Session):
+                    each.open()
+                    if each.state & Endpoint.REMOTE_CLOSED:
+                        each.close()
+                        each.free()
+                elif each.session.state & Endpoint.LOCAL_ACTIVE:
+                    self._attach(each)
+        except MISREAD as error:
+            self._misread(error)
 
     async def _connect(self, credentials: Credentials | None) -> None:
         """Connect to Kafka: as ourselves, or with the client's credentials."""

@@ -149,7 +149,9 @@ def test_links_leave_nothing_behind_while_their_connection_lives(
         peer.wait(lambda: peer.session.state & peer.session.REMOTE_ACTIVE)
         for _ in range(3):
             exchange(peer, kjms_destination_name)
-            peer.session.close()
+            left_open = peer.receiver(kjms_destination_name, 1)
+            peer.wait(lambda left_open=left_open: left_open.state & left_open.REMOTE_ACTIVE)
+            peer.session.close()  # without a detach: the gateway's link goes with its session
             peer.wait(lambda: peer.session.state & peer.session.REMOTE_CLOSED)
             peer.session = peer.connection.session()
             peer.session.open()
