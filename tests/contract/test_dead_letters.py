@@ -94,7 +94,7 @@ def test_a_message_dies_when_its_session_recovers(
         assert consumer.receive(300) is None
 
 
-def test_a_message_dies_when_its_session_closes(kafka: Any, queue: Queue, dead: Queue) -> None:
+def test_a_message_dies_when_its_session_closes(kafka: Any, queue: Queue, dead: Queue, eventually: Eventually) -> None:
     """A session that closes with a message of the last delivery leaves a dead letter behind, also as the last one."""
     with factory(kafka).create_connection() as connection:
         connection.start()
@@ -102,6 +102,7 @@ def test_a_message_dies_when_its_session_closes(kafka: Any, queue: Queue, dead: 
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         assert session.create_consumer(queue).receive(WAIT_MS) is not None
     with factory(kafka).create_connection() as connection:
+        eventually(lambda: letters(connection, dead))
         (letter,) = letters(connection, dead)
         assert told(letter, "Cause") == "delivered 1 time; its session closed"
 

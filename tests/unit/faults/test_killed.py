@@ -41,6 +41,7 @@ class Doomed:
         self._kafka = kafka
         self.name = f"doomed {next(_numbers)}"
         settings = {"client.id": self.name, **MISSED_SOON}
+        options = {"send_timeout": 2_000, **options}  # milliseconds that closing waits for what is never answered
         factory = ConnectionFactory(kafka.bootstrap_servers, kafka=settings, **options)
         self.connection = factory.create_connection()
         stack.callback(self.kill)
