@@ -91,10 +91,12 @@ def test(arguments: Sequence[str]) -> int:
     With --coverage, which takes longer, say also which branches of kjms were taken.
     """
     ready("amqp", is_needed=False)
-    chosen = "slow" if "--slow" in arguments else "not slow"
+    is_slow = "--slow" in arguments
+    chosen = "slow" if is_slow else "not slow"
     is_measured = "--coverage" in arguments
     rest = [argument for argument in arguments if argument not in {"--slow", "--coverage"}]
-    processes = str((os.cpu_count() or 1) + 1)
+    workers = 3 if not is_slow else 1.5  # for each processor: the fast tests wait more than they compute
+    processes = str(round(workers * (os.cpu_count() or 1)))
     measuring = ("-m", "coverage", "run") if is_measured else ()
     pytest = (
         *measuring,
