@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,10 @@ from tests.helpers import Completions
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left_open() -> Iterator[None]:
+def nothing_is_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
     """See to it that each test closes its contexts: the connection of one that is left open would live on."""
+    if "kafka" in request.fixturenames:
+        request.getfixturevalue("kafka")  # and its connection, which all tests share
 
     def connections() -> int:
         return sum(engine.connections for engine in process_statistics())
@@ -21,6 +25,12 @@ def nothing_is_left_open() -> Iterator[None]:
     before = connections()
     yield
     assert connections() == before
+
+
+@pytest.fixture
+def own_factory(kafka: Any) -> ConnectionFactory:
+    """A factory whose connections share no engine, and so no thread, with those of other factories."""
+    return ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": f"own-{uuid.uuid4().hex}"})
 
 
 @pytest.fixture

@@ -294,11 +294,11 @@ def test_a_listener_may_not_stop_or_close_its_own(
 
 
 def test_a_listener_may_close_another_context_of_its_connection(
-    kjms_factory: ConnectionFactory, queue: Queue, eventually: Eventually
+    own_factory: ConnectionFactory, queue: Queue, eventually: Eventually
 ) -> None:
     """A listener closes another context while its own is being closed: both end, and the connection with them."""
     before = set(threading.enumerate())
-    context = kjms_factory.create_context()
+    context = own_factory.create_context()
     other = context.create_context()
     running, may_go = threading.Event(), threading.Event()
 

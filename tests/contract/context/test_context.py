@@ -215,21 +215,21 @@ def test_a_browser_shows_a_queue(context: JMSContext, queue: Queue) -> None:
 
 @pytest.mark.requirement("JMS-11.2.1-3", "JMS-11.2.6-1", "JMS-11.2.6-2", "JMS-11.2.8-2")
 def test_contexts_share_a_connection_until_the_last_is_closed(
-    kjms_factory: ConnectionFactory, queue: Queue, eventually: Eventually
+    own_factory: ConnectionFactory, queue: Queue, eventually: Eventually
 ) -> None:
     """A context's context has its connection, and a session of its own; the last one closes the connection."""
     client_id = f"client-{uuid.uuid4().hex[:12]}"
     before = set(threading.enumerate())
 
     def is_free() -> bool:
-        with kjms_factory.create_context() as other:
+        with own_factory.create_context() as other:
             try:
                 other.client_id = client_id
             except InvalidClientIDException:
                 return False
         return True
 
-    first = kjms_factory.create_context()
+    first = own_factory.create_context()
     first.client_id = client_id
     second = first.create_context(JMSContext.CLIENT_ACKNOWLEDGE)
     with ThreadPoolExecutor(1) as pool:  # any thread may
