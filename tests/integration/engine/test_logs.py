@@ -21,7 +21,7 @@ from kjms.engine._settings import consumer_settings
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 from kjms.mapping.temporary import DELETIONS, MESSAGES
 from kjms.testing.engine import engine_of, tuned
-from tests.helpers import WAIT_MS, Desk, Member, apart, members
+from tests.helpers import WAIT_MS, Desk, Member, apart, members, wait_for
 
 MOST_SECONDS = 15.0  # a reading takes milliseconds; the one that follows the writing never ends
 MANY = 300
@@ -106,9 +106,11 @@ def test_copies_of_settlement_are_found(
     connection: Connection, queue: Queue, kjms_broker: LocalBroker, write_all_the_time: Write
 ) -> None:
     """What a group committed is recalled from `kjms.bookkeeping` while others write there."""
-    books = engine_of(connection).bookkeeping
+    engine = engine_of(connection)
+    books = engine.bookkeeping
     topic = topic_for(queue)
     books.keep(queue_group(topic), [TopicPartition(topic, 0, 7, metadata="state")])
+    wait_for(lambda: not engine.bulk.backlog)  # Kafka has it
     write_all_the_time(BOOKKEEPING, bookkeeping.COPIES)
     found = in_time(lambda: books.recall(queue_group(topic), [(topic, 0), (topic, 1)]))
     assert found == {(topic, 0): (7, "state")}
