@@ -24,7 +24,7 @@ def nothing_is_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
 
     before = connections()
     yield
-    assert connections() == before
+    assert connections() <= before  # one of an earlier test may end meanwhile
 
 
 @pytest.fixture
