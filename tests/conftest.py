@@ -1,4 +1,4 @@
-"""For all tests: Java without its second compiler, a connection, coroutines, and a way to wait for a condition.
+"""For all tests: Java without its second compiler, connections, destinations, coroutines, waiting for a condition.
 
 A broker of the tests lives for seconds, and that compiler takes a third of the processors' time to make it faster in
 minutes. Benchmarks run without this.
@@ -7,16 +7,18 @@ minutes. Benchmarks run without this.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import functools
 import inspect
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Queue
+from kjms import Connection, ConnectionFactory, Queue, Session, Topic
 from kjms.broker import LocalBroker
 from tests.flaky import current, read
 
@@ -77,11 +79,48 @@ def breakable_broker(_breakable_broker: LocalBroker) -> LocalBroker:
 
 
 @pytest.fixture
+def kafka(kjms_broker: Any) -> Any:
+    """The Kafka that the test runs on, with its ``bootstrap_servers``: a real one, unless a folder has its own."""
+    return kjms_broker
+
+
+@pytest.fixture
+def desk(kafka: Any) -> Iterator[Desk]:
+    """Connections to the test's Kafka that are closed when it ends."""
+    with contextlib.ExitStack() as stack:
+        yield Desk(kafka.bootstrap_servers, stack)
+
+
+@pytest.fixture
 def connection(kjms_factory: ConnectionFactory) -> Iterator[Connection]:
     """A started connection."""
     with kjms_factory.create_connection() as connection:
         connection.start()
         yield connection
+
+
+@pytest.fixture
+def session(connection: Connection) -> Session:
+    """A session that acknowledges by itself."""
+    return connection.create_session()
+
+
+@pytest.fixture
+def queue(kjms_destination_name: str) -> Queue:
+    """A queue of this test's own."""
+    return Queue(kjms_destination_name)
+
+
+@pytest.fixture
+def other_queue(queue: Queue) -> Queue:
+    """Another queue of this test's own."""
+    return Queue(f"{queue.queue_name}-other")
+
+
+@pytest.fixture
+def topic(kjms_destination_name: str) -> Topic:
+    """A topic of this test's own."""
+    return Topic(f"{kjms_destination_name}-topic")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Queue, Session, Topic
+from kjms import ConnectionFactory, Queue, Topic
 from kjms.engine.kafka import (
     AdminPort,
     ConsumerGroupTopicPartitions,
@@ -27,7 +27,7 @@ from kjms.engine.kafka import (
 )
 from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
-from tests.helpers import WAIT_SECONDS, Desk
+from tests.helpers import WAIT_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -54,30 +54,6 @@ def kafka(request: pytest.FixtureRequest) -> Any:
 def kjms_factory(kafka: Any) -> ConnectionFactory:
     """A connection factory for the test's Kafka."""
     return ConnectionFactory(kafka.bootstrap_servers)
-
-
-@pytest.fixture
-def session(connection: Connection) -> Session:
-    """A session that acknowledges by itself."""
-    return connection.create_session()
-
-
-@pytest.fixture
-def queue(kjms_destination_name: str) -> Queue:
-    """A queue of this test's own."""
-    return Queue(kjms_destination_name)
-
-
-@pytest.fixture
-def other_queue(queue: Queue) -> Queue:
-    """Another queue of this test's own."""
-    return Queue(f"{queue.queue_name}-other")
-
-
-@pytest.fixture
-def topic(kjms_destination_name: str) -> Topic:
-    """A topic of this test's own."""
-    return Topic(f"{kjms_destination_name}-topic")
 
 
 @pytest.fixture
@@ -159,10 +135,3 @@ def write(kafka: Any) -> Callable[..., None]:
         assert failures == []
 
     return write
-
-
-@pytest.fixture
-def desk(kafka: Any) -> Iterator[Desk]:
-    """Connections to the test's Kafka that are closed when it ends."""
-    with contextlib.ExitStack() as stack:
-        yield Desk(kafka.bootstrap_servers, stack)

@@ -36,16 +36,6 @@ from tests.helpers import NOTHING_MS, WAIT_MS, text, texts_of
 
 
 @pytest.fixture
-def queue(kjms_destination_name: str) -> Queue:
-    return Queue(f"{kjms_destination_name}-queue")
-
-
-@pytest.fixture
-def topic(kjms_destination_name: str) -> Topic:
-    return Topic(f"{kjms_destination_name}-topic")
-
-
-@pytest.fixture
 def queue_connection(kafka: Any) -> Iterator[QueueConnection]:
     """A started queue connection."""
     with QueueConnectionFactory(kafka.bootstrap_servers).create_queue_connection() as connection:

@@ -1,4 +1,4 @@
-"""What the tests on a real Kafka share: a session, destinations, and other processes."""
+"""What the tests on a real Kafka share: a Kafka with users, other processes, and topics that are made again."""
 
 from __future__ import annotations
 
@@ -11,34 +11,8 @@ import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kjms import Connection, Queue, Session, Topic
 from kjms.broker import LocalBroker
-from tests.helpers import Desk, Program
-
-
-@pytest.fixture
-def session(connection: Connection) -> Session:
-    """A session that acknowledges by itself."""
-    return connection.create_session()
-
-
-@pytest.fixture
-def queue(kjms_destination_name: str) -> Queue:
-    """A queue of this test's own."""
-    return Queue(kjms_destination_name)
-
-
-@pytest.fixture
-def topic(kjms_destination_name: str) -> Topic:
-    """A topic of this test's own."""
-    return Topic(kjms_destination_name)
-
-
-@pytest.fixture
-def desk(kjms_broker: Any) -> Iterator[Desk]:
-    """Connections that end with the test."""
-    with contextlib.ExitStack() as stack:
-        yield Desk(kjms_broker.bootstrap_servers, stack)
+from tests.helpers import Program
 
 
 @pytest.fixture(scope="session")

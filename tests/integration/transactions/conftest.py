@@ -1,4 +1,4 @@
-"""What the tests of transacted sessions share: a second queue, a Kafka that may be killed, and shared commits."""
+"""What the tests of transacted sessions share: a Kafka that may be killed, and shared commits."""
 
 from __future__ import annotations
 
@@ -64,12 +64,6 @@ def commit_together(desk: Desk) -> Iterator[CommitTogether]:
 
     with intercepted(desk.servers, producer=Gathering):
         yield commit_all
-
-
-@pytest.fixture
-def other_queue(queue: Queue) -> Queue:
-    """Another queue of this test's own."""
-    return Queue(f"{queue.queue_name}-other")
 
 
 @pytest.fixture
