@@ -23,19 +23,14 @@ from kjms.engine.kafka import (
     open_consumer,
     open_producer,
 )
-from kjms.testing import MemoryKafka
-
-SECONDS = 20.0
+from tests.helpers import WAIT_SECONDS, wait_for
 
 
 @pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.slow)])
-def servers(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The address."""
-    if request.param == "real":
-        yield request.getfixturevalue("kjms_broker").bootstrap_servers
-        return
-    with MemoryKafka() as kafka:
-        yield kafka.bootstrap_servers
+def servers(request: pytest.FixtureRequest) -> str:
+    """The address of each Kafka."""
+    name = {"memory": "kafka", "real": "kjms_broker"}[request.param]
+    return str(request.getfixturevalue(name).bootstrap_servers)
 
 
 class Clients:
@@ -51,8 +46,8 @@ class Clients:
         """Make a topic, of a name that no other has."""
         name = f"t-{uuid.uuid4().hex}"
         new = NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in settings.items()})
-        self.admin.create_topics([new], operation_timeout=SECONDS, request_timeout=SECONDS)[name].result()
-        until(lambda: len(self.admin.list_topics(name, timeout=SECONDS).topics[name].partitions) == partitions)
+        self.admin.create_topics([new], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[name].result()
+        wait_for(lambda: len(self.admin.list_topics(name, timeout=WAIT_SECONDS).topics[name].partitions) == partitions)
         return name
 
     def consumer(self, group: str | None = None, **settings: Any) -> ConsumerPort:
@@ -89,14 +84,14 @@ class Clients:
             config["transactional.id"] = transactional_id
         made = open_producer(config)
         if transactional_id is not None:
-            made.init_transactions(SECONDS)
+            made.init_transactions(WAIT_SECONDS)
         return made
 
     def end(self, topic: str, *, is_committed: bool = True) -> int:
         """Return where partition 0 of *topic* ends."""
         level = IsolationLevel.READ_COMMITTED if is_committed else IsolationLevel.READ_UNCOMMITTED
         asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
-        answers = self.admin.list_offsets(asked, isolation_level=level, request_timeout=SECONDS)
+        answers = self.admin.list_offsets(asked, isolation_level=level, request_timeout=WAIT_SECONDS)
         return int(next(iter(answers.values())).result().offset)
 
     def close(self) -> None:
@@ -110,20 +105,6 @@ def clients(servers: str) -> Iterator[Clients]:
     made = Clients(servers)
     yield made
     made.close()
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until *condition* returns something true."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
-    """A function that waits for a condition."""
-    return until
 
 
 class Reports:
@@ -152,7 +133,7 @@ def write(clients: Clients) -> Callable[..., None]:
             producer.produce(
                 topic, value, None, partition, headers=[], timestamp=timestamp, on_delivery=heard or Reports()
             )
-        assert producer.flush(SECONDS) == 0
+        assert producer.flush(WAIT_SECONDS) == 0
 
     return call
 
@@ -176,7 +157,7 @@ def read() -> Callable[[ConsumerPort, str, int], list[tuple[int, bytes]]]:
 
 def polled(consumer: ConsumerPort) -> Iterator[KafkaMessage]:
     """Give what *consumer* gets; fail where that is nothing for long."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         message = consumer.poll(0.1)
         if message is not None:

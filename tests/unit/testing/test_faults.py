@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,42 +14,22 @@ from kjms import (
     JMSException,
     JMSRuntimeException,
     JMSSecurityException,
-    Message,
     Queue,
     Session,
-    TextMessage,
 )
 from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition, open_producer
 from kjms.testing import MemoryKafka
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, text
 from tests.unit.testing.conftest import Clients
 from tests.unit.testing.test_groups import Member, settle
 
-SECONDS = 20.0
-MILLISECONDS = 20_000
 ORDERS = Queue("orders")
 
 
 @pytest.fixture
-def kafka() -> Iterator[MemoryKafka]:
-    """A Kafka."""
-    with MemoryKafka() as kafka:
-        yield kafka
-
-
-@pytest.fixture
-def clients(kafka: MemoryKafka) -> Iterator[Clients]:
-    """What makes clients of it."""
-    made = Clients(kafka.bootstrap_servers)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def connection(kafka: MemoryKafka) -> Iterator[Connection]:
-    """A started connection to it."""
-    with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
-        connection.start()
-        yield connection
+def servers(kafka: MemoryKafka) -> str:
+    """The address of the in-memory Kafka alone: a real one fails at no request."""
+    return kafka.bootstrap_servers
 
 
 def error(call: Callable[[], object]) -> KafkaError:
@@ -57,11 +37,6 @@ def error(call: Callable[[], object]) -> KafkaError:
     with pytest.raises(KafkaException) as raised:
         call()
     return raised.value.args[0]
-
-
-def text(message: Message | None) -> str | None:
-    assert message is None or isinstance(message, TextMessage)
-    return None if message is None else message.text
 
 
 def put(producer: Any, topic: str, heard: Any) -> None:
@@ -84,9 +59,9 @@ def test_a_request_fails_as_often_as_asked(kafka: MemoryKafka, clients: Clients)
     kafka.fail("commit", KafkaError.NOT_COORDINATOR, group="another group")
     kafka.fail("commit", KafkaError.NOT_COORDINATOR, client_id="another program")
     assert [error(commit).name() for _ in range(2)] == ["NOT_COORDINATOR"] * 2
-    assert consumer.committed([place], SECONDS)[0].offset == -1001
+    assert consumer.committed([place], WAIT_SECONDS)[0].offset == -1001
     commit()
-    assert consumer.committed([place], SECONDS)[0].offset == 1
+    assert consumer.committed([place], WAIT_SECONDS)[0].offset == 1
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
@@ -97,7 +72,7 @@ def test_a_commit_without_an_answer(kafka: MemoryKafka, clients: Clients, carrie
     kafka.lose_answer("commit", carried_out=carried_out)
     place = TopicPartition(topic, 0, 1)
     assert error(lambda: consumer.commit(offsets=[place], asynchronous=False)).name() == "_WAIT_COORD"
-    assert consumer.committed([place], SECONDS)[0].offset == (1 if carried_out else -1001)
+    assert consumer.committed([place], WAIT_SECONDS)[0].offset == (1 if carried_out else -1001)
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
@@ -108,7 +83,7 @@ def test_a_record_without_an_answer(kafka: MemoryKafka, clients: Clients, report
     kafka.lose_answer("produce", carried_out=carried_out, topic=topic)
     put(producer, topic, reports)
     put(producer, topic, reports)
-    assert producer.flush(SECONDS) == 0
+    assert producer.flush(WAIT_SECONDS) == 0
     assert [name for name, _ in reports.heard] == ["_MSG_TIMED_OUT", ""]
     assert clients.end(topic) == (2 if carried_out else 1)
 
@@ -123,10 +98,10 @@ def test_a_transaction_without_an_answer_is_ended_by_the_next_call(
     producer.begin_transaction()
     put(producer, topic, reports)
     kafka.lose_answer("commit_transaction", carried_out=carried_out)
-    refused = error(lambda: producer.commit_transaction(SECONDS))
+    refused = error(lambda: producer.commit_transaction(WAIT_SECONDS))
     assert (refused.name(), refused.retriable(), refused.fatal()) == ("_TIMED_OUT", True, False)
     assert clients.end(topic) == (2 if carried_out else 0)
-    producer.commit_transaction(SECONDS)
+    producer.commit_transaction(WAIT_SECONDS)
     assert clients.end(topic) == 2
     producer.begin_transaction()
 
@@ -141,7 +116,7 @@ def test_a_transaction_whose_producer_ends_without_an_answer(
     producer.begin_transaction()
     put(producer, topic, reports)
     kafka.lose_answer("commit_transaction", carried_out=carried_out, fatal=True)
-    assert error(lambda: producer.commit_transaction(SECONDS)).fatal()
+    assert error(lambda: producer.commit_transaction(WAIT_SECONDS)).fatal()
     assert error(producer.begin_transaction).fatal()
     clients.producer("id")
     seen = read(clients.consumer(), topic, 0)
@@ -157,14 +132,14 @@ def test_a_session_finds_out_what_became_of_its_commit(
     outside = connection.create_session()
     outside.create_producer(ORDERS).send(outside.create_text_message("in"))
     session = connection.create_session(Session.SESSION_TRANSACTED)
-    assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "in"
+    assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "in"
     shipped = Queue("shipped")
     session.create_producer(shipped).send(session.create_text_message("out"))
     kafka.lose_answer("commit_transaction", carried_out=carried_out, fatal=fatal)
     session.commit()
     session.close()
     consumer = outside.create_consumer(shipped)
-    assert text(consumer.receive(MILLISECONDS)) == "out"
+    assert text(consumer.receive(WAIT_MS)) == "out"
     assert consumer.receive_no_wait() is None
     assert outside.create_consumer(ORDERS).receive(100) is None
 
@@ -177,7 +152,7 @@ def test_a_send_hears_why_its_record_was_refused(kafka: MemoryKafka, connection:
     with pytest.raises(JMSException, match="POLICY_VIOLATION"):
         producer.send(session.create_text_message("1"))
     producer.send(session.create_text_message("2"))
-    assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "2"
+    assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "2"
 
 
 def test_what_makes_no_sense_is_refused(kafka: MemoryKafka) -> None:
@@ -197,14 +172,14 @@ def test_a_producer_asks_again_for_an_answer_to_its_beginning(kafka: MemoryKafka
     first = clients.producer("id")
     kafka.lose_answer("init_transactions")
     second = open_producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "id"})
-    refused = error(lambda: second.init_transactions(SECONDS))
+    refused = error(lambda: second.init_transactions(WAIT_SECONDS))
     assert (refused.name(), refused.retriable()) == ("_TIMED_OUT", True)
-    second.init_transactions(SECONDS)
+    second.init_transactions(WAIT_SECONDS)
     second.begin_transaction()
-    second.commit_transaction(SECONDS)
+    second.commit_transaction(WAIT_SECONDS)
     first.begin_transaction()
     first.produce(clients.topic(), b"x", None, 0, headers=[], timestamp=0, on_delivery=lambda error, message: None)
-    assert error(lambda: first.commit_transaction(SECONDS)).fatal()
+    assert error(lambda: first.commit_transaction(WAIT_SECONDS)).fatal()
 
 
 # Members and programs that go.
@@ -231,9 +206,9 @@ def test_what_a_session_has_of_a_lost_partition_comes_again(kafka: MemoryKafka, 
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     session.create_producer(ORDERS).send(session.create_text_message("1"))
     consumer = session.create_consumer(ORDERS)
-    assert text(consumer.receive(MILLISECONDS)) == "1"
+    assert text(consumer.receive(WAIT_MS)) == "1"
     assert kafka.expel("kjms.queue.orders") == 1
-    again = consumer.receive(MILLISECONDS)
+    again = consumer.receive(WAIT_MS)
     assert text(again) == "1"
     assert again is not None
     assert again.jms_redelivered
@@ -250,13 +225,13 @@ def test_a_killed_programs_messages_go_to_another(kafka: MemoryKafka) -> None:
     session = first.create_session(Session.CLIENT_ACKNOWLEDGE)
     producer = session.create_producer(ORDERS)
     producer.send(session.create_text_message("1"))
-    assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "1"
+    assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "1"
     kafka.kill("one")
     with pytest.raises(JMSException, match="was killed"):
         producer.send(session.create_text_message("2"))
     with factories[1].create_connection() as second:
         second.start()
-        message = second.create_session().create_consumer(ORDERS).receive(MILLISECONDS)
+        message = second.create_session().create_consumer(ORDERS).receive(WAIT_MS)
         assert text(message) == "1"
         assert message is not None
         assert message.jms_redelivered
@@ -269,9 +244,9 @@ def test_a_killed_producer_leaves_its_transaction_open(kafka: MemoryKafka, clien
     producer = clients.producer("id", client_id="doomed")
     producer.begin_transaction()
     put(producer, topic, reports)
-    assert producer.flush(SECONDS) == 0
+    assert producer.flush(WAIT_SECONDS) == 0
     kafka.kill("doomed")
-    assert error(lambda: producer.commit_transaction(SECONDS)).name() == "_DESTROY"
+    assert error(lambda: producer.commit_transaction(WAIT_SECONDS)).name() == "_DESTROY"
     assert (clients.end(topic), clients.end(topic, is_committed=False)) == (0, 1)
     clients.producer("id")
     assert clients.end(topic) == 2
@@ -285,16 +260,21 @@ def test_calls_time_out_while_brokers_are_away(kafka: MemoryKafka, clients: Clie
     topic = clients.topic()
     consumer = clients.consumer()
     place = TopicPartition(topic, 0, 1)
+
+    def delete(request_timeout: float) -> Any:
+        how = {"operation_timeout": WAIT_SECONDS, "request_timeout": request_timeout}
+        return clients.admin.delete_topics(["no-such"], **how)["no-such"]
+
     with kafka.outage():
         assert error(lambda: clients.admin.list_topics(topic, timeout=0.01)).name() == "_TRANSPORT"
         assert error(lambda: consumer.committed([place], 0.01)).name() == "_TIMED_OUT"
-        answer = clients.admin.delete_topics(["no-such"], operation_timeout=SECONDS, request_timeout=0.01)["no-such"]
+        answer = delete(request_timeout=0.01)
         assert error(answer.result).name() == "_TIMED_OUT"
-        late = clients.admin.delete_topics(["no-such"], operation_timeout=SECONDS, request_timeout=SECONDS)["no-such"]
+        late = delete(request_timeout=WAIT_SECONDS)
         clients.admin.poll(0)
         assert [each.name() for each in clients.errors] == ["_ALL_BROKERS_DOWN"]
     assert error(late.result).name() == "UNKNOWN_TOPIC_OR_PART"
-    assert consumer.committed([place], SECONDS)[0].offset == -1001
+    assert consumer.committed([place], WAIT_SECONDS)[0].offset == -1001
 
 
 def test_records_wait_for_brokers_and_are_given_up_in_the_end(
@@ -308,9 +288,9 @@ def test_records_wait_for_brokers_and_are_given_up_in_the_end(
         assert patient.flush(0.02) == 1
         heard: list[str] = []
         put(hasty, topic, lambda error, message: heard.append(error.name()))
-        assert hasty.flush(SECONDS) == 0
+        assert hasty.flush(WAIT_SECONDS) == 0
         assert heard == ["_MSG_TIMED_OUT"]
-    assert patient.flush(SECONDS) == 0
+    assert patient.flush(WAIT_SECONDS) == 0
     assert reports.heard == [("", 0)]
 
 
@@ -331,8 +311,8 @@ def test_one_program_alone_cannot_reach_brokers(kafka: MemoryKafka, clients: Cli
     apart = clients.consumer(client_id="apart")
     with kafka.outage(client_id="apart"):
         assert error(lambda: apart.get_watermark_offsets(TopicPartition(topic, 0), 0.01)).name() == "_TIMED_OUT"
-        assert clients.consumer().get_watermark_offsets(TopicPartition(topic, 0), SECONDS) == (0, 0)
-    assert apart.get_watermark_offsets(TopicPartition(topic, 0), SECONDS) == (0, 0)
+        assert clients.consumer().get_watermark_offsets(TopicPartition(topic, 0), WAIT_SECONDS) == (0, 0)
+    assert apart.get_watermark_offsets(TopicPartition(topic, 0), WAIT_SECONDS) == (0, 0)
 
 
 def test_a_receive_goes_on_after_an_outage(kafka: MemoryKafka, connection: Connection) -> None:
@@ -340,7 +320,7 @@ def test_a_receive_goes_on_after_an_outage(kafka: MemoryKafka, connection: Conne
     session = connection.create_session()
     producer, consumer = session.create_producer(ORDERS), session.create_consumer(ORDERS)
     producer.send(session.create_text_message("1"))
-    assert text(consumer.receive(MILLISECONDS)) == "1"
+    assert text(consumer.receive(WAIT_MS)) == "1"
     other = connection.create_session()
     waiting = other.create_producer(ORDERS)
     with kafka.outage():
@@ -348,9 +328,9 @@ def test_a_receive_goes_on_after_an_outage(kafka: MemoryKafka, connection: Conne
         sending.start()
         sending.join(0.05)
         assert sending.is_alive()
-    sending.join(SECONDS)
+    sending.join(WAIT_SECONDS)
     assert not sending.is_alive()
-    assert text(consumer.receive(MILLISECONDS)) == "2"
+    assert text(consumer.receive(WAIT_MS)) == "2"
 
 
 # Rights.
@@ -364,12 +344,12 @@ def test_a_topic_that_may_not_be_written_to(kafka: MemoryKafka, connection: Conn
     with kafka.refuse("Write", topic="orders"), refused:
         producer.send(session.create_text_message("1"))
     producer.send(session.create_text_message("2"))
-    assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "2"
+    assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "2"
 
 
 @pytest.mark.parametrize("what", [{"topic": "orders"}, {"group": "kjms.queue.orders"}], ids=["topic", "group"])
 def test_a_queue_that_may_not_be_read(
-    kafka: MemoryKafka, connection: Connection, what: dict[str, str], eventually: Callable[[Callable[[], object]], None]
+    kafka: MemoryKafka, connection: Connection, what: dict[str, str], eventually: Eventually
 ) -> None:
     """A receive that waits hears so, and messages come once it may be read."""
     session = connection.create_session()
@@ -377,11 +357,11 @@ def test_a_queue_that_may_not_be_read(
     refused = pytest.raises(JMSSecurityException, match="the ACL Read on the")
     with kafka.refuse("Read", **what), refused:  # type: ignore[arg-type]
         consumer = session.create_consumer(ORDERS)
-        consumer.receive(MILLISECONDS)
+        consumer.receive(WAIT_MS)
 
     def received() -> str | None:
         try:
-            return text(consumer.receive(MILLISECONDS))
+            return text(consumer.receive(WAIT_MS))
         except JMSSecurityException:  # the engine tries again once in a second
             return None
 
@@ -400,7 +380,7 @@ def test_a_topic_that_may_not_be_looked_at_or_made(kafka: MemoryKafka, clients: 
     """Metadata has the error in it; creation raises it."""
     topic = clients.topic()
     with kafka.refuse("Describe", topic=topic):
-        found = clients.admin.list_topics(topic, timeout=SECONDS).topics[topic]
+        found = clients.admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic]
         assert (found.error.name(), found.partitions) == ("TOPIC_AUTHORIZATION_FAILED", {})
     refusal = pytest.raises(JMSRuntimeException, match="the ACL Create on the topic 'new' is missing")
     factory = ConnectionFactory(kafka.bootstrap_servers)

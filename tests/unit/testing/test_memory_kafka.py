@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,35 +19,13 @@ from kjms import (
     Queue,
     RedeliveryPolicy,
     Session,
-    TextMessage,
     Topic,
 )
 from kjms.engine.kafka import open_consumer
 from kjms.testing import MemoryKafka
+from tests.helpers import WAIT_MS, Eventually, text
 
-MILLISECONDS = 20_000
 ORDERS = Queue("orders")
-
-
-@pytest.fixture
-def kafka() -> Iterator[MemoryKafka]:
-    """A Kafka."""
-    with MemoryKafka() as kafka:
-        yield kafka
-
-
-@pytest.fixture
-def connection(kafka: MemoryKafka) -> Iterator[Connection]:
-    """A started connection to it."""
-    with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
-        connection.start()
-        yield connection
-
-
-def text(message: Message | None) -> str | None:
-    """Return the text of *message*."""
-    assert message is None or isinstance(message, TextMessage)
-    return None if message is None else message.text
 
 
 def test_what_is_sent_is_received(connection: Connection) -> None:
@@ -59,7 +37,7 @@ def test_what_is_sent_is_received(connection: Connection) -> None:
         message.set_int_property("number", number)
         producer.send(message)
     consumer = session.create_consumer(ORDERS)
-    received = [consumer.receive(MILLISECONDS) for _ in range(100)]
+    received = [consumer.receive(WAIT_MS) for _ in range(100)]
     assert [text(each) for each in received] == [str(number) for number in range(100)]
     assert received[42] is not None
     assert received[42].get_int_property("number") == 42
@@ -76,8 +54,8 @@ def test_selectors_share_a_queue(connection: Connection) -> None:
         producer.send(message)
     even = session.create_consumer(ORDERS, "even")
     odd = session.create_consumer(ORDERS, "NOT even")
-    assert [text(odd.receive(MILLISECONDS)) for _ in range(3)] == ["1", "3", "5"]
-    assert [text(even.receive(MILLISECONDS)) for _ in range(3)] == ["0", "2", "4"]
+    assert [text(odd.receive(WAIT_MS)) for _ in range(3)] == ["1", "3", "5"]
+    assert [text(even.receive(WAIT_MS)) for _ in range(3)] == ["0", "2", "4"]
 
 
 def test_each_subscriber_of_a_topic_gets_all(connection: Connection) -> None:
@@ -86,9 +64,9 @@ def test_each_subscriber_of_a_topic_gets_all(connection: Connection) -> None:
     plain = session.create_consumer(news)
     session.create_shared_durable_consumer(news, "kept").close()
     session.create_producer(news).send(session.create_text_message("1"))
-    assert text(plain.receive(MILLISECONDS)) == "1"
+    assert text(plain.receive(WAIT_MS)) == "1"
     kept = session.create_shared_durable_consumer(news, "kept")
-    assert text(kept.receive(MILLISECONDS)) == "1"
+    assert text(kept.receive(WAIT_MS)) == "1"
 
 
 def test_a_transaction_moves_messages_or_does_not(connection: Connection) -> None:
@@ -97,17 +75,17 @@ def test_a_transaction_moves_messages_or_does_not(connection: Connection) -> Non
     outside.create_producer(ORDERS).send(outside.create_text_message("1"))
     session = connection.create_session(Session.SESSION_TRANSACTED)
     consumer, producer = session.create_consumer(ORDERS), session.create_producer(target)
-    message = consumer.receive(MILLISECONDS)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     producer.send(session.create_text_message("no"))
     session.rollback()
-    message = consumer.receive(MILLISECONDS)
+    message = consumer.receive(WAIT_MS)
     assert message is not None
     assert message.jms_redelivered
     producer.send(session.create_text_message("yes"))
     session.commit()
     shipped = outside.create_consumer(target)
-    assert text(shipped.receive(MILLISECONDS)) == "yes"
+    assert text(shipped.receive(WAIT_MS)) == "yes"
     assert shipped.receive_no_wait() is None
 
 
@@ -120,9 +98,9 @@ def test_what_fails_too_often_becomes_a_dead_letter(kafka: MemoryKafka) -> None:
         session.create_producer(ORDERS).send(session.create_text_message("bad"))
         consumer = session.create_consumer(ORDERS)
         for _ in range(2):
-            assert text(consumer.receive(MILLISECONDS)) == "bad"
+            assert text(consumer.receive(WAIT_MS)) == "bad"
             session.recover()
-        assert text(session.create_consumer(Queue("orders.dlq")).receive(MILLISECONDS)) == "bad"
+        assert text(session.create_consumer(Queue("orders.dlq")).receive(WAIT_MS)) == "bad"
 
 
 def test_a_browser_shows_what_waits(connection: Connection) -> None:
@@ -131,7 +109,7 @@ def test_a_browser_shows_what_waits(connection: Connection) -> None:
     session.create_producer(ORDERS).send(session.create_text_message("1"))
     with session.create_browser(ORDERS) as browser:
         assert [text(message) for message in browser] == ["1"]
-    assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "1"
+    assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "1"
 
 
 def test_a_request_gets_its_reply(connection: Connection) -> None:
@@ -148,7 +126,7 @@ def test_a_request_gets_its_reply(connection: Connection) -> None:
     request = asking.create_text_message("hello")
     request.jms_reply_to = replies
     asking.create_producer(ORDERS).send(request)
-    assert text(asking.create_consumer(replies).receive(MILLISECONDS)) == "hello!"
+    assert text(asking.create_consumer(replies).receive(WAIT_MS)) == "hello!"
 
 
 def test_a_message_is_delivered_later(connection: Connection) -> None:
@@ -157,13 +135,13 @@ def test_a_message_is_delivered_later(connection: Connection) -> None:
     producer, consumer = session.create_producer(ORDERS), session.create_consumer(ORDERS)
     producer.delivery_delay = 300
     producer.send(session.create_text_message("later"))
-    message = consumer.receive(MILLISECONDS)
+    message = consumer.receive(WAIT_MS)
     assert text(message) == "later"
     assert message is not None
     assert message.jms_delivery_time >= message.jms_timestamp + 300
 
 
-def test_two_engines_share_a_queue(kafka: MemoryKafka, eventually: Callable[[Callable[[], object]], None]) -> None:
+def test_two_engines_share_a_queue(kafka: MemoryKafka, eventually: Eventually) -> None:
     """Two factories with different settings are two programs to Kafka: one partition serves both by hand-over."""
     factories = [ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": name}) for name in ("one", "two")]
     with factories[0].create_connection() as first, factories[1].create_connection() as second:
@@ -209,7 +187,7 @@ def test_several_know_nothing_of_each_other(kafka: MemoryKafka, connection: Conn
         elsewhere.start()
         assert other.bootstrap_servers != kafka.bootstrap_servers
         assert elsewhere.create_session().create_consumer(ORDERS).receive_no_wait() is None
-        assert text(session.create_consumer(ORDERS).receive(MILLISECONDS)) == "1"
+        assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "1"
 
 
 def test_after_its_end_calls_fail() -> None:
@@ -296,7 +274,7 @@ def test_a_forked_child_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> N
 
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
-def test_an_exception_listener_hears_of_the_end(end: str, eventually: Callable[[Callable[[], object]], None]) -> None:
+def test_an_exception_listener_hears_of_the_end(end: str, eventually: Eventually) -> None:
     """A connection that is left open is told once by each of its consumers, and its threads rest."""
     heard: list[str] = []
     with MemoryKafka() as kafka:

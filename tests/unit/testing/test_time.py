@@ -4,50 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, TextMessage
+from kjms import Connection, ConnectionFactory, Queue, RedeliveryPolicy, Session
 from kjms.engine.kafka import KafkaException, TopicPartition
 from kjms.testing import MemoryKafka
+from tests.helpers import WAIT_MS, WAIT_SECONDS, text
 from tests.unit.testing.conftest import Clients
 from tests.unit.testing.test_groups import Member, settle
 
-SECONDS = 20.0
-MILLISECONDS = 20_000
 HOUR = 3_600.0
 DAY = 24 * HOUR
 ORDERS = Queue("orders")
 
 
 @pytest.fixture
-def kafka() -> Iterator[MemoryKafka]:
-    """A Kafka."""
-    with MemoryKafka() as kafka:
-        yield kafka
-
-
-@pytest.fixture
-def clients(kafka: MemoryKafka) -> Iterator[Clients]:
-    """What makes clients of it."""
-    made = Clients(kafka.bootstrap_servers)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def connection(kafka: MemoryKafka) -> Iterator[Connection]:
-    """A started connection to it."""
-    with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
-        connection.start()
-        yield connection
-
-
-def text(message: Message | None) -> str | None:
-    assert message is None or isinstance(message, TextMessage)
-    return None if message is None else message.text
+def servers(kafka: MemoryKafka) -> str:
+    """The address of the in-memory Kafka alone: a real one has the time of its machine."""
+    return kafka.bootstrap_servers
 
 
 def test_time_passes_by_itself_and_when_told(kafka: MemoryKafka) -> None:
@@ -81,7 +57,7 @@ def test_a_delayed_message_is_due(kafka: MemoryKafka, connection: Connection) ->
     producer.send(session.create_text_message("tomorrow"))
     assert consumer.receive(100) is None
     got: list[str | None] = []
-    waiting = threading.Thread(target=lambda: got.append(text(consumer.receive(MILLISECONDS))))
+    waiting = threading.Thread(target=lambda: got.append(text(consumer.receive(WAIT_MS))))
     waiting.start()
     kafka.advance(DAY)
     waiting.join()
@@ -95,12 +71,12 @@ def test_a_message_expires(kafka: MemoryKafka, connection: Connection) -> None:
     producer.time_to_live = int(HOUR * 1000)
     producer.send(session.create_text_message("in time"))
     consumer = session.create_consumer(ORDERS)
-    assert text(consumer.receive(MILLISECONDS)) == "in time"
+    assert text(consumer.receive(WAIT_MS)) == "in time"
     producer.send(session.create_text_message("late"))
     producer.time_to_live = 0
     producer.send(session.create_text_message("next"))
     kafka.advance(HOUR + 1)
-    assert text(consumer.receive(MILLISECONDS)) == "next"
+    assert text(consumer.receive(WAIT_MS)) == "next"
 
 
 def test_timestamps_are_of_its_time(kafka: MemoryKafka, connection: Connection) -> None:
@@ -122,11 +98,11 @@ def test_a_redelivery_waits_for_its_time(kafka: MemoryKafka) -> None:
         producer.send(session.create_text_message("again"))
         session.commit()
         consumer = session.create_consumer(ORDERS)
-        assert text(consumer.receive(MILLISECONDS)) == "again"
+        assert text(consumer.receive(WAIT_MS)) == "again"
         session.rollback()
         assert consumer.receive(100) is None
         kafka.advance(HOUR)
-        assert text(consumer.receive(MILLISECONDS)) == "again"
+        assert text(consumer.receive(WAIT_MS)) == "again"
         session.commit()
 
 
@@ -139,10 +115,10 @@ def test_a_dead_letter_says_when_its_deliveries_failed(kafka: MemoryKafka) -> No
         session.create_producer(ORDERS).send(session.create_text_message("bad"))
         consumer = session.create_consumer(ORDERS)
         for _ in range(2):
-            assert text(consumer.receive(MILLISECONDS)) == "bad"
+            assert text(consumer.receive(WAIT_MS)) == "bad"
             session.recover()
             kafka.advance(HOUR)
-        letter = session.create_consumer(Queue("orders.dlq")).receive(MILLISECONDS)
+        letter = session.create_consumer(Queue("orders.dlq")).receive(WAIT_MS)
         assert letter is not None
         first, last = (letter.get_long_property(f"JMS_kjms_{which}Failure") for which in ("First", "Last"))
         assert HOUR <= (last - first) / 1000 < 1.5 * HOUR
@@ -157,7 +133,7 @@ def test_a_temporary_queues_delayed_message_is_due(kafka: MemoryKafka, connectio
     producer.send(session.create_text_message("later"))
     assert consumer.receive(100) is None
     kafka.advance(HOUR)
-    assert text(consumer.receive(MILLISECONDS)) == "later"
+    assert text(consumer.receive(WAIT_MS)) == "later"
 
 
 def test_a_browser_shows_what_is_due(kafka: MemoryKafka, connection: Connection) -> None:
@@ -183,13 +159,13 @@ def test_an_open_transaction_times_out(kafka: MemoryKafka, clients: Clients, rep
     producer = clients.producer("id", transaction_timeout_ms=60_000)
     producer.begin_transaction()
     producer.produce(topic, b"x", None, 0, headers=[], timestamp=0, on_delivery=reports)
-    assert producer.flush(SECONDS) == 0
+    assert producer.flush(WAIT_SECONDS) == 0
     kafka.advance(59)
     assert clients.end(topic) == 0
     kafka.advance(2)
     assert clients.end(topic) == 2
     with pytest.raises(KafkaException) as raised:
-        producer.commit_transaction(SECONDS)
+        producer.commit_transaction(WAIT_SECONDS)
     assert raised.value.args[0].fatal()
 
 
@@ -223,7 +199,7 @@ def test_a_call_that_waits_for_brokers_gives_up(kafka: MemoryKafka, clients: Cli
         asking.join(0.05)
         assert asking.is_alive()
         kafka.advance(HOUR)
-        asking.join(SECONDS)
+        asking.join(WAIT_SECONDS)
     assert failures == ["_TRANSPORT"]
 
 
@@ -251,7 +227,7 @@ def test_an_idle_groups_offsets_are_forgotten(kafka: MemoryKafka, clients: Clien
         consumer.commit(offsets=[place], asynchronous=False)
 
     def known() -> list[int]:
-        return [consumer.committed([place], SECONDS)[0].offset for consumer in (idle, busy.consumer)]
+        return [consumer.committed([place], WAIT_SECONDS)[0].offset for consumer in (idle, busy.consumer)]
 
     kafka.advance(6 * DAY)
     assert known() == [7, 7]
@@ -259,9 +235,7 @@ def test_an_idle_groups_offsets_are_forgotten(kafka: MemoryKafka, clients: Clien
     assert known() == [-1001, 7]
 
 
-def test_a_queue_that_idled_for_weeks_loses_and_repeats_nothing(
-    kafka: MemoryKafka, eventually: Callable[[Callable[[], object]], None]
-) -> None:
+def test_a_queue_that_idled_for_weeks_loses_and_repeats_nothing(kafka: MemoryKafka) -> None:
     """What Kafka has forgotten of a queue, kjms restores from its own copy."""
     factory = ConnectionFactory(kafka.bootstrap_servers)
     with factory.create_connection() as connection:
@@ -271,10 +245,10 @@ def test_a_queue_that_idled_for_weeks_loses_and_repeats_nothing(
         for number in range(3):
             producer.send(session.create_text_message(str(number)))
         consumer = session.create_consumer(ORDERS)
-        assert [text(consumer.receive(MILLISECONDS)) for _ in range(2)] == ["0", "1"]
+        assert [text(consumer.receive(WAIT_MS)) for _ in range(2)] == ["0", "1"]
     kafka.advance(30 * DAY)
     with factory.create_connection() as connection:
         connection.start()
         consumer = connection.create_session().create_consumer(ORDERS)
-        assert text(consumer.receive(MILLISECONDS)) == "2"
+        assert text(consumer.receive(WAIT_MS)) == "2"
         assert consumer.receive_no_wait() is None
