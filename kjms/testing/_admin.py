@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -37,6 +36,7 @@ from kjms.engine.kafka import (
     TopicPartition,
     TopicPartitionInfo,
 )
+from kjms.testing._client import MemoryClient
 from kjms.testing._cluster import NEVER, Cluster, refused
 from kjms.testing._consumer import RefusedPlace, committable, offset_of
 from kjms.testing._faults import Operation
@@ -77,7 +77,7 @@ def described(cluster: Cluster, topic: str | None) -> ClusterMetadata:
     return found
 
 
-class MemoryAdmin:
+class MemoryAdmin(MemoryClient):
     """An admin client; see `kjms.engine.kafka.AdminPort`. Futures are done when they are returned.
 
     Args:
@@ -86,23 +86,8 @@ class MemoryAdmin:
     """
 
     def __init__(self, cluster: Cluster, config: Mapping[str, Any]) -> None:
-        self._cluster = cluster
-        self._news = threading.Condition(cluster.lock)
-        self.client = str(config.get("client.id", "rdkafka"))
-        self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
-        self._errors: deque[KafkaError] = deque()
+        super().__init__(cluster, config)
         cluster.add(self)
-
-    # What the cluster calls, with the lock held.
-
-    def wake(self) -> None:
-        """Return from a poll: there is something to do."""
-        self._news.notify_all()
-
-    def hear(self, error: KafkaError) -> None:
-        """Have the error callback hear of *error*, in the next poll."""
-        self._errors.append(error)
-        self._news.notify_all()
 
     def poll(self, timeout: float) -> int:
         cluster = self._cluster
@@ -110,11 +95,7 @@ class MemoryAdmin:
         with cluster.lock:
             while not self._errors and cluster.wait(self._news, until):
                 pass
-            errors, self._errors = self._errors, deque()
-        for error in errors:
-            if self.on_error is not None:
-                self.on_error(error)
-        return len(errors)
+        return self._tell()
 
     # Topics.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kjms.engine.kafka import (
@@ -17,6 +16,7 @@ from kjms.engine.kafka import (
     OnRebalance,
     TopicPartition,
 )
+from kjms.testing._client import MemoryClient
 from kjms.testing._cluster import NEVER, Cluster, refused
 from kjms.testing._groups import ASSIGN, LOSE, REVOKE, Change, Group, GroupMetadata, Member, Offset
 from kjms.testing._readings import Readings, event
@@ -39,7 +39,7 @@ class RefusedPlace:
         self.error = error
 
 
-class MemoryConsumer:
+class MemoryConsumer(MemoryClient):
     """A consumer; see `kjms.engine.kafka.ConsumerPort`.
 
     Args:
@@ -48,14 +48,10 @@ class MemoryConsumer:
     """
 
     def __init__(self, cluster: Cluster, config: Mapping[str, Any]) -> None:
-        self._cluster = cluster
-        self._news = threading.Condition(cluster.lock)
-        self.client = str(config.get("client.id", "rdkafka"))
-        self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
+        super().__init__(cluster, config)
         self._group_name = str(config["group.id"])
         self._session_timeout = float(config.get("session.timeout.ms", 45_000)) / 1000
         self._readings = Readings(cluster, self, config)
-        self._errors: deque[KafkaError] = deque()
         self._member: Member | None = None
         self._topics: list[str] = []
         self._callbacks: dict[str, OnRebalance | None] = {}
@@ -67,15 +63,6 @@ class MemoryConsumer:
         cluster.add(self)
 
     # What the cluster calls, with the lock held.
-
-    def wake(self) -> None:
-        """Return from a poll: there is something to do."""
-        self._news.notify_all()
-
-    def hear(self, error: KafkaError) -> None:
-        """Have the error callback hear of *error*, in the next poll."""
-        self._errors.append(error)
-        self._news.notify_all()
 
     @property
     def membership(self) -> tuple[Group, Member] | None:
@@ -274,10 +261,7 @@ class MemoryConsumer:
                     found = self._readings.take(most)
                     if found or advances != cluster.advances or not cluster.wait(self._news, until):
                         return found
-            while self._errors:
-                error = self._errors.popleft()
-                if self.on_error is not None:
-                    self.on_error(error)
+            self._tell()
             self._rebalance()
 
     def _last_words(self, end: KafkaError, until: float) -> list[KafkaMessage]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 import random
-import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kjms.engine.kafka import (
@@ -19,6 +18,7 @@ from kjms.engine.kafka import (
     TopicPartition,
 )
 from kjms.testing._admin import described
+from kjms.testing._client import MemoryClient
 from kjms.testing._cluster import NEVER, Cluster, refused
 from kjms.testing._consumer import committable, offset_of
 from kjms.testing._faults import Operation
@@ -62,7 +62,7 @@ Report: TypeAlias = "tuple[OnDelivery | None, KafkaError | None, KafkaMessage]"
 """What `poll` calls, and with what."""
 
 
-class MemoryProducer:
+class MemoryProducer(MemoryClient):
     """A producer; see `kjms.engine.kafka.ProducerPort`.
 
     A record is in its log when `produce` returns, unless brokers are away; its report waits for `poll` or `flush`.
@@ -73,10 +73,7 @@ class MemoryProducer:
     """
 
     def __init__(self, cluster: Cluster, config: Mapping[str, Any]) -> None:
-        self._cluster = cluster
-        self._news = threading.Condition(cluster.lock)
-        self.client = str(config.get("client.id", "rdkafka"))
-        self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
+        super().__init__(cluster, config)
         self._id = str(config.get("transactional.id") or "")
         self._limit = int(config.get("message.max.bytes", 1_000_000))
         self._patience = float(config.get("message.timeout.ms", 300_000)) / 1000
@@ -89,7 +86,6 @@ class MemoryProducer:
         self._flushed = 0  # how often
         self._waiting: deque[Waiting] = deque()
         self._reports: deque[Report] = deque()
-        self._errors: deque[KafkaError] = deque()
         self._state = State.INIT
         self._error: KafkaException | None = None  # why it can only abort, or nothing any more
         self._is_empty = True  # whether nothing was done in the transaction: brokers do not hear of such a one
@@ -103,12 +99,7 @@ class MemoryProducer:
     def wake(self) -> None:
         """Return from a wait: there is something to do."""
         self._drain()
-        self._news.notify_all()
-
-    def hear(self, error: KafkaError) -> None:
-        """Have the error callback hear of *error*, in the next poll."""
-        self._errors.append(error)
-        self._news.notify_all()
+        super().wake()
 
     # Records.
 
@@ -248,22 +239,15 @@ class MemoryProducer:
                 self._drain(is_flushing=is_flushing)
                 if self._reports or self._errors or not self._wait(until):
                     break
-            if self._errors:
-                reports: deque[Report] = deque()
-                errors, self._errors = self._errors, deque()
-            else:
-                reports, self._reports = self._reports, deque()
-                errors = deque()
+            reports: deque[Report] = deque()
+            if not self._errors:  # these come first, and reports with the next poll
+                reports, self._reports = self._reports, reports
                 self._bytes -= sum(len(message.value() or b"") + len(message.key() or b"") for _, _, message in reports)
-        for error in errors:
-            if error.fatal():  # confluent-kafka raises it, and asks no callback
-                raise KafkaException(error)
-            if self.on_error is not None:
-                self.on_error(error)
+        told = self._tell()
         for on_delivery, why, message in reports:
             if on_delivery is not None:
                 on_delivery(why, message)
-        return len(reports) + len(errors)
+        return len(reports) + told
 
     def _wait(self, until: float) -> bool:
         """Wait, but not beyond the time at which something is to be done for the first record."""
