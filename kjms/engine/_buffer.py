@@ -25,6 +25,7 @@ __all__ = ["Buffer", "Feed"]
 BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
 STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
 OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
+MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
 
@@ -277,6 +278,16 @@ class Buffer:
     def kept_back(self) -> int:
         """How many are here and not ready: no consumer wants them, they are not due, or their group is busy."""
         return len(self.unwanted) + len(self._delayed) + self.groups.waiting
+
+    def is_full(self, limit: int) -> bool:
+        """Whether no more is to be read: *limit* messages are ready; more of them while a consumer waits for others."""
+        most = MAX_KEPT_BACK if self.is_hungry else limit
+        return self.held >= most or self.kept_back >= MAX_KEPT_BACK
+
+    def has_room(self, limit: int) -> bool:
+        """Whether half of it is taken: what was full is read on."""
+        most = MAX_KEPT_BACK - 1 if self.is_hungry else limit >> 1
+        return self.held <= most and self.kept_back < MAX_KEPT_BACK
 
     @property
     def next_due(self) -> int:

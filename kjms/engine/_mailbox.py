@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kjms.engine._buffer import Feed
 from kjms.engine._delivery import Delivery, Partition
-from kjms.engine._reader import MAX_KEPT_BACK, Reader
+from kjms.engine._reader import Reader
 from kjms.engine.kafka import KafkaMessage
 from kjms.mapping import decode
 from kjms.mapping.later import due_at
@@ -119,8 +119,7 @@ class Mailbox(Reader):
     def _is_full(self) -> bool:
         buffer = self.buffer
         if self._started:
-            most = MAX_KEPT_BACK if buffer.is_hungry else self.prefetch  # what is ready is for others
-            return buffer.held >= most or buffer.kept_back >= MAX_KEPT_BACK
+            return buffer.is_full(self.prefetch)
         return buffer.held + buffer.kept_back >= self.aside.tuning.inbox_unread
 
     def look_for_room(self) -> None:
@@ -128,10 +127,7 @@ class Mailbox(Reader):
         if not self._behind:
             return
         with self.lock:
-            buffer = self.buffer
-            most = MAX_KEPT_BACK - 1 if buffer.is_hungry else self.prefetch >> 1
-            has_room = buffer.held <= most and buffer.kept_back < MAX_KEPT_BACK
-            is_wanted = self._started > 0 and has_room and not self._closing
+            is_wanted = self._started > 0 and self.buffer.has_room(self.prefetch) and not self._closing
         if is_wanted:
             self._on_room(self)
 

@@ -62,7 +62,6 @@ CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not a
 MOVES_SECONDS: Final = 3.0  # how long leaving waits for moves that were asked for; what is not moved is found again
 LOOK_AHEAD: Final = 10  # times the prefetch are looked through where some messages are more urgent than others
 LOOK_AHEAD_BYTES: Final = 32_000_000  # if the messages are no larger than that together
-MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer may have lost its partitions unawares
 COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
 REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
@@ -1352,13 +1351,11 @@ class Reader:
 
     def _is_full(self) -> bool:
         with self.lock:
-            most = MAX_KEPT_BACK if self.buffer.is_hungry else self._capacity  # what is ready is for others
-            return self.buffer.held >= most or self.buffer.kept_back >= MAX_KEPT_BACK
+            return self.buffer.is_full(self._capacity)
 
     def _has_space(self) -> bool:
         with self.lock:
-            most = MAX_KEPT_BACK - 1 if self.buffer.is_hungry else self._capacity >> 1
-            return self._closing or (self.buffer.held <= most and self.buffer.kept_back < MAX_KEPT_BACK)
+            return self._closing or self.buffer.has_room(self._capacity)
 
     def _wait_for_space(self, consumer: ConsumerPort) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
