@@ -35,7 +35,7 @@ from kjms.errors import (
     InvalidDestinationException,
     JMSException,
 )
-from kjms.mapping.names import aside, demand, handover, subscription_group
+from kjms.mapping.names import REGISTRY, aside, demand, handover, subscription_group
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -75,6 +75,17 @@ class Identity(NamedTuple):
         """How the registry calls it."""
         return resource(self.space, self.client_id, self.name)
 
+    @classmethod
+    def of(cls, resource: str) -> Identity | None:
+        """Return what a definition's *resource* names; None: no subscription."""
+        try:
+            space, client_id, name = json.loads(resource)
+        except ValueError:
+            return None
+        if space not in {DURABLE, NON_DURABLE} or not isinstance(name, str) or not isinstance(client_id, str | None):
+            return None
+        return cls(space, client_id, name)
+
     def __str__(self) -> str:
         whose = "" if self.client_id is None else f" of client {self.client_id!r}"
         return f"{self.space} subscription {self.name!r}{whose}"
@@ -110,14 +121,16 @@ class Terms:
 
     @classmethod
     def read(cls, definition: Mapping[str, Any]) -> Terms:
-        """Return those that stand in a definition."""
-        return cls(
-            Topic(definition["destination"]),
-            definition["topic"],
-            parse_selector(definition["selector"]),
-            definition["no_local"],
-            definition["shared"],
-        )
+        """Return those that stand in a definition.
+
+        Raises:
+            JMSException: It is none: another program wrote it, or it is damaged.
+        """
+        match definition:
+            case {"destination": str(name), "topic": str(topic), "selector": str() | None as text, "starts": list()}:
+                is_shared, no_local = bool(definition.get("shared")), bool(definition.get("no_local"))
+                return cls(Topic(name), topic, parse_selector(text), no_local, is_shared)
+        raise JMSException(f"the definition of a subscription in {REGISTRY!r} is damaged: {dict(definition)!r}")
 
 
 @dataclass(frozen=True)
@@ -513,7 +526,9 @@ class Subscriptions:
             return
         self._registry.take_away([definition.key for definition in definitions])
         for definition in definitions:
-            self._delete_group(definition.value["topic"], _group(identity, definition))
+            topic = definition.value.get("topic")
+            if isinstance(topic, str):  # else it is damaged, and nothing was begun on it
+                self._delete_group(topic, _group(identity, definition))
 
     def _delete_group(self, topic: str, group: str) -> None:
         """Delete what *group* has committed, and what was moved aside for it; what fails, Kafka forgets later."""
@@ -565,11 +580,17 @@ class Subscriptions:
             alive = registry.living(set().union(*users.values()))
         found = []
         for definition in definitions:
-            identity = Identity(*json.loads(definition.resource))
+            identity = Identity.of(definition.resource)
             engines = users[definition.key]
-            if engines or identity.space == DURABLE:  # else it ended when its last consumer did
-                state = ACTIVE if engines & alive else SILENT if engines else INACTIVE
-                found.append(Found(identity, Terms.read(definition.value), _group(identity, definition), state))
+            if identity is None or not (engines or identity.space == DURABLE):
+                continue  # another program's, or it ended when its last consumer did
+            try:
+                terms = Terms.read(definition.value)
+            except JMSException as error:
+                _log.warning("%s is left out: %s", identity, error)
+                continue
+            state = ACTIVE if engines & alive else SILENT if engines else INACTIVE
+            found.append(Found(identity, terms, _group(identity, definition), state))
         return sorted(found, key=lambda entry: (entry.identity.name, entry.identity.client_id or "", entry.group))
 
     def close(self) -> None:
@@ -594,11 +615,11 @@ class Subscriptions:
 
 def _owners(claims: Claims, client_id: str) -> set[str]:
     """Return the users to whom durable subscriptions of *client_id* belong."""
-    definitions = [(Identity(*json.loads(each.resource)), each.value.get("owner")) for each in claims.definitions()]
+    definitions = [(Identity.of(each.resource), each.value.get("owner")) for each in claims.definitions()]
     return {
         owner
         for identity, owner in definitions
-        if identity.space == DURABLE and identity.client_id == client_id and isinstance(owner, str)
+        if identity and identity.space == DURABLE and identity.client_id == client_id and isinstance(owner, str)
     }
 
 

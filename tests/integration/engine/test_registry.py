@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kjms import ConnectionFactory, JMSException
+from kjms import ConnectionFactory, JMSException, Topic
 from kjms.engine._claims import DEFINITION, LOCK, USE
 from kjms.engine._registry import Registry
+from kjms.engine._subscriptions import Identity
 from kjms.testing.engine import engine_of, tuned
-from tests.helpers import NOTHING_SECONDS, Eventually, apart
+from tests.helpers import NOTHING_MS, NOTHING_SECONDS, Eventually, apart
 
 
 @pytest.fixture
@@ -123,6 +124,29 @@ def test_strange_records_in_the_log_do_no_harm(
         assert "def:z" not in claims
     with kjms_factory.create_connection() as connection:
         engine_of(connection).subscriptions.find()
+
+
+def test_definitions_that_cannot_be_read_are_left_out(
+    registries: list[Registry], name: str, kjms_factory: ConnectionFactory, topic: Topic
+) -> None:
+    """Subscriptions are found beside definitions of other programs and damaged ones; unsubscribing ends such a one."""
+    damaged = {"durable": {"topic": 1}, "global": {}, "selector": {"destination": "t", "topic": "t", "selector": "("}}
+    with registries[0].locked(name):
+        for resource in (name, '["durable"]', '["other",null,"x"]', "[1,2,3]"):
+            registries[0].put(DEFINITION, {"r": resource})
+        for subscription, value in damaged.items():
+            registries[0].put(DEFINITION, {"r": Identity("durable", name, subscription).resource, **value})
+    with kjms_factory.create_connection() as connection:
+        connection.client_id = name
+        session = connection.create_session()
+        session.create_durable_consumer(topic, "whole").close()
+        found = engine_of(connection).subscriptions.find()
+        assert [entry.identity.name for entry in found if entry.identity.client_id == name] == ["whole"]
+        with pytest.raises(JMSException, match=r"'kjms.registry' is damaged: .*'topic': 1"):
+            session.create_durable_consumer(topic, "durable")
+        for subscription in (*damaged, "whole"):
+            session.unsubscribe(subscription)
+        assert session.create_durable_consumer(topic, "durable").receive(NOTHING_MS) is None
 
 
 def test_the_thread_ends_when_it_is_not_needed(kjms_broker: Any, name: str, eventually: Eventually) -> None:
