@@ -11,9 +11,10 @@ class Peer:
     """A client with an engine and a socket, and no manners of its own."""
 
     def __init__(self, port: int, name: str, *desired: str) -> None:
-        from proton import Connection, Transport, symbol
+        from proton import Collector, Connection, Transport, symbol
 
-        self.transport, self.connection = Transport(), Connection()
+        self.transport, self.connection, self.events = Transport(), Connection(), Collector()
+        self.connection.collect(self.events)
         self.connection.container = name
         self.connection.desired_capabilities = [symbol(each) for each in desired]
         self.transport.bind(self.connection)
@@ -44,6 +45,22 @@ class Peer:
                 piece, data = data[: self.transport.capacity()], data[self.transport.capacity() :]
                 self.transport.push(piece)
             self.write()
+
+    def detach(self, link: Any) -> None:
+        """Detach *link*, and wait for the gateway's answer: its consumer is closed then."""
+        from proton import Event
+
+        link.detach()
+
+        def is_answered() -> bool:
+            while (event := self.events.peek()) is not None:
+                is_it = event.type == Event.LINK_REMOTE_DETACH and event.link == link
+                self.events.pop()
+                if is_it:
+                    return True
+            return False
+
+        self.wait(is_answered)
 
     def __enter__(self) -> Peer:
         return self

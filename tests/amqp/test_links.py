@@ -331,7 +331,7 @@ def test_a_null_source_is_answered_with_all_of_the_subscription(gateway: Any, kj
             link_name = f"{name}|global" if "global" in kinds else name
             link = names.durable(link_name, name, *kinds, filters=its)
             assert link.remote_condition is None
-            link.detach()
+            peer.detach(link)
             found = lookup.ask(link_name)
             source = found.remote_source
             assert (source.address, source.durability, source.expiry_policy) == (name, 2, source.EXPIRE_NEVER)
@@ -352,13 +352,13 @@ def test_the_own_containers_subscription_comes_first(gateway: Any, kjms_destinat
     with Peer(gateway.port, name) as peer:
         names, lookup = Names(peer), Lookup(peer)
         for link_name, kinds in ((f"{name}|globalish", ["shared"]), (f"{name}|other", ["shared", "global"])):
-            names.durable(link_name, name, "topic", *kinds).detach()
+            peer.detach(names.durable(link_name, name, "topic", *kinds))
         for kinds in ({"topic", "shared"}, {"topic", "shared", "global"}):
             found = lookup.ask(f"{name}|globalish")
             assert {str(kind) for kind in plain(found.remote_source.capabilities)} == kinds
             assert lookup.end(found) is None
         assert lookup.ask(f"{name}|globalish").remote_condition.name == "amqp:not-found"
-        names.durable(f"{name}|2", name, "topic", "shared", "global").detach()
+        peer.detach(names.durable(f"{name}|2", name, "topic", "shared", "global"))
         assert lookup.ask(f"{name}|2").remote_condition.name == "amqp:not-found"  # nothing says that it is global
         assert lookup.end(lookup.ask(f"{name}|global")) is None
 
@@ -389,6 +389,6 @@ def test_refusals_of_subscriptions_say_that_they_are_in_use(gateway: Any, kjms_d
                 assert refusal(f"{own}|2", name, filters=selector) == "amqp:resource-locked"
                 assert lookup.end(lookup.ask(f"{shared}|3")).name == "amqp:resource-locked"
                 for link in (first, second):
-                    link.detach()
+                    peer.detach(link)
         for subscription in (shared, own):
             assert lookup.end(lookup.ask(subscription)) is None
