@@ -41,9 +41,9 @@ def test_the_time_for_a_hostile_value_grows_with_its_length(pattern, piece):
         message = MappingMessage({"s": piece * length})
         times = []
         for _ in range(5):
-            start = time.perf_counter()
+            start = time.thread_time()
             assert matches(message) is False
-            times.append(time.perf_counter() - start)
+            times.append(time.thread_time() - start)
         return min(times)
 
     assert took(20_000) < 40 * max(took(2_000), 50e-6)
