@@ -26,6 +26,7 @@ from kjms import (
     Connection,
     ConnectionFactory,
     IllegalStateException,
+    JMSContext,
     Message,
     MessageConsumer,
     Queue,
@@ -201,6 +202,11 @@ def take(consumer: MessageConsumer, count: int) -> list[Message]:
 def texts(consumer: MessageConsumer, count: int) -> list[str]:
     """Return the texts of the next *count* messages."""
     return texts_of(take(consumer, count))
+
+
+def give_back(session: Session | JMSContext) -> None:
+    """Roll *session* back if it is transacted; recover it if it is not."""
+    (session.rollback if session.transacted else session.recover)()
 
 
 def drain(consumer: MessageConsumer, soon: int = SOON_MS) -> list[Message]:

@@ -24,7 +24,7 @@ from kjms import (
     Topic,
     aio,
 )
-from tests.helpers import WAIT_MS, Eventually, send
+from tests.helpers import WAIT_MS, Eventually, dead_letter_queue, send, wait_for
 
 ONCE = RedeliveryPolicy(max_deliveries=1)
 
@@ -138,22 +138,23 @@ def fails(message: Message) -> None:
     raise OrderError("card 4711")
 
 
+def letters_of_a_listener(kafka: Any, queue: Queue, listener: Any, *bodies: str, **options: Any) -> list[Message]:
+    """Return the dead letters of messages with *bodies*, for each of which *listener* raised."""
+    with factory(kafka, **options).create_connection() as connection:
+        connection.start()
+        connection.create_session().create_consumer(queue).message_listener = listener
+        send(connection, queue, *bodies)
+        dead = dead_letter_queue(queue)
+        wait_for(lambda: len(letters(connection, dead)) == len(bodies))
+        return letters(connection, dead)
+
+
 @pytest.mark.parametrize("details", [None, "message", "traceback"])
 def test_a_dead_letter_tells_what_was_raised(
-    kafka: Any,
-    queue: Queue,
-    dead: Queue,
-    eventually: Eventually,
-    caplog: pytest.LogCaptureFixture,
-    details: str | None,
+    kafka: Any, queue: Queue, caplog: pytest.LogCaptureFixture, details: str | None
 ) -> None:
     """The exception's type is on every dead letter; its text and traceback only where the factory asks for them."""
-    with factory(kafka, dead_letter_details=details).create_connection() as connection:
-        connection.start()
-        connection.create_session().create_consumer(queue).message_listener = fails
-        send(connection, queue, "bad")
-        eventually(lambda: letters(connection, dead))
-        (letter,) = letters(connection, dead)
+    (letter,) = letters_of_a_listener(kafka, queue, fails, "bad", dead_letter_details=details)
     assert told(letter, "Cause") == "delivered 1 time; the listener raised OrderError"
     assert told(letter, "Exception") == f"{__name__}.OrderError"
     assert told(letter, "ExceptionMessage") == (None if details is None else "card 4711")
@@ -165,19 +166,14 @@ def test_a_dead_letter_tells_what_was_raised(
     assert any("dead letter" in record.getMessage() for record in caplog.records)
 
 
-def test_a_destination_has_its_own_details(kafka: Any, queue: Queue, dead: Queue, eventually: Eventually) -> None:
+def test_a_destination_has_its_own_details(kafka: Any, queue: Queue) -> None:
     """dead_letter_details of a destination holds for it alone, and no unknown value is accepted."""
     with pytest.raises(ValueError, match="dead_letter_details is 'message', 'traceback' or None, not 'all'"):
         DestinationOptions(dead_letter_details="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="dead_letter_details"):
         ConnectionFactory(kafka.bootstrap_servers, dead_letter_details=True)  # type: ignore[arg-type]
     own = {queue.queue_name: DestinationOptions(dead_letter_details="message")}
-    with factory(kafka, destinations=own).create_connection() as connection:
-        connection.start()
-        connection.create_session().create_consumer(queue).message_listener = fails
-        send(connection, queue, "bad")
-        eventually(lambda: letters(connection, dead))
-        (letter,) = letters(connection, dead)
+    (letter,) = letters_of_a_listener(kafka, queue, fails, "bad", destinations=own)
     assert told(letter, "ExceptionMessage") == "card 4711"
 
 
@@ -236,21 +232,14 @@ class UnprintableError(Exception):
         raise RuntimeError("not even that")
 
 
-def test_an_exception_without_a_text_does_not_hold_up_its_message(
-    kafka: Any, queue: Queue, dead: Queue, eventually: Eventually
-) -> None:
+def test_an_exception_without_a_text_does_not_hold_up_its_message(kafka: Any, queue: Queue) -> None:
     """Details that are large, or that cannot be had, never keep a message from its dead-letter queue."""
     raised = iter([UnprintableError(), OrderError("x" * 3_000_000)])
 
     def listener(message: Message) -> None:
         raise next(raised)
 
-    with factory(kafka, dead_letter_details="traceback").create_connection() as connection:
-        connection.start()
-        connection.create_session().create_consumer(queue).message_listener = listener
-        send(connection, queue, "bad", "worse")
-        eventually(lambda: len(letters(connection, dead)) == 2)
-        first, second = letters(connection, dead)
+    first, second = letters_of_a_listener(kafka, queue, listener, "bad", "worse", dead_letter_details="traceback")
     assert isinstance(second, TextMessage)
     assert second.text == "worse"
     assert told(first, "ExceptionMessage") == "<no text: RuntimeError>"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kjms import ConnectionFactory, JMSContext, Message, Queue, RedeliveryPolicy, Session, Topic, aio
-from tests.helpers import WAIT_MS, now_ms, seen
+from kjms import ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, Topic, aio
+from tests.helpers import WAIT_MS, counted, give_back, now_ms, seen, take
 
 NONE = [("d", 1)]
 ALL = [("a", 2), ("b", 2), ("c", 2), ("d", 1)]
@@ -36,11 +36,9 @@ def received(consumer: Any, mode: int) -> None:
             message.acknowledge()
 
 
-def counted(consumer: Any, count: int) -> list[tuple[str | None, int]]:
+def next_counted(consumer: Any, count: int) -> list[tuple[str, int]]:
     """Return of the next *count* messages the text and JMSXDeliveryCount; the mark agrees with the count."""
-    found = [seen(consumer.receive(WAIT_MS)) for _ in range(count)]
-    assert all(is_marked == (number > 1) for _, is_marked, number in found)
-    return [(text, number) for text, _, number in found]
+    return [counted(message) for message in take(consumer, count)]
 
 
 @pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.11-8", "JMS-4.4.11-10", "JMS-4.4.7-4", "JMS-3.5.11-1")
@@ -51,8 +49,8 @@ def test_recover_and_rollback_begin_again_with_the_first(desk: Any, queue: Queue
     session = desk.session(mode)
     consumer = session.create_consumer(queue)
     received(consumer, mode)
-    (session.rollback if session.transacted else session.recover)()
-    assert counted(consumer, len(expected)) == expected
+    give_back(session)
+    assert next_counted(consumer, len(expected)) == expected
 
 
 @pytest.mark.requirement("JMS-4.4.11-8", "JMS-4.4.7-4", "JMS-3.5.11-1")
@@ -63,8 +61,8 @@ def test_each_time_counts(desk: Any, queue: Queue, mode: int) -> None:
     session = desk.session(mode)
     consumer = session.create_consumer(queue)
     for count in range(1, 6):
-        assert counted(consumer, 2) == [("a", count), ("b", count)]
-        (session.rollback if session.transacted else session.recover)()
+        assert next_counted(consumer, 2) == [("a", count), ("b", count)]
+        give_back(session)
 
 
 @pytest.mark.requirement("JMS-4.4.1-7", "JMS-4.4.11-3", "JMS-3.5.11-1")
@@ -75,7 +73,7 @@ def test_a_closed_session_gives_back_to_others(desk: Any, queue: Queue, mode: in
     session = desk.session(mode)
     received(session.create_consumer(queue), mode)
     session.close()
-    assert counted(desk.session().create_consumer(queue), len(expected)) == expected
+    assert next_counted(desk.session().create_consumer(queue), len(expected)) == expected
     assert desk.left(queue) == []
 
 
@@ -87,7 +85,7 @@ def test_a_closed_connection_gives_back_to_other_processes(desk: Any, queue: Que
     with desk.connect(is_apart=True) as connection:
         received(connection.create_session(mode).create_consumer(queue), mode)
     elsewhere = desk.connect(is_apart=True).create_session()
-    assert counted(elsewhere.create_consumer(queue), len(expected)) == expected
+    assert next_counted(elsewhere.create_consumer(queue), len(expected)) == expected
 
 
 @pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.11-6")
@@ -101,7 +99,7 @@ def test_a_closed_consumer_leaves_what_it_received_to_its_session(
     with session.create_consumer(queue) as consumer:
         received(consumer, mode)
     with session.create_consumer(queue) as consumer:
-        assert counted(consumer, 1) == [("d", 1)]
+        assert next_counted(consumer, 1) == [("d", 1)]
     session.close()
     was_acknowledged = mode in {Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE}
     again = [] if was_acknowledged else [(text, True, 2) for text, _ in expected]
@@ -120,9 +118,9 @@ def test_what_was_acknowledged_before_never_comes_again(desk: Any, queue: Queue,
         session.commit()
     else:
         messages[0].acknowledge()
-    assert counted(consumer, 1) == [("c", 1)]
-    (session.rollback if session.transacted else session.recover)()
-    assert counted(consumer, 2) == [("c", 2), ("d", 1)]
+    assert next_counted(consumer, 1) == [("c", 1)]
+    give_back(session)
+    assert next_counted(consumer, 2) == [("c", 2), ("d", 1)]
 
 
 @pytest.mark.requirement("JMS-4.4.11-10")
@@ -133,9 +131,9 @@ def test_each_consumer_of_a_session_gets_its_own_again(desk: Any, queue: Queue, 
     desk.send(other_queue, *"xy")
     session = desk.session(mode)
     first, second = session.create_consumer(queue), session.create_consumer(other_queue)
-    assert counted(first, 1) + counted(second, 2) == [("a", 1), ("x", 1), ("y", 1)]
-    (session.rollback if session.transacted else session.recover)()
-    assert counted(second, 2) + counted(first, 2) == [("x", 2), ("y", 2), ("a", 2), ("b", 1)]
+    assert next_counted(first, 1) + next_counted(second, 2) == [("a", 1), ("x", 1), ("y", 1)]
+    give_back(session)
+    assert next_counted(second, 2) + next_counted(first, 2) == [("x", 2), ("y", 2), ("a", 2), ("b", 1)]
 
 
 @pytest.mark.requirement("JMS-6.12-1", "JMS-3.5.11-1")
@@ -149,8 +147,8 @@ def test_subscriptions_give_back_as_queues_do(desk: Any, topic: Topic, kind: str
     consumer = create(topic) if kind == "plain" else create(topic, "it")
     desk.send(topic, *"abcd")
     received(consumer, mode)
-    (session.rollback if session.transacted else session.recover)()
-    assert counted(consumer, len(expected)) == expected
+    give_back(session)
+    assert next_counted(consumer, len(expected)) == expected
 
 
 @pytest.mark.requirement("JMS-6.11.5-6", "JMS-3.5.11-1")
@@ -167,7 +165,7 @@ def test_a_durable_subscription_keeps_what_was_given_back(
         desk.send(topic, *"abcd")
         received(consumer, mode)
     session = desk.connect(client_id=client_id, is_apart=True).create_session()
-    assert counted(getattr(session, f"create_{kind}_consumer")(topic, "it"), len(expected)) == expected
+    assert next_counted(getattr(session, f"create_{kind}_consumer")(topic, "it"), len(expected)) == expected
 
 
 @pytest.mark.requirement("JMS-11.2.2-1")
@@ -180,8 +178,8 @@ def test_a_context_gives_back_as_a_session_does(
     with kjms_factory.create_context(mode) as context:
         consumer = context.create_consumer(queue)
         received(consumer, mode)
-        (context.rollback if mode == JMSContext.SESSION_TRANSACTED else context.recover)()
-        assert counted(consumer, len(expected)) == expected
+        give_back(context)
+        assert next_counted(consumer, len(expected)) == expected
     was_acknowledged = mode in {Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE}
     again = [] if was_acknowledged else [(text, True, count + 1) for text, count in expected]
     assert desk.left(queue) == again
@@ -193,11 +191,6 @@ async def test_a_context_of_asyncio_gives_back_as_a_session_does(
 ) -> None:
     """The asyncio API has the same rules: recover and rollback, and then the end of the context."""
     desk.send(queue, *"abcd")
-
-    async def counted(consumer: aio.JMSConsumer, count: int) -> list[tuple[str | None, int]]:
-        found = [seen(await consumer.receive(WAIT_MS)) for _ in range(count)]
-        return [(text, number) for text, _, number in found]
-
     async with aio.ConnectionFactory(kafka.bootstrap_servers).create_context(mode) as context:
         consumer = context.create_consumer(queue)
         for name in "abc":
@@ -206,7 +199,7 @@ async def test_a_context_of_asyncio_gives_back_as_a_session_does(
             if name == "b" and mode == Session.INDIVIDUAL_ACKNOWLEDGE:
                 await context.acknowledge(message)
         await (context.rollback if context.transacted else context.recover)()
-        assert await counted(consumer, len(expected)) == expected
+        assert [counted(await consumer.receive(WAIT_MS)) for _ in expected] == expected
     was_acknowledged = mode in {Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE}
     again = [] if was_acknowledged else [(text, True, count + 1) for text, count in expected]
     assert desk.left(queue) == again
@@ -224,9 +217,9 @@ def test_after_the_last_delivery_that_is_allowed_others_go_on(desk: Any, queue: 
     session = connection.create_session(mode)
     consumer = session.create_consumer(queue)
     for count in (1, 2):
-        assert counted(consumer, 1) == [("a", count)]
-        (session.rollback if session.transacted else session.recover)()
-    assert counted(consumer, 1) == [("b", 1)]
+        assert next_counted(consumer, 1) == [("a", count)]
+        give_back(session)
+    assert next_counted(consumer, 1) == [("b", 1)]
     dead = desk.session().create_consumer(Queue(f"{queue.queue_name}.dlq"))
     assert desk.texts(dead, 1) == ["a"]
 
@@ -239,14 +232,14 @@ def test_a_backoff_grows_from_delivery_to_delivery(desk: Any, queue: Queue) -> N
     session = connection.create_session(Session.SESSION_TRANSACTED)
     consumer = session.create_consumer(queue)
     desk.send(queue, "late")
-    assert counted(consumer, 1) == [("late", 1)]
+    assert next_counted(consumer, 1) == [("late", 1)]
     for count, delay in ((2, 100), (3, 300), (4, 300)):
         before = now_ms()
         session.rollback()
         desk.send(queue, "prompt")
-        assert counted(consumer, 1) == [("prompt", 1)]
+        assert next_counted(consumer, 1) == [("prompt", 1)]
         session.commit()
-        assert counted(consumer, 1) == [("late", count)]
+        assert next_counted(consumer, 1) == [("late", count)]
         assert now_ms() - before >= delay
 
 

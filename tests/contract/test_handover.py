@@ -6,7 +6,6 @@ Two connections with different Kafka settings have engines of their own, and so 
 from __future__ import annotations
 
 import functools
-import threading
 import time
 from collections.abc import Callable
 
@@ -36,6 +35,16 @@ Process = Callable[..., Connection]
 def process(desk: Desk) -> Process:
     """A function that returns a started connection that hands over, as another process would have."""
     return functools.partial(desk.connect, is_apart=True, hand_over=True)
+
+
+def unhurried(name: str, got: list[tuple[str, str]]) -> Callable[[Message], None]:
+    """Return a listener that takes five milliseconds for each message, and notes *name* and the text in *got*."""
+
+    def on_message(message: Message) -> None:
+        time.sleep(0.005)
+        got.append((name, text(message)))
+
+    return on_message
 
 
 @pytest.mark.requirement("JMS-5.8-2", "JMS-3.8.1-3")
@@ -76,21 +85,13 @@ def test_what_nobody_wants_stays_until_somebody_does(process: Process, queue: Qu
 
 def test_a_busy_owner_shares(process: Process, queue: Queue) -> None:
     """Who has no partition gets messages while the owner's consumers are busy, each message once."""
-    home, got = process(), []
+    home = process()
+    got: list[tuple[str, str]] = []
     here = owner_of(home, queue)
     there = [consume(process(), queue) for _ in range(2)]
-    is_over = threading.Event()
-
-    def listen(name: str) -> Callable[[Message], None]:
-        def on_message(message: Message) -> None:
-            is_over.wait(0.005)
-            got.append((name, text(message)))
-
-        return on_message
-
-    here.message_listener = listen("here")
+    here.message_listener = unhurried("here", got)
     for number, consumer in enumerate(there):
-        consumer.message_listener = listen(f"there {number}")
+        consumer.message_listener = unhurried(f"there {number}", got)
     send(home, queue, *map(str, range(600)))
     wait_for(lambda: len(got) >= 600)
     assert sorted(int(body) for _, body in got) == list(range(600))
@@ -208,18 +209,9 @@ def test_shared_subscriptions_are_shared_among_processes(process: Process, topic
     """The consumers of a shared subscription get each message once, also those without a partition."""
     first, second = process(), process()
     got: list[tuple[str, str]] = []
-    is_over = threading.Event()
-
-    def listen(name: str) -> Callable[[Message], None]:
-        def on_message(message: Message) -> None:
-            is_over.wait(0.005)
-            got.append((name, text(message)))
-
-        return on_message
-
     for name, connection in (("first", first), ("second", second)):
         consumer = connection.create_session().create_shared_consumer(topic, "shared", "kind = 'wanted'")
-        consumer.message_listener = listen(name)
+        consumer.message_listener = unhurried(name, got)
     send(first, topic, *map(str, range(400)), properties={"kind": "wanted"})
     send(first, topic, "no", properties={"kind": "unwanted"})
     wait_for(lambda: len(got) >= 400)

@@ -80,10 +80,9 @@ def test_a_sessions_listeners_run_one_after_another_in_its_own_thread(
 )  # fmt: skip
 @pytest.mark.parametrize("owner", ["consumer", "session", "connection"])
 def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(
-    kjms_factory: ConnectionFactory, queue: Queue, holds: Holds, owner: str
+    kjms_factory: ConnectionFactory, queue: Queue, other_queue: Queue, holds: Holds, owner: str
 ) -> None:
     """Using the session, or what it made, in another thread is an error that names both threads; closing waits."""
-    other_queue = Queue(f"{queue.queue_name}-other")
     with kjms_factory.create_connection() as connection:
         connection.start()
         session = connection.create_session(Session.SESSION_TRANSACTED)
@@ -114,10 +113,9 @@ def test_while_a_listener_runs_others_may_close_its_session_and_nothing_else(
 @pytest.mark.requirement("JAK-close-5", "JMS-4.3.5-3", "NEV-173", "NEV-174", "NEV-198")
 @pytest.mark.parametrize("owner", ["session", "connection"])
 def test_a_listener_that_a_close_waits_for_keeps_everything(
-    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, owner: str
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, other_queue: Queue, owner: str
 ) -> None:
     """Until it returns, the connection, its sessions and what they made serve it; nothing is delivered any more."""
-    other_queue = Queue(f"{queue.queue_name}-other")
     running, may_go_on = threading.Event(), threading.Event()
     outcome: list[object] = []
     served = kjms_factory.create_connection()

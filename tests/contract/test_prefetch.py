@@ -9,7 +9,7 @@ import pytest
 
 from kjms import Connection, DeliveryMode, Message, Queue, Session
 from kjms.options import SessionMode
-from tests.helpers import WAIT_MS, Eventually, text
+from tests.helpers import WAIT_MS, Eventually, give_back, text
 
 MESSAGES = 60
 
@@ -59,7 +59,7 @@ def test_all_that_is_given_back_comes_again_in_its_order(
     session = connection.create_session(mode)
     consumer = session.create_consumer(queue)
     desk.texts(consumer, MESSAGES - 5)
-    (session.rollback if session.transacted else session.recover)()
+    give_back(session)
     again = [(str(number), True, 2) for number in range(MESSAGES - 5)]
     new = [(str(number), False, 1) for number in range(MESSAGES - 5, MESSAGES)]
     assert desk.seen(consumer, MESSAGES) == again + new

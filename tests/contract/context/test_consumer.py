@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ def test_messages_are_received_one_by_one(context: JMSContext, queue: Queue, eve
 
 @pytest.mark.requirement("JMS-11.2.5.2-1", "JMS-11.2.8-3", "JMS-11.2.8-4", "JMS-B.2.21-2")
 def test_listeners_are_called_at_once_and_one_at_a_time(
-    context: JMSContext, queue: Queue, eventually: Eventually
+    context: JMSContext, queue: Queue, other_queue: Queue, eventually: Eventually
 ) -> None:
     """A listener is called by the context's own thread without a start; a second one may be set while it is."""
     calls: list[tuple[str, str | None]] = []
@@ -179,7 +180,6 @@ def test_listeners_are_called_at_once_and_one_at_a_time(
 
         return listen
 
-    other_queue = Queue(f"{queue.queue_name}-other")
     sender = context.create_context()
     for number in range(50):
         sender.create_producer().send(queue, str(number)).send(other_queue, str(number))
@@ -203,12 +203,9 @@ def test_listeners_are_called_at_once_and_one_at_a_time(
     sender.close()
 
 
-@pytest.mark.requirement("JMS-11.2.8-1")
-def test_a_context_is_used_by_one_thread_at_a_time(context: JMSContext, queue: Queue, eventually: Eventually) -> None:
-    """While one thread waits in a context, another one that uses it is told so; closing the consumer ends the wait."""
-    consumer, second = context.create_consumer(queue), context.create_consumer(queue)
-    producer = context.create_producer().send(queue, "sets up what is shared")
-    assert consumer.receive_body(str, WAIT_MS) is not None
+@contextlib.contextmanager
+def receiving(consumer: JMSConsumer) -> Iterator[Future[str | None]]:
+    """Have another thread wait for a message of *consumer*, and return what it gets; the block ends when it does."""
     waits = threading.Event()
 
     def receive() -> str | None:
@@ -218,6 +215,16 @@ def test_a_context_is_used_by_one_thread_at_a_time(context: JMSContext, queue: Q
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(receive)
         assert waits.wait(20)
+        yield waiting
+
+
+@pytest.mark.requirement("JMS-11.2.8-1")
+def test_a_context_is_used_by_one_thread_at_a_time(context: JMSContext, queue: Queue, eventually: Eventually) -> None:
+    """While one thread waits in a context, another one that uses it is told so; closing the consumer ends the wait."""
+    consumer, second = context.create_consumer(queue), context.create_consumer(queue)
+    producer = context.create_producer().send(queue, "sets up what is shared")
+    assert consumer.receive_body(str, WAIT_MS) is not None
+    with receiving(consumer) as waiting:
         eventually(lambda: refused(context.acknowledge))
         for use in (lambda: producer.send(queue, "a"), context.acknowledge, context.recover, lambda: second.receive(1)):
             with pytest.raises(IllegalStateException, match="was using it"):
@@ -230,16 +237,7 @@ def test_a_context_is_used_by_one_thread_at_a_time(context: JMSContext, queue: Q
 def test_any_thread_may_close_a_context(kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """A receive that waits returns None when another thread closes the context, and may be left by a new context."""
     context = kjms_factory.create_context()
-    consumer = context.create_consumer(queue)
-    waits = threading.Event()
-
-    def receive() -> str | None:
-        waits.set()
-        return consumer.receive_body(str)
-
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(receive)
-        assert waits.wait(20)
+    with receiving(context.create_consumer(queue)) as waiting:
         other = context.create_context()
         context.close()
         assert waiting.result(20) is None

@@ -24,7 +24,7 @@ from kjms import (
     Topic,
 )
 from kjms.cli import main
-from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send, texts, wait_past
+from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, give_back, send, texts, wait_past
 
 
 @pytest.mark.requirement(
@@ -188,7 +188,7 @@ def test_each_mode_redelivers(connection: Connection, mode: int, expected: list[
     send(sender, queue, "1", "2", "3")
     consumer = session.create_consumer(queue)
     assert texts(consumer, 2) == ["1", "2"]
-    (session.rollback if session.transacted else session.recover)()
+    give_back(session)
     again = [consumer.receive(WAIT_MS) for _ in expected]
     assert [(message.text, message.jms_redelivered) for message in again] == expected  # type: ignore[union-attr]
     if session.transacted:

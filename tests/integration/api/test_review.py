@@ -116,7 +116,9 @@ def test_a_stopped_connection_starves_no_other_of_its_process(kjms_broker: Any, 
         assert text(consumer.receive(SOON)) == "mine"
 
 
-def test_a_waiting_consumer_gets_what_came_while_a_listener_was_busy(connection: Connection, queue: Queue) -> None:
+def test_a_waiting_consumer_gets_what_came_while_a_listener_was_busy(
+    connection: Connection, queue: Queue, other_queue: Queue
+) -> None:
     """A session busy with one consumer's message does not keep another consumer's message from who waits for it."""
     busy, may_return = threading.Event(), threading.Event()
 
@@ -124,7 +126,6 @@ def test_a_waiting_consumer_gets_what_came_while_a_listener_was_busy(connection:
         busy.set()
         may_return.wait(20)
 
-    other_queue = Queue(f"{queue.queue_name}-other")
     session = connection.create_session()
     here = session.create_consumer(queue)
     here.message_listener = lambda _message: None
