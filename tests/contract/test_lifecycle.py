@@ -22,7 +22,7 @@ from kjms import (
     Session,
     Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, kjms_threads, refused
+from tests.helpers import WAIT_MS, Eventually, kjms_threads, refused, threads_since
 
 
 @pytest.mark.requirement("JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2")
@@ -331,14 +331,16 @@ def test_asynchronous_sends_complete_in_order_and_before_close(connection: Conne
 @pytest.mark.requirement("NEV-175")
 def test_closing_leaves_no_thread_behind(kjms_factory: ConnectionFactory, queue: Queue, eventually: Any) -> None:
     """When the last connection is closed, every thread has ended."""
-    before = kjms_threads()
+    before = set(threading.enumerate())
     with kjms_factory.create_connection() as connection:
         connection.start()
         for _ in range(3):
             connection.create_session().create_consumer(queue).message_listener = print
             connection.create_session().create_consumer(Topic(queue.queue_name)).receive(1)
-        assert len(kjms_threads()) > len(before)
-    eventually(lambda: kjms_threads() <= before)  # a group that is just being joined is left a moment later
+        opened = threads_since(before)
+        assert [thread for thread in opened if queue.queue_name in thread.name]
+    # A group that is just being joined is left a moment later.
+    eventually(lambda: not [thread for thread in opened if thread.is_alive()])
 
 
 def test_connections_with_the_same_settings_share_their_kafka_clients(

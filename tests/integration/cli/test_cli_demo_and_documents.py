@@ -20,7 +20,9 @@ CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
-def test_the_demo_checks_itself_and_leaves_nothing_behind(kjms: Kjms, kjms_broker: Broker, eventually: Eventually) -> None:
+def test_the_demo_checks_itself_and_leaves_nothing_behind(
+    kjms: Kjms, kjms_broker: Broker, eventually: Eventually
+) -> None:
     """The demo plays on the cluster that it is given: each claim holds, and its topics go."""
     admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
     run = kjms("demo", "--no-spark")

@@ -15,7 +15,7 @@ from kjms.broker import LocalBroker
 from kjms.engine._claims import DEFINITION
 from kjms.engine._subscriptions import Identity, Terms
 from kjms.testing.engine import engine_of
-from tests.helpers import TopicDesk
+from tests.helpers import WAIT_SECONDS, TopicDesk, wait_for
 
 
 @pytest.fixture
@@ -100,8 +100,11 @@ def test_partitions_that_the_topic_is_given_later_are_read_from_their_start(desk
     name = desk.topic.topic_name
     admin.create_partitions([NewPartitions(name, 2)])[name].result()
     producer = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
-    producer.produce(name, b"new", None, 1)
-    producer.flush()
+    wait_for(lambda: len(producer.list_topics(name, WAIT_SECONDS).topics[name].partitions) == 2)
+    failed: list[Any] = []
+    producer.produce(name, b"new", None, 1, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(WAIT_SECONDS) == 0
+    assert failed == [None]
     assert desk.receive(session.create_durable_consumer(desk.topic, "daily")) == ["new"]
 
 
