@@ -21,22 +21,9 @@ from kjms import (
     Session,
     TemporaryQueue,
     TextMessage,
-    Topic,
 )
 from kjms.cli import main
 from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, give_back, send, texts, wait_past
-
-
-@pytest.mark.requirement(
-    "JMS-4.4.3-4", "JAK-Session-5", "NEV-190", "NEV-205", "NET-343", "JAK-createTemporaryQueue-1",
-)  # fmt: skip
-def test_each_is_made_by_a_session_and_like_no_other(kjms_factory: ConnectionFactory, connection: Connection) -> None:
-    """Sessions of any connections make them; no two are the same, or have one name."""
-    with kjms_factory.create_connection() as other:
-        sessions = [each.create_session() for each in (connection, connection, other)]
-        made = [session.create_temporary_queue() for session in sessions for _ in range(3)]
-        assert [type(each) for each in made] == [TemporaryQueue] * 9
-        assert len(set(made)) == len({each.queue_name for each in made}) == 9
 
 
 @pytest.mark.requirement("JMS-4.4.3-1", "JMS-4.4.3-2", "JAK-createTemporaryQueue-2")
@@ -97,41 +84,6 @@ def test_reply_goes_where_jms_reply_to_says(kjms_factory: ConnectionFactory, que
                 attempt(replies)
         with pytest.raises(JMSException, match="only a name"):
             reply_to.delete()
-
-
-@pytest.mark.requirement("JMS-4.4.3-6", "JAK-createTemporaryQueue-3", "NET-24")
-def test_deleting(session: Session) -> None:
-    """It is refused while a consumer is open; after it, sends are refused at once, and consumers and browsers."""
-    queue = session.create_temporary_queue()
-    producer = session.create_producer(queue)
-    consumer = session.create_consumer(queue)
-    with pytest.raises(JMSException, match="open consumer"):
-        queue.delete()
-    producer.send(session.create_message())
-    assert consumer.receive(WAIT_MS) is not None
-    consumer.close()
-    queue.delete()
-    queue.delete()
-    for attempt in (
-        lambda: producer.send(session.create_message()),
-        lambda: session.create_producer(queue),
-        lambda: session.create_consumer(queue),
-        lambda: session.create_browser(queue),
-    ):
-        with pytest.raises(InvalidDestinationException, match="deleted"):
-            attempt()
-
-
-@pytest.mark.requirement("JMS-4.4.3-7", "NEV-209")
-def test_it_ends_with_its_connection(kjms_factory: ConnectionFactory, session: Session) -> None:
-    """When its connection closes it is deleted, though other connections of the program go on."""
-    with kjms_factory.create_connection() as other:
-        queue = other.create_session().create_temporary_queue()
-        producer = session.create_producer(queue)
-        producer.send(session.create_message())
-    with pytest.raises(InvalidDestinationException, match="deleted"):
-        producer.send(session.create_message())
-    queue.delete()
 
 
 @pytest.mark.requirement("JMS-4.4.3-8", "NEV-208")
@@ -335,41 +287,3 @@ def test_browsing_changes_nothing(connection: Connection) -> None:
     message.acknowledge()
     assert [message.text for message in browser] == ["2"]  # type: ignore[attr-defined]
     assert texts(consumer, 1) == ["2"]
-
-
-@pytest.mark.requirement("JAK-createTopic-5", "JAK-createQueue-5", "JMS-B.4.4-6")
-def test_naming_makes_nothing(session: Session, admin: Any, kjms_destination_name: str) -> None:
-    """Of the methods that give destinations only those for temporary ones make something."""
-
-    def partitions(name: str) -> int:
-        found = admin.list_topics(timeout=20).topics.get(name)
-        return 0 if found is None else len(found.partitions)
-
-    session.create_queue(kjms_destination_name)
-    session.create_topic(kjms_destination_name)
-    assert partitions(kjms_destination_name) == 0
-    assert partitions(session.create_temporary_queue().queue_name.rpartition("/")[0]) == 2
-    assert partitions(session.create_temporary_topic().topic_name.rpartition("/")[0]) == 2
-    assert isinstance(session.create_temporary_topic(), Topic)
-    with pytest.raises(InvalidDestinationException):
-        session.unsubscribe(kjms_destination_name)
-
-
-@pytest.mark.requirement("JMS-4.12-1", "JMS-4.12-2")
-@pytest.mark.parametrize("kind", ["queue", "topic"])
-def test_a_delay_is_kept(connection: Connection, kind: str) -> None:
-    """A message with a delivery delay waits, and holds up no other; no browser shows it before its time."""
-    session = connection.create_session()
-    destination = session.create_temporary_queue() if kind == "queue" else session.create_temporary_topic()
-    with session.create_consumer(destination) as consumer, session.create_producer(destination) as producer:
-        late = session.create_text_message("late")
-        producer.send(late, delivery_delay=700)
-        if isinstance(destination, TemporaryQueue):
-            with session.create_browser(destination) as browser:
-                assert list(browser) == []
-        producer.send(session.create_text_message("prompt"))
-        assert texts(consumer, 1) == ["prompt"]
-        message = consumer.receive(WAIT_MS)
-        assert message is not None
-        assert time.time_ns() // 1_000_000 >= message.jms_delivery_time == late.jms_delivery_time
-        assert not message.jms_redelivered

@@ -15,18 +15,6 @@ from kjms import (
 from tests.helpers import NOTHING_MS, send, texts
 
 
-@pytest.mark.requirement(
-    "JMS-4.4.3-4", "JAK-Session-5", "NEV-190", "NEV-205", "NET-343", "JAK-createTemporaryTopic-1", "NEV-292",
-)  # fmt: skip
-def test_each_is_made_by_a_session_and_like_no_other(kjms_factory: ConnectionFactory, connection: Connection) -> None:
-    """Sessions of any connections make them; no two are the same, or have one name."""
-    with kjms_factory.create_connection() as other:
-        sessions = [each.create_session() for each in (connection, connection, other)]
-        made = [session.create_temporary_topic() for session in sessions for _ in range(3)]
-        assert [type(each) for each in made] == [TemporaryTopic] * 9
-        assert len(set(made)) == len({each.topic_name for each in made}) == 9
-
-
 @pytest.mark.requirement("JMS-4.4.3-1", "JMS-4.4.3-2", "JAK-createTemporaryTopic-2")
 def test_it_belongs_to_the_connection(connection: Connection) -> None:
     """It outlives its session; each consumer of its connection gets what is sent after the consumer was made."""
@@ -58,33 +46,6 @@ def test_only_its_own_connection_receives_from_it(kjms_factory: ConnectionFactor
             foreign.create_consumer(topic)
         send(foreign, topic, "hello")
     assert texts(consumer, 1) == ["hello"]
-
-
-@pytest.mark.requirement("JMS-4.4.3-6", "JAK-createTemporaryTopic-3", "NET-24")
-def test_deleting(session: Session) -> None:
-    """It is refused while a consumer is open; after it, sends and consumers are refused, and deleting again is not."""
-    topic = session.create_temporary_topic()
-    producer = session.create_producer(topic)
-    consumer = session.create_consumer(topic)
-    with pytest.raises(JMSException, match="open consumer"):
-        topic.delete()
-    consumer.close()
-    topic.delete()
-    topic.delete()
-    with pytest.raises(InvalidDestinationException, match="deleted"):
-        producer.send(session.create_message())
-    with pytest.raises(InvalidDestinationException, match="deleted"):
-        session.create_consumer(topic)
-
-
-@pytest.mark.requirement("JMS-4.4.3-7", "NEV-209")
-def test_it_ends_with_its_connection(kjms_factory: ConnectionFactory, session: Session) -> None:
-    """When its connection closes it is deleted, though other connections of the program go on."""
-    with kjms_factory.create_connection() as other:
-        producer = session.create_producer(other.create_session().create_temporary_topic())
-        producer.send(session.create_message())
-    with pytest.raises(InvalidDestinationException, match="deleted"):
-        producer.send(session.create_message())
 
 
 @pytest.mark.requirement(
