@@ -41,7 +41,9 @@ from kjms.engine.kafka import (
     KafkaError,
     KafkaException,
     KafkaMessage,
+    NewTopic,
     OffsetSpec,
+    TopicCollection,
     TopicPartition,
     clients_for,
     open_admin,
@@ -226,6 +228,11 @@ def browse(by: Connection | Session, queue: Queue, selector: str | None = None) 
         return texts_of(browser)
 
 
+def name_of(destination: Queue | Topic) -> str:
+    """Return the name of *destination*, which its Kafka topic has by default, too."""
+    return destination.queue_name if isinstance(destination, Queue) else destination.topic_name
+
+
 def dead_letter_queue(queue: Queue) -> Queue:
     """Return the dead-letter queue that *queue* has by default."""
     return Queue(f"{queue.queue_name}.dlq")
@@ -336,6 +343,28 @@ def topics(servers: str) -> set[str]:
     return set(open_admin({"bootstrap.servers": servers}).list_topics(timeout=WAIT_SECONDS).topics)
 
 
+def make_again(servers: str, topic: str, partitions: int = 1) -> None:
+    """Delete a Kafka topic, and make another of the same name at once."""
+    admin = open_admin({"bootstrap.servers": servers})
+
+    def identity() -> str:
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=WAIT_SECONDS)[topic]
+        try:
+            return str(described.result().topic_id)
+        except KafkaException:  # there is none at the moment
+            return ""
+
+    def is_made() -> bool:
+        made = admin.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=1, request_timeout=WAIT_SECONDS)
+        with contextlib.suppress(KafkaException):  # the deletion may be under way
+            made[topic].result()
+        return identity() not in {"", former}
+
+    former = identity()
+    admin.delete_topics([topic], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[topic].result()
+    wait_for(is_made)
+
+
 def bounds(servers: str, topic: str) -> dict[int, tuple[int, int]]:
     """Return where each partition of a Kafka topic begins, and where it ends for readers of committed records."""
     admin = open_admin({"bootstrap.servers": servers})
@@ -424,8 +453,7 @@ class Desk:
 
     def stored(self, where: Queue | Topic) -> list[str]:
         """Return the texts of all messages of a destination that a plain read-committed Kafka consumer sees."""
-        topic = where.queue_name if isinstance(where, Queue) else where.topic_name
-        return [(record.value() or b"").decode() for record in self.records(topic)]
+        return [(record.value() or b"").decode() for record in self.records(name_of(where))]
 
     def records(self, topic: str) -> list[KafkaMessage]:
         """Return the records of a Kafka topic that a plain read-committed consumer sees."""

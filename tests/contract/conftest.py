@@ -27,7 +27,7 @@ from kjms.engine.kafka import (
 )
 from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
-from tests.helpers import WAIT_SECONDS
+from tests.helpers import WAIT_SECONDS, name_of
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +80,7 @@ def ends(admin: AdminPort) -> Callable[[Queue | Topic], dict[int, int]]:
     """A function that tells where each partition of a destination's Kafka topic ends, for readers of committed ones."""
 
     def ends(where: Queue | Topic) -> dict[int, int]:
-        name = where.queue_name if isinstance(where, Queue) else where.topic_name
+        name = name_of(where)
         numbers = admin.list_topics(name, timeout=WAIT_SECONDS).topics[name].partitions
         asked = {TopicPartition(name, number): OffsetSpec.latest() for number in numbers}
         level = IsolationLevel.READ_COMMITTED
@@ -128,7 +128,7 @@ def write(kafka: Any) -> Callable[..., None]:
             if error is not None:
                 failures.append(error)
 
-        name = where.queue_name if isinstance(where, Queue) else where.topic_name
+        name = name_of(where)
         how = {"headers": list(headers), "timestamp": timestamp, "on_delivery": on_delivery}
         producer.produce(name, value, key, partition, **how)
         assert producer.flush(WAIT_SECONDS) == 0

@@ -1,15 +1,11 @@
-"""What the tests on a real Kafka share: a Kafka with users, other processes, and topics that are made again."""
+"""What the tests on a real Kafka share: a Kafka with users, and other processes."""
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms.broker import LocalBroker
 from tests.helpers import Program
@@ -53,25 +49,3 @@ def programs(kjms_broker: Any, request: pytest.FixtureRequest) -> Iterator[Calla
     yield start
     for program in started:
         program.end()
-
-
-@pytest.fixture
-def make_again(kjms_broker: Any) -> Callable[..., None]:
-    """A function that deletes a Kafka topic, and makes another of the same name at once."""
-    admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
-
-    def identity(topic: str) -> str:
-        try:
-            return str(admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id)
-        except KafkaException:  # there is none at the moment
-            return ""
-
-    def make(topic: str, partitions: int = 1) -> None:
-        former = identity(topic)
-        admin.delete_topics([topic], operation_timeout=20)[topic].result()
-        while identity(topic) in {"", former}:
-            with contextlib.suppress(KafkaException):  # the deletion may be under way
-                admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
-            time.sleep(0.01)
-
-    return make

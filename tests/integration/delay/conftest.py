@@ -9,7 +9,7 @@ import pytest
 from kjms import Connection, Queue, Topic
 from kjms.engine.statistics import DelayedStatistics
 from kjms.testing.engine import statistics
-from tests.helpers import Desk
+from tests.helpers import Desk, name_of
 
 Served = Callable[..., "DelayedStatistics | None"]
 
@@ -19,8 +19,7 @@ def served(desk: Desk) -> Served:
     """A function that returns what is served of the delayed messages of a destination, if it is of any partition."""
 
     def find(where: Queue | Topic, connection: Connection | None = None) -> DelayedStatistics | None:
-        name = where.queue_name if isinstance(where, Queue) else where.topic_name
-        found = statistics(connection or desk.connection).delayed_of(name)
+        found = statistics(connection or desk.connection).delayed_of(name_of(where))
         return found if found is not None and found.partitions else None
 
     return find

@@ -20,7 +20,7 @@ from kjms.engine._delayed import Delayed
 from kjms.mapping.later import CANCEL, noted
 from kjms.mapping.names import later
 from kjms.testing.engine import engine_of, statistics, tuned
-from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, text, texts
+from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, make_again, text, texts
 
 DAY = 86_400_000
 
@@ -230,7 +230,7 @@ def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventua
 
 
 def test_what_waits_in_a_topic_that_was_made_again_is_delivered(
-    desk: Any, served: Any, queue: Queue, eventually: Eventually, make_again: Callable[..., None]
+    desk: Any, served: Any, queue: Queue, eventually: Eventually
 ) -> None:
     """What was settled of a former topic for delayed messages says nothing of the new one: none is left out."""
     failures: list[Exception] = []
@@ -238,7 +238,7 @@ def test_what_waits_in_a_topic_that_was_made_again_is_delivered(
     desk.send(queue, *(f"old {n}" for n in range(6)), delivery_delay=1)
     eventually(lambda: len(desk.records(queue.queue_name)) == 6)
     eventually(lambda: (found := served(queue)) and found.is_committed and not found.waiting)
-    make_again(later(queue.queue_name))
+    make_again(desk.servers, later(queue.queue_name))
     eventually(lambda: failures)
     assert "made again" in str(failures[0])
     desk.send(queue, *(f"new {n}" for n in range(3)), delivery_delay=1)
