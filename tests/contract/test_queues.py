@@ -18,13 +18,7 @@ from kjms import (
     Session,
     TextMessage,
 )
-from tests.helpers import WAIT_MS, Eventually, wait_past
-
-
-def send_texts(session: Session, queue: Queue, *texts: str) -> None:
-    with session.create_producer(queue) as producer:
-        for text in texts:
-            producer.send(session.create_text_message(text))
+from tests.helpers import WAIT_MS, Eventually, send, wait_past
 
 
 def texts(session: Session, queue: Queue, count: int) -> list[str]:
@@ -39,7 +33,7 @@ def texts(session: Session, queue: Queue, count: int) -> list[str]:
 def test_messages_arrive_in_the_order_of_sending(session: Session, queue: Queue) -> None:
     """What one session sends to a queue arrives in that order."""
     sent = [f"message {number}" for number in range(50)]
-    send_texts(session, queue, *sent)
+    send(session, queue, *sent)
     assert texts(session, queue, 50) == sent
 
 
@@ -122,7 +116,7 @@ def test_a_queue_is_shared_by_its_consumers(connection: Connection, queue: Queue
     for name in got:
         connection.create_session().create_consumer(queue).message_listener = listener(name)
     sent = [str(number) for number in range(100)]
-    send_texts(connection.create_session(), queue, *sent)
+    send(connection.create_session(), queue, *sent)
     eventually(lambda: len(got["a"]) + len(got["b"]) >= 100)
     assert sorted(got["a"] + got["b"], key=int) == sent
     assert got["a"]
@@ -138,7 +132,7 @@ def test_two_connections_share_a_queue_with_several_partitions(
     with factory.create_connection() as one, kjms_factory.create_connection() as other:
         one.start()
         other.start()
-        send_texts(one.create_session(), queue, *[str(number) for number in range(200)])
+        send(one.create_session(), queue, *[str(number) for number in range(200)])
         consumers = [c.create_session().create_consumer(queue) for c in (one, other)]
         received = []
         while len(received) < 200:
@@ -152,7 +146,7 @@ def test_two_connections_share_a_queue_with_several_partitions(
 def test_iteration_ends_when_the_consumer_is_closed(connection: Connection, queue: Queue) -> None:
     """``for message in consumer`` ends when another thread closes the consumer."""
     session = connection.create_session()
-    send_texts(connection.create_session(), queue, "a", "b")
+    send(connection.create_session(), queue, "a", "b")
     consumer = session.create_consumer(queue)
     seen: list[str] = []
     both = threading.Event()

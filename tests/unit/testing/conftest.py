@@ -14,6 +14,7 @@ from kjms.engine.kafka import (
     ConsumerPort,
     IsolationLevel,
     KafkaError,
+    KafkaException,
     KafkaMessage,
     NewTopic,
     OffsetSpec,
@@ -153,6 +154,13 @@ def read() -> Callable[[ConsumerPort, str, int], list[tuple[int, bytes]]]:
         raise AssertionError
 
     return call
+
+
+def error(call: Callable[[], object]) -> KafkaError:
+    """Return the error that *call* raises."""
+    with pytest.raises(KafkaException) as raised:
+        call()
+    return raised.value.args[0]
 
 
 def polled(consumer: ConsumerPort) -> Iterator[KafkaMessage]:

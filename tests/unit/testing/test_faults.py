@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,10 +16,10 @@ from kjms import (
     Queue,
     Session,
 )
-from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition, open_producer
+from kjms.engine.kafka import KafkaError, TopicPartition, open_producer
 from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_MS, WAIT_SECONDS, Eventually, text
-from tests.unit.testing.conftest import Clients
+from tests.unit.testing.conftest import Clients, error
 from tests.unit.testing.test_groups import Member, settle
 
 ORDERS = Queue("orders")
@@ -30,13 +29,6 @@ ORDERS = Queue("orders")
 def servers(kafka: MemoryKafka) -> str:
     """The address of the in-memory Kafka alone: a real one fails at no request."""
     return kafka.bootstrap_servers
-
-
-def error(call: Callable[[], object]) -> KafkaError:
-    """Return the error that *call* raises."""
-    with pytest.raises(KafkaException) as raised:
-        call()
-    return raised.value.args[0]
 
 
 def put(producer: Any, topic: str, heard: Any) -> None:

@@ -11,21 +11,13 @@ import pytest
 from kjms.engine.kafka import (
     ConsumerGroupTopicPartitions,
     ConsumerPort,
-    KafkaError,
-    KafkaException,
     NewPartitions,
     TopicPartition,
 )
 from kjms.testing._groups import share_out
+from tests.unit.testing.conftest import error
 
 SECONDS = 20.0
-
-
-def error(call: Callable[[], object]) -> KafkaError:
-    """Return the error that *call* raises."""
-    with pytest.raises(KafkaException) as raised:
-        call()
-    return raised.value.args[0]
 
 
 class Member:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, ProducerPort, TopicPartition
+from kjms.engine.kafka import ConsumerPort, ProducerPort, TopicPartition
+from tests.unit.testing.conftest import error
 
 SECONDS = 20.0
-
-
-def error(call: Callable[[], object]) -> KafkaError:
-    """Return the error that *call* raises."""
-    with pytest.raises(KafkaException) as raised:
-        call()
-    return raised.value.args[0]
 
 
 def put(producer: ProducerPort, topic: str, value: bytes, heard: Any = None) -> None:
