@@ -21,7 +21,7 @@ from kjms.bench._reading import BATCH, Listener, consume, raw_consumer, read_mes
 from kjms.bench._stage import WAIT_SECONDS, Stage
 from kjms.bench._workload import Aim, Clock, Unit, Workload, workload
 from kjms.bench.sending import BULK_LINGER_MS, Completed, Delivered
-from kjms.engine._claims import DEFINITION, resource, written_value
+from kjms.engine.admin.claims import DEFINITION, resource, written_value
 from kjms.mapping.names import REGISTRY
 
 FLAT: Final = Aim(1.2)  # within 20 %

@@ -9,7 +9,8 @@ import importlib
 import logging
 from typing import TYPE_CHECKING
 
-from kjms._runtime_exceptions import (
+from kjms._version import __version__
+from kjms.client.runtime_exceptions import (
     IllegalStateRuntimeException,
     InvalidClientIDRuntimeException,
     InvalidDestinationRuntimeException,
@@ -21,7 +22,6 @@ from kjms._runtime_exceptions import (
     TransactionInProgressRuntimeException,
     TransactionRolledBackRuntimeException,
 )
-from kjms._version import __version__
 from kjms.destinations import Destination, DestinationType, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import (
     IllegalStateException,
@@ -44,11 +44,11 @@ from kjms.errors import (
 logging.getLogger("kjms").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
-    from kjms._browser import QueueBrowser
-    from kjms._connection import Connection, ConnectionFactory, ConnectionMetaData
-    from kjms._consumer import MessageConsumer, TopicSubscriber
-    from kjms._context import JMSContext
-    from kjms._domains import (
+    from kjms.client.browser import QueueBrowser
+    from kjms.client.connection import Connection, ConnectionFactory, ConnectionMetaData
+    from kjms.client.consumer import MessageConsumer, TopicSubscriber
+    from kjms.client.context import JMSContext
+    from kjms.client.domains import (
         QueueConnection,
         QueueConnectionFactory,
         QueueReceiver,
@@ -59,47 +59,47 @@ if TYPE_CHECKING:
         TopicPublisher,
         TopicSession,
     )
-    from kjms._producer import CompletionListener, MessageProducer
-    from kjms._requestor import QueueRequestor, TopicRequestor
-    from kjms._session import Session
-    from kjms._simple import JMSConsumer, JMSProducer
+    from kjms.client.producer import CompletionListener, MessageProducer
+    from kjms.client.requestor import QueueRequestor, TopicRequestor
+    from kjms.client.session import Session
+    from kjms.client.simple import JMSConsumer, JMSProducer
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
     from kjms.options import DeliveryMode, DestinationOptions, RedeliveryPolicy, SessionMode
 
 _ROOMS = {
     "BytesMessage": "kjms.message",
-    "CompletionListener": "kjms._producer",
-    "Connection": "kjms._connection",
-    "ConnectionFactory": "kjms._connection",
-    "ConnectionMetaData": "kjms._connection",
+    "CompletionListener": "kjms.client.producer",
+    "Connection": "kjms.client.connection",
+    "ConnectionFactory": "kjms.client.connection",
+    "ConnectionMetaData": "kjms.client.connection",
     "DeliveryMode": "kjms.options",
     "DestinationOptions": "kjms.options",
-    "JMSConsumer": "kjms._simple",
-    "JMSContext": "kjms._context",
-    "JMSProducer": "kjms._simple",
+    "JMSConsumer": "kjms.client.simple",
+    "JMSContext": "kjms.client.context",
+    "JMSProducer": "kjms.client.simple",
     "MapMessage": "kjms.message",
     "Message": "kjms.message",
-    "MessageConsumer": "kjms._consumer",
-    "MessageProducer": "kjms._producer",
+    "MessageConsumer": "kjms.client.consumer",
+    "MessageProducer": "kjms.client.producer",
     "ObjectMessage": "kjms.message",
-    "QueueBrowser": "kjms._browser",
-    "QueueConnection": "kjms._domains",
-    "QueueConnectionFactory": "kjms._domains",
-    "QueueReceiver": "kjms._domains",
-    "QueueRequestor": "kjms._requestor",
-    "QueueSender": "kjms._domains",
-    "QueueSession": "kjms._domains",
+    "QueueBrowser": "kjms.client.browser",
+    "QueueConnection": "kjms.client.domains",
+    "QueueConnectionFactory": "kjms.client.domains",
+    "QueueReceiver": "kjms.client.domains",
+    "QueueRequestor": "kjms.client.requestor",
+    "QueueSender": "kjms.client.domains",
+    "QueueSession": "kjms.client.domains",
     "RedeliveryPolicy": "kjms.options",
-    "Session": "kjms._session",
+    "Session": "kjms.client.session",
     "SessionMode": "kjms.options",
     "StreamMessage": "kjms.message",
     "TextMessage": "kjms.message",
-    "TopicConnection": "kjms._domains",
-    "TopicConnectionFactory": "kjms._domains",
-    "TopicPublisher": "kjms._domains",
-    "TopicRequestor": "kjms._requestor",
-    "TopicSession": "kjms._domains",
-    "TopicSubscriber": "kjms._consumer",
+    "TopicConnection": "kjms.client.domains",
+    "TopicConnectionFactory": "kjms.client.domains",
+    "TopicPublisher": "kjms.client.domains",
+    "TopicRequestor": "kjms.client.requestor",
+    "TopicSession": "kjms.client.domains",
+    "TopicSubscriber": "kjms.client.consumer",
 }
 
 __all__ = [

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kjms._closing import AutoCloseable
-from kjms._config import configuration
-from kjms._connection import Connection, ConnectionFactory
+from kjms.client.closing import AutoCloseable
+from kjms.client.config import configuration
+from kjms.client.connection import Connection, ConnectionFactory
 from kjms.destinations import Destination, DestinationType
 from kjms.errors import IllegalStateException, JMSException, shown
 

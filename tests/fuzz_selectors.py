@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from selector_cases import SELECTOR_CASES, MappingMessage
 
-from kjms._names import RESERVED_WORDS
+from kjms.identifiers import RESERVED_WORDS
 from kjms.selector import SelectorSyntaxException, parse_selector
 
 TEXTS = sorted({text for text, _, _ in SELECTOR_CASES if len(text) < 200})

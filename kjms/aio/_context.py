@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kjms import _context
-from kjms._connection import Connection, ExceptionListener, FactorySettings, listener_methods
-from kjms._dead_letters import with_handled_exception
-from kjms._session import either
 from kjms.aio._session import LoopSession
 from kjms.aio._simple import JMSConsumer, JMSProducer, QueueBrowser
+from kjms.client import context as _context
+from kjms.client.connection import Connection, ExceptionListener, FactorySettings, listener_methods
+from kjms.client.dead_letters import with_handled_exception
+from kjms.client.session import either
 from kjms.destinations import Queue, Topic
 from kjms.errors import IllegalStateException, JMSException
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from kjms import _simple
-    from kjms._connection import ConnectionMetaData
+    from kjms.client import simple as _simple
+    from kjms.client.connection import ConnectionMetaData
     from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
 
 __all__ = ["ConnectionFactory", "JMSContext"]

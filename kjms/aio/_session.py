@@ -15,18 +15,18 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from kjms._dead_letters import with_handled_exception
-from kjms._outbox import Outbox
-from kjms._session import Session
+from kjms.client.completion_queue import CompletionQueue
+from kjms.client.dead_letters import with_handled_exception
+from kjms.client.session import Session
 from kjms.errors import IllegalStateException, JMSException
 from kjms.options import DeliveryMode
 
 if TYPE_CHECKING:
-    from kjms._connection import Connection
-    from kjms._consumer import MessageConsumer
-    from kjms._producer import MessageProducer
+    from kjms.client.connection import Connection
+    from kjms.client.consumer import MessageConsumer
+    from kjms.client.producer import MessageProducer
     from kjms.destinations import Destination
-    from kjms.engine._delivery import Delivery
+    from kjms.engine.consumer.delivery import Delivery
     from kjms.message import Message
 
 __all__ = ["LoopSession"]
@@ -156,7 +156,7 @@ class LoopSession(Session):
         self._loop = loop
         self._executor = executor
         self._wakeup = self._news = Wakeup(loop)
-        self._outbox = Outbox(None)
+        self._outbox = CompletionQueue(None)
         self._bulk = self._engine.prompt  # the one way for all that it sends keeps it in order; few wait for a batch
         self._one_call = asyncio.Lock()
         self._room = asyncio.Semaphore(IN_FLIGHT)

@@ -8,8 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kjms._consumer import seconds_of
-from kjms._simple import ProducerSettings, body_of
+from kjms.client.consumer import seconds_of
+from kjms.client.simple import ProducerSettings, body_of
 from kjms.errors import IllegalStateException, shown
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from kjms import _browser
-    from kjms._consumer import MessageConsumer
     from kjms.aio._session import LoopSession
+    from kjms.client import browser as _browser
+    from kjms.client.consumer import MessageConsumer
     from kjms.destinations import Destination, Queue
     from kjms.message import Message
 

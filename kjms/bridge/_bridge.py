@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kjms._connection import Connection
-from kjms._relay import RelaySession
 from kjms.bridge._mark import there, unmarked_only
 from kjms.bridge._options import BridgeOptions, PeerOptions
 from kjms.bridge._pace import Pace
-from kjms.bridge._peer import Peer, Way
+from kjms.bridge._peer import LinkSpec, Peer
+from kjms.client.brokered_session import BrokeredSession
+from kjms.client.connection import Connection
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException, JMSException, shown
 
@@ -144,7 +144,7 @@ class Bridge:
                 for. More than 100 messages could not be moved.
         """
         with Connection(self._own_options, *self._login) as connection:
-            session = connection._open_session(RelaySession, RelaySession.INDIVIDUAL_ACKNOWLEDGE)
+            session = connection._open_session(BrokeredSession, BrokeredSession.INDIVIDUAL_ACKNOWLEDGE)
             self._wake = session.wake
             self._prepare(connection, session)
             self._peer = peer = Peer(self._peer_options, self._way(), self._window, session.wake)
@@ -176,13 +176,13 @@ class Bridge:
 
     # What a direction adds.
 
-    def _prepare(self, connection: Connection, session: RelaySession) -> None:
+    def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         raise NotImplementedError
 
-    def _step(self, session: RelaySession, peer: Peer) -> None:
+    def _step(self, session: BrokeredSession, peer: Peer) -> None:
         raise NotImplementedError
 
-    def _finish(self, session: RelaySession, peer: Peer) -> None:
+    def _finish(self, session: BrokeredSession, peer: Peer) -> None:
         raise NotImplementedError
 
     def _unsubscribe(self) -> None:
@@ -214,10 +214,10 @@ class Bridge:
         direction = "in" if self._is_inward else "out"
         return replace(self._factory_options, client_id=f"kjms-bridge-{direction} {self.name}")
 
-    def _way(self) -> Way:
+    def _way(self) -> LinkSpec:
         options = self._peer_options
         other = self._source if self._is_inward else self._target
-        return Way(
+        return LinkSpec(
             is_inward=self._is_inward,
             address=there(other, options.queue_prefix, options.topic_prefix),
             is_topic=isinstance(other, Topic),

@@ -7,19 +7,19 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kjms._acknowledge import Transacted
 from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge, _log
 from kjms.bridge._mark import inward
 from kjms.bridge._peer import Peer
-from kjms.engine._bridged import Bridged, TooLargeError
+from kjms.client.acknowledge_modes import Transacted
+from kjms.engine.transactions.bridged import Bridged, TooLargeError
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping.amqp import decode
 
 if TYPE_CHECKING:
-    from kjms._connection import Connection
-    from kjms._relay import Forwarder, RelaySession
-    from kjms.bridge._line import Ticket
-    from kjms.engine._transactor import Copy
+    from kjms.bridge._line import InboundDelivery
+    from kjms.client.brokered_session import BrokeredSession, PassthroughProducer
+    from kjms.client.connection import Connection
+    from kjms.engine.transactions.transactional_producer import Copy
 
 __all__ = ["BridgeIn"]
 
@@ -29,7 +29,7 @@ LASTING: Final = (JMSSecurityException, InvalidDestinationException)
 class Arrival(NamedTuple):
     """A message that came, as it is to be written."""
 
-    ticket: Ticket
+    ticket: InboundDelivery
     message_id: str | None
     copy: Copy
 
@@ -44,11 +44,11 @@ class BridgeIn(Bridge):
 
     _is_inward = True
 
-    def _prepare(self, connection: Connection, session: RelaySession) -> None:
+    def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         target = self._target
         topic, _ = session._engine.topic_of(target, connection._options)
-        self._forwarder: Forwarder = session.create_forwarder(target)
-        self._held: list[Ticket] = []
+        self._forwarder: PassthroughProducer = session.create_forwarder(target)
+        self._held: list[InboundDelivery] = []
         self._bridged = Bridged(session._engine, topic, self.name)
         self._interrupt = self._bridged.interrupt
         self._bridged.begin()
@@ -57,7 +57,7 @@ class BridgeIn(Bridge):
     def _is_busy(self) -> bool:
         return False
 
-    def _step(self, session: RelaySession, peer: Peer) -> None:
+    def _step(self, session: BrokeredSession, peer: Peer) -> None:
         while not self._is_stopped.is_set():
             room = self._pace.room(time.monotonic())
             tickets = peer.take(min(room, BATCH), BATCH_BYTES)
@@ -67,10 +67,10 @@ class BridgeIn(Bridge):
             self._last_news = time.monotonic()
             self._bring(session, peer, tickets)
 
-    def _bring(self, session: RelaySession, peer: Peer, tickets: Sequence[Ticket]) -> None:
+    def _bring(self, session: BrokeredSession, peer: Peer, tickets: Sequence[InboundDelivery]) -> None:
         transaction = Transacted(session._redelivery, session._engine.committer.commit)  # gathers what would be sent
         arrivals: list[Arrival] = []
-        repeats: list[Ticket] = []
+        repeats: list[InboundDelivery] = []
         seen: set[str] = set()
         now = time.time_ns() // 1_000_000
         is_known = self._bridged.has
@@ -145,7 +145,7 @@ class BridgeIn(Bridge):
                 return True
         return False
 
-    def _finish(self, session: RelaySession, peer: Peer) -> None:
+    def _finish(self, session: BrokeredSession, peer: Peer) -> None:
         if not peer.close():
             _log.warning("the broker did not say that it heard of the last messages: it may deliver them once more")
 

@@ -26,23 +26,23 @@ from proton import (
     ulong,
 )
 
-from kjms._amqp_line import EngineProtocol
 from kjms._version import __version__
+from kjms.amqp.transport import EngineProtocol
 from kjms.bridge._errors import LostError, is_passing, refusal
 from kjms.errors import JMSException, JMSSecurityException
 
 if TYPE_CHECKING:
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import Peer, Way
+    from kjms.bridge._peer import LinkSpec, Peer
 
-__all__ = ["Line", "Ticket"]
+__all__ = ["InboundDelivery", "PeerConnection"]
 
 HANG_UP_SECONDS: Final = 0.5  # that a broker has to take what was sent last
 SELECTOR: Final = "apache.org:selector-filter:string"
 OUTGOING_BYTES: Final = 1 << 20
 
 
-class Ticket:
+class InboundDelivery:
     """A message that was received; its line keeps the delivery, which only the loop's thread may free."""
 
     __slots__ = ("data",)
@@ -51,7 +51,7 @@ class Ticket:
         self.data = data
 
 
-class Line(EngineProtocol):
+class PeerConnection(EngineProtocol):
     """A connection.
 
     Args:
@@ -60,7 +60,7 @@ class Line(EngineProtocol):
         way: What is received or sent there.
     """
 
-    def __init__(self, peer: Peer, options: PeerOptions, way: Way) -> None:
+    def __init__(self, peer: Peer, options: PeerOptions, way: LinkSpec) -> None:
         super().__init__()
         self._peer = peer
         self._options = options
@@ -69,7 +69,7 @@ class Line(EngineProtocol):
         self._collector = Collector()
         self._engine.collect(self._collector)
         self._transport = Transport(Transport.CLIENT)
-        self._unsettled: dict[Ticket, Delivery] = {}
+        self._unsettled: dict[InboundDelivery, Delivery] = {}
         self._partial = bytearray()  # of the message that is coming
         self._tags = 0
         self.is_attached = False
@@ -238,7 +238,7 @@ class Line(EngineProtocol):
             data = bytes(self._partial)
             self._partial.clear()
             link.advance()
-            ticket = Ticket(data)
+            ticket = InboundDelivery(data)
             self._unsettled[ticket] = delivery
             self._peer.arrived(ticket)
 
@@ -339,7 +339,7 @@ class Line(EngineProtocol):
         self.link.send(data)
         self.link.advance()
 
-    def settle(self, ticket: Ticket, state: int) -> None:
+    def settle(self, ticket: InboundDelivery, state: int) -> None:
         """Say what became of a message."""
         delivery = self._unsettled.pop(ticket, None)
         if delivery is not None and not self.ended.done():
@@ -372,13 +372,13 @@ def _has_selector(terminus: Terminus) -> bool:
     return any(getattr(value, "descriptor", None) in [SELECTOR, ulong(0x0000468C00000004)] for value in found.values())
 
 
-_HANDLERS: Final[dict[Any, Callable[[Line, Event], None]]] = {
-    Event.LINK_REMOTE_OPEN: Line._on_attach,
-    Event.LINK_FLOW: Line._on_flow,
-    Event.DELIVERY: Line._on_delivery,
-    Event.LINK_REMOTE_CLOSE: Line._on_link_end,
-    Event.LINK_REMOTE_DETACH: Line._on_link_end,
+_HANDLERS: Final[dict[Any, Callable[[PeerConnection, Event], None]]] = {
+    Event.LINK_REMOTE_OPEN: PeerConnection._on_attach,
+    Event.LINK_FLOW: PeerConnection._on_flow,
+    Event.DELIVERY: PeerConnection._on_delivery,
+    Event.LINK_REMOTE_CLOSE: PeerConnection._on_link_end,
+    Event.LINK_REMOTE_DETACH: PeerConnection._on_link_end,
     Event.SESSION_REMOTE_CLOSE: lambda line, event: line._refused(event.session.remote_condition, "session ended"),
-    Event.CONNECTION_REMOTE_CLOSE: Line._on_close,
-    Event.TRANSPORT_ERROR: Line._on_trouble,
+    Event.CONNECTION_REMOTE_CLOSE: PeerConnection._on_close,
+    Event.TRANSPORT_ERROR: PeerConnection._on_trouble,
 }

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proton import Delivery as Outcome
 
-from kjms._connection import Connection
 from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge
 from kjms.bridge._errors import is_passing, refusal
 from kjms.bridge._mark import outward
+from kjms.client.connection import Connection
 from kjms.destinations import Topic
 from kjms.errors import InvalidDestinationException, JMSSecurityException, MessageFormatException
 from kjms.mapping.amqp import encode, kind_number
 
 if TYPE_CHECKING:
-    from kjms._consumer import MessageConsumer
-    from kjms._relay import RelaySession
     from kjms.bridge._peer import Answer, Peer
-    from kjms.engine._delivery import Delivery
+    from kjms.client.brokered_session import BrokeredSession
+    from kjms.client.consumer import MessageConsumer
+    from kjms.engine.consumer.delivery import Delivery
 
 __all__ = ["BridgeOut"]
 
@@ -37,7 +37,7 @@ class BridgeOut(Bridge):
 
     _is_inward = False
 
-    def _prepare(self, connection: Connection, session: RelaySession) -> None:
+    def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         source = self._source
         if isinstance(source, Topic):
             self._consumer: MessageConsumer = session.create_durable_consumer(source, SUBSCRIPTION, self._selector)
@@ -58,7 +58,7 @@ class BridgeOut(Bridge):
         seconds = super()._idle_seconds
         return max(seconds, YOUNG_SECONDS) if self._is_new else seconds
 
-    def _step(self, session: RelaySession, peer: Peer) -> None:
+    def _step(self, session: BrokeredSession, peer: Peer) -> None:
         self._hear(session, peer)
         if self._again and time.monotonic() > self._again_at:
             again, self._again = self._again, []
@@ -72,7 +72,7 @@ class BridgeOut(Bridge):
             peer.send(batch)
             self._hear(session, peer)
 
-    def _poll(self, session: RelaySession, most: int) -> list[tuple[Any, bytes]]:
+    def _poll(self, session: BrokeredSession, most: int) -> list[tuple[Any, bytes]]:
         batch: list[tuple[Any, bytes]] = []
         size = 0
         now = time.time_ns() // 1_000_000
@@ -105,7 +105,7 @@ class BridgeOut(Bridge):
         self._pace.used(len(batch))
         return batch
 
-    def _hear(self, session: RelaySession, peer: Peer) -> None:
+    def _hear(self, session: BrokeredSession, peer: Peer) -> None:
         accepted: list[Delivery] = []
         for answer in peer.answers():
             delivery: Delivery = answer.token
@@ -121,7 +121,7 @@ class BridgeOut(Bridge):
         session.accept(accepted)
         self._moved += len(accepted)
 
-    def _rejected(self, session: RelaySession, delivery: Delivery, answer: Answer) -> None:
+    def _rejected(self, session: BrokeredSession, delivery: Delivery, answer: Answer) -> None:
         failure = refusal(self._way().doing, answer.condition, answer.description)
         if isinstance(failure, JMSSecurityException | InvalidDestinationException):
             raise failure  # it would be so with all of them
@@ -130,7 +130,7 @@ class BridgeOut(Bridge):
         self._leave(place, f"the one at {place}: {failure}")
         session.reject([delivery], f"rejected by the broker: {failure}")
 
-    def _finish(self, session: RelaySession, peer: Peer) -> None:
+    def _finish(self, session: BrokeredSession, peer: Peer) -> None:
         deadline = time.monotonic() + self._peer_options.connect_timeout / 1000
         while self._sent and peer.is_connected and time.monotonic() < deadline:
             session.wait(0.1)

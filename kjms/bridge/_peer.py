@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from proton import Delivery
 
 from kjms.bridge._errors import LostError
-from kjms.bridge._line import Line, Ticket
+from kjms.bridge._line import InboundDelivery, PeerConnection
 from kjms.errors import JMSException, JMSSecurityException
 
 if TYPE_CHECKING:
     from kjms.bridge._options import PeerOptions
 
-__all__ = ["Answer", "Peer", "Way"]
+__all__ = ["Answer", "LinkSpec", "Peer"]
 
 _log = logging.getLogger("kjms.bridge")
 
@@ -35,7 +35,7 @@ CLOSE_SECONDS: Final = 10.0  # the broker has to say that it heard what was sett
 
 
 @dataclass(frozen=True)
-class Way:
+class LinkSpec:
     """What is received from the broker, or sent to it.
 
     Attributes:
@@ -81,7 +81,7 @@ class Peer:
         wake: Called, in another thread, when there is something new.
     """
 
-    def __init__(self, options: PeerOptions, way: Way, window: int, wake: Callable[[], None]) -> None:
+    def __init__(self, options: PeerOptions, way: LinkSpec, window: int, wake: Callable[[], None]) -> None:
         self._options = options
         self._way = way
         self._wake = wake
@@ -91,12 +91,12 @@ class Peer:
         """Why it ended for good."""
         self.is_connected = False
         self.connections = 0
-        self._tickets: deque[Ticket] = deque()  # that came and were not taken yet
-        self._unsettled: set[Ticket] = set()  # of the line that there is
+        self._tickets: deque[InboundDelivery] = deque()  # that came and were not taken yet
+        self._unsettled: set[InboundDelivery] = set()  # of the line that there is
         self._answers: deque[Answer] = deque()
         self._outbox: dict[Any, bytes] = {}  # sent or to be sent, and not answered
         self._unsent: deque[Any] = deque()
-        self._line: Line | None = None
+        self._line: PeerConnection | None = None
         self._is_closing = False
         self._is_pushing = False
         self._is_first_over = threading.Event()
@@ -124,9 +124,9 @@ class Peer:
         """End the attempts to connect; for any thread."""
         self._post(self._close, False)
 
-    def take(self, most: int, most_bytes: int) -> list[Ticket]:
+    def take(self, most: int, most_bytes: int) -> list[InboundDelivery]:
         """Return messages that came."""
-        taken: list[Ticket] = []
+        taken: list[InboundDelivery] = []
         while most > len(taken) and most_bytes > 0:
             try:
                 taken.append(self._tickets.popleft())
@@ -135,7 +135,7 @@ class Peer:
             most_bytes -= len(taken[-1].data)
         return taken
 
-    def settle(self, tickets: Sequence[Ticket], state: int = Delivery.ACCEPTED) -> None:
+    def settle(self, tickets: Sequence[InboundDelivery], state: int = Delivery.ACCEPTED) -> None:
         """Say what became of messages; of a line that was lost the broker knows it already, or will ask again."""
         if tickets:
             self._post(self._settle, tickets, state)
@@ -210,11 +210,11 @@ class Peer:
 
     async def _use_a_line(self, patience: float) -> Exception:
         """Make a line, and return what ended it."""
-        line: Line | None = None
-        made: list[Line] = []  # by asyncio, which does not return it if a handshake fails
+        line: PeerConnection | None = None
+        made: list[PeerConnection] = []  # by asyncio, which does not return it if a handshake fails
 
-        def make() -> Line:
-            made.append(Line(self, self._options, self._way))
+        def make() -> PeerConnection:
+            made.append(PeerConnection(self, self._options, self._way))
             return made[-1]
 
         try:
@@ -269,7 +269,7 @@ class Peer:
             context.load_cert_chain(options.tls_certificate, options.tls_key)
         return context
 
-    def line_is_ready(self, line: Line) -> None:
+    def line_is_ready(self, line: PeerConnection) -> None:
         """Hear that messages can come or go."""
         self._line = line
         self.is_connected = True
@@ -284,14 +284,14 @@ class Peer:
             self._push()
         self._wake()
 
-    def line_has_credit(self, line: Line) -> None:
+    def line_has_credit(self, line: PeerConnection) -> None:
         """Hear that the broker takes messages."""
         if not self._way.is_inward:
             self._push()
 
     # Messages from the broker.
 
-    def arrived(self, ticket: Ticket) -> None:
+    def arrived(self, ticket: InboundDelivery) -> None:
         """Hear of a message."""
         self._unsettled.add(ticket)
         self._tickets.append(ticket)
@@ -299,7 +299,7 @@ class Peer:
             self._wake()
         self._grant(is_flushed=False)
 
-    def _settle(self, tickets: Sequence[Ticket], state: int) -> None:
+    def _settle(self, tickets: Sequence[InboundDelivery], state: int) -> None:
         line = self._line
         if line is None:
             return

@@ -157,7 +157,7 @@ def factory(arguments: argparse.Namespace, *, may_create: bool = True) -> Connec
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    from kjms._config import factory_settings
+    from kjms.client.config import factory_settings
 
     settings: dict[str, Any] = {}
     if arguments.config is not None or DEFAULT_CONFIG.exists():

@@ -13,7 +13,12 @@ from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms._dead_letters import (
+from kjms.cli import FAILED, WrongUse
+from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
+from kjms.cli._json_form import to_json
+from kjms.cli._receive import check_selector
+from kjms.cli._terminal import agrees, columns, escaped, json_text, moment, say, shown_body
+from kjms.client.dead_letters import (
     CAUSE,
     CUT,
     DELIVERIES,
@@ -30,19 +35,14 @@ from kjms._dead_letters import (
     TRACEBACK,
     raised_letter,
 )
-from kjms.cli import FAILED, WrongUse
-from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
-from kjms.cli._json_form import to_json
-from kjms.cli._receive import check_selector
-from kjms.cli._terminal import agrees, columns, escaped, json_text, moment, say, shown_body
 from kjms.destinations import Queue, Topic, parse_destination
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import destination_for, is_internal, topic_for
 
 if TYPE_CHECKING:
     from kjms import Connection, Message
-    from kjms.engine._delivery import Delivery
-    from kjms.engine._reader import Reader
+    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.kafka import KafkaError
 
 DESCRIPTION: Final = """\
@@ -463,7 +463,7 @@ def _take(
     return done
 
 
-def _settle(reader: Reader, deliveries: Sequence[Delivery]) -> int:
+def _settle(reader: GroupConsumer, deliveries: Sequence[Delivery]) -> int:
     """Settle *deliveries*; return for how many Kafka took it."""
     receipts = [reader.settle(delivery) for delivery in deliveries]
     reader.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proton import Condition, Delivery, Link, Terminus
 
-from kjms._relay import RelaySession
+from kjms.client.brokered_session import BrokeredSession
 from kjms.errors import InvalidClientIDException, InvalidDestinationException, JMSException, MessageFormatException
 from kjms.gateway._errors import condition_of
 from kjms.gateway._links import UNKNOWN_ID, ClientLink, Receiving, Sending, Temporary, reject
@@ -21,7 +21,7 @@ from kjms.mapping.amqp import types as amqp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kjms.engine._subscriptions import Terms
+    from kjms.engine.subscriptions.subscriptions import Terms
     from kjms.gateway._connection import AmqpConnection
 
 __all__ = ["link_of"]
@@ -62,7 +62,7 @@ class Unsubscriber(ClientLink):
     def attach(self) -> None:
         self.worker.do(self._look, self._attached)
 
-    def _look(self, session: RelaySession) -> tuple[Terms, bool] | None:
+    def _look(self, session: BrokeredSession) -> tuple[Terms, bool] | None:
         """Return what the subscription is, and whether it is a global one; None: there is none."""
         may_be_global = self.link_name.partition("|")[2].startswith("global")
         for is_global in (False, True) if may_be_global else (False,):

@@ -30,8 +30,8 @@ from proton import (
 )
 from proton import Connection as Engine
 
-from kjms._amqp_line import EngineProtocol
 from kjms._version import __version__
+from kjms.amqp.transport import EngineProtocol
 from kjms.errors import InvalidClientIDException, JMSException, JMSSecurityException
 from kjms.gateway._attach import link_of
 from kjms.gateway._errors import condition_of
@@ -42,8 +42,8 @@ from kjms.gateway._worker import Worker
 
 if TYPE_CHECKING:
     from kjms import Connection
-    from kjms._relay import RelaySession
-    from kjms.engine._delivery import Delivery as Handed
+    from kjms.client.brokered_session import BrokeredSession
+    from kjms.engine.consumer.delivery import Delivery as Handed
     from kjms.gateway._server import Gateway
 
 __all__ = ["AmqpConnection"]
@@ -620,7 +620,7 @@ class AmqpConnection(EngineProtocol):
         """Whose subscriptions its links are for: the same for all connections of a container, if that has a name."""
         return self._user, self.container or self.number
 
-    def need_client_id(self, session: RelaySession) -> None:
+    def need_client_id(self, session: BrokeredSession) -> None:
         """Give a session's connection its container's id as client id; for the session's thread.
 
         Raises:

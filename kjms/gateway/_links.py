@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proton import Condition, Delivery, Endpoint, Link, Terminus
 
-from kjms._relay import Forwarder, RelaySession
+from kjms.client.brokered_session import BrokeredSession, PassthroughProducer
 from kjms.destinations import Destination
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.gateway._errors import LinkStolen, condition_of
 from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, accepted_in, settle, settle_within, transactional
 from kjms.gateway._terminus import Wanted, destination_at, temporary_kind, wanted
-from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, Feeding, UnknownTransaction, Worker
+from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, LinkSource, UnknownTransaction, Worker
 
 if TYPE_CHECKING:
-    from kjms.engine._delivery import Delivery as Handed
+    from kjms.engine.consumer.delivery import Delivery as Handed
     from kjms.gateway._connection import AmqpConnection
 
 __all__ = ["UNKNOWN_ID", "ClientLink", "Receiving", "Sending", "Temporary", "refuse", "reject"]
@@ -179,7 +179,7 @@ class Receiving(ClientLink):
     def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
         super().__init__(connection, worker, link)
         self.destination: Destination | None = None
-        self._forwarder: Forwarder | None = None
+        self._forwarder: PassthroughProducer | None = None
         self._parts: list[bytes] = []
         self._size = 0
         self._pending = 0  # messages that the worker has
@@ -202,7 +202,7 @@ class Receiving(ClientLink):
     def named(self) -> None:
         self.worker.do(lambda session: session.create_forwarder(self.destination), self._attached)
 
-    def _attached(self, forwarder: Forwarder | None, failure: Exception | None) -> None:
+    def _attached(self, forwarder: PassthroughProducer | None, failure: Exception | None) -> None:
         if failure is not None:
             self.refuse(failure)
         elif not self.is_gone:
@@ -320,7 +320,7 @@ class Receiving(ClientLink):
             self.link.flow(options.credit - there)
 
     def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
-        def close(_: RelaySession) -> None:
+        def close(_: BrokeredSession) -> None:
             if self._forwarder is not None:
                 self._forwarder.close()
 
@@ -341,7 +341,7 @@ class Temporary(Receiving):
         kind = temporary_kind(self.link.remote_target)
         self.worker.do(lambda session: self._make(session, kind.__name__), self._attached)
 
-    def _make(self, session: RelaySession, kind: str) -> Forwarder:
+    def _make(self, session: BrokeredSession, kind: str) -> PassthroughProducer:
         is_topic = kind == "TemporaryTopic"
         self._made = session.create_temporary_topic() if is_topic else session.create_temporary_queue()
         self.destination = self._made
@@ -352,7 +352,7 @@ class Temporary(Receiving):
         self.link.target.address = self._made._name
 
     def shut(self, then: Callable[[Any, Exception | None], None]) -> None:
-        def delete(_: RelaySession) -> None:
+        def delete(_: BrokeredSession) -> None:
             made, self._made = self._made, None
             if self._forwarder is not None:
                 self._forwarder.close()
@@ -368,7 +368,7 @@ class Sending(ClientLink):
     def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
         super().__init__(connection, worker, link)
         is_settled = link.remote_snd_settle_mode == Link.SND_SETTLED
-        self.feeding = Feeding(self, is_settled=is_settled, max_unsettled=connection.options.max_unsettled)
+        self.feeding = LinkSource(self, is_settled=is_settled, max_unsettled=connection.options.max_unsettled)
         self._wanted: Wanted | None = None
         self._queue: deque[tuple[Handed | None, bytes]] = deque()
         self._tags = itertools.count(1)
@@ -401,13 +401,13 @@ class Sending(ClientLink):
         else:
             self.worker.do(self._open, self._attached)
 
-    def _open(self, session: RelaySession) -> None:
+    def _open(self, session: BrokeredSession) -> None:
         assert self._wanted is not None
         if self._wanted.subscription is not None and not self._wanted.is_global:
             self.connection.need_client_id(session)
         self.worker.open(self.feeding, self._wanted)
 
-    def _make(self, session: RelaySession, kind: str) -> None:
+    def _make(self, session: BrokeredSession, kind: str) -> None:
         is_topic = kind == "TemporaryTopic"
         self._made = session.create_temporary_topic() if is_topic else session.create_temporary_queue()
         self._wanted = Wanted(self._made)
@@ -531,7 +531,7 @@ class Sending(ClientLink):
         self.is_open = False
         its = self._wanted
 
-        def close(session: RelaySession) -> None:
+        def close(session: BrokeredSession) -> None:
             self.worker.shut(self.feeding)
             made, self._made = self._made, None
             if made is not None:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kjms._relay import Forwarder, RelaySession, Transacted
+from kjms.client.brokered_session import BrokeredSession, PassthroughProducer, Transacted
 from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException, ResourceAllocationException
 from kjms.gateway._window import Window
 from kjms.mapping.amqp import decode, encode
@@ -23,11 +23,11 @@ from kjms.mapping.amqp import decode, encode
 if TYPE_CHECKING:
     from kjms import Connection, Message, MessageConsumer
     from kjms.destinations import Destination, Queue
-    from kjms.engine._delivery import Delivery
+    from kjms.engine.consumer.delivery import Delivery
     from kjms.gateway._links import ClientLink
     from kjms.gateway._terminus import Wanted
 
-__all__ = ["Feeding", "Outlet", "UnknownTransaction", "Worker"]
+__all__ = ["LinkSink", "LinkSource", "UnknownTransaction", "Worker"]
 
 _log = logging.getLogger("kjms.gateway")
 
@@ -46,7 +46,7 @@ class UnknownTransaction(JMSException):
     """A transaction that was not declared, or is over."""
 
 
-class Outlet(Protocol):
+class LinkSink(Protocol):
     """A link's side in the loop's thread; its methods are called there."""
 
     def send(self, batch: Sequence[tuple[Delivery | None, bytes]]) -> None:
@@ -59,7 +59,7 @@ class Outlet(Protocol):
         """End the link."""
 
 
-class Feeding:
+class LinkSource:
     """What a client's receiver gets its messages from.
 
     Args:
@@ -68,7 +68,7 @@ class Feeding:
         max_unsettled: So many may wait for the client's answer.
     """
 
-    def __init__(self, outlet: Outlet, *, is_settled: bool, max_unsettled: int) -> None:
+    def __init__(self, outlet: LinkSink, *, is_settled: bool, max_unsettled: int) -> None:
         self.outlet = outlet
         self.is_settled = is_settled
         self.max_unsettled = max_unsettled
@@ -113,11 +113,11 @@ class Worker:
         on_end: Callable[[], None],
         max_transaction_size: int,
     ) -> None:
-        self._session = connection._open_session(RelaySession, RelaySession.INDIVIDUAL_ACKNOWLEDGE)
+        self._session = connection._open_session(BrokeredSession, BrokeredSession.INDIVIDUAL_ACKNOWLEDGE)
         self._post = post
         self._on_end = on_end
         self._tasks: deque[Callable[[], None]] = deque()
-        self._feedings: list[Feeding] = []
+        self._feedings: list[LinkSource] = []
         self._transactions: dict[bytes, Transacted] = {}
         self._max_transaction_size = max_transaction_size
         self._sizes: dict[bytes, int] = {}  # of what was sent in each of them
@@ -138,7 +138,7 @@ class Worker:
 
     # For the loop's thread.
 
-    def do(self, task: Callable[[RelaySession], Any], then: Callable[[Any, Exception | None], None]) -> None:
+    def do(self, task: Callable[[BrokeredSession], Any], then: Callable[[Any, Exception | None], None]) -> None:
         """Have *task* done with the session, and *then* called in the loop's thread, with its result or failure."""
 
         def run() -> None:
@@ -155,7 +155,7 @@ class Worker:
 
     def send(
         self,
-        forwarder: Forwarder,
+        forwarder: PassthroughProducer,
         destination: Destination | None,
         data: bytes,
         transaction: bytes | None,
@@ -166,7 +166,7 @@ class Worker:
 
     def tell(
         self,
-        feeding: Feeding,
+        feeding: LinkSource,
         fate: int,
         deliveries: Sequence[Delivery],
         transaction: bytes | None,
@@ -176,7 +176,7 @@ class Worker:
         """Tell the fate of messages; *then*, if the client waits, is called when that is durable."""
         self._put(lambda: self._tell(feeding, fate, deliveries, transaction, cause, then))
 
-    def ask(self, feeding: Feeding, limit: int, *, is_draining: bool) -> None:
+    def ask(self, feeding: LinkSource, limit: int, *, is_draining: bool) -> None:
         """Let *feeding* hand out until it has handed out *limit* messages; if draining, only what there is now."""
 
         def run() -> None:
@@ -295,7 +295,7 @@ class Worker:
 
     # Messages to the client.
 
-    def open(self, feeding: Feeding, wanted: Wanted) -> None:
+    def open(self, feeding: LinkSource, wanted: Wanted) -> None:
         """Give *feeding* what it feeds on; called by a task.
 
         Raises:
@@ -321,7 +321,7 @@ class Worker:
             feeding.young_until = time.monotonic() + YOUNG_SECONDS
         self._feedings.append(feeding)
 
-    def shut(self, feeding: Feeding) -> None:
+    def shut(self, feeding: LinkSource) -> None:
         """Close what *feeding* feeds on; called by a task."""
         if feeding in self._feedings:
             self._feedings.remove(feeding)
@@ -339,8 +339,8 @@ class Worker:
         for feeding in served:
             if feeding.is_full():
                 self._hold_back(feeding)
-        batches: dict[Feeding, list[tuple[Delivery | None, bytes]]] = {feeding: [] for feeding in served}
-        empty: set[Feeding] = set()
+        batches: dict[LinkSource, list[tuple[Delivery | None, bytes]]] = {feeding: [] for feeding in served}
+        empty: set[LinkSource] = set()
         size = count = 0
         waiting = served
         while waiting and count < BATCH:
@@ -377,12 +377,12 @@ class Worker:
                 self._post(feeding.outlet.drained)
         return count >= BATCH
 
-    def _pauses(self, feeding: Feeding) -> bool:
+    def _pauses(self, feeding: LinkSource) -> bool:
         if feeding.pauses_until and time.monotonic() >= feeding.pauses_until:
             feeding.pauses_until = 0.0
         return bool(feeding.pauses_until)
 
-    def _can_take(self, feeding: Feeding) -> bool:
+    def _can_take(self, feeding: LinkSource) -> bool:
         return (
             feeding.handed < feeding.limit
             and feeding.unsettled < feeding.max_unsettled
@@ -390,7 +390,7 @@ class Worker:
             and not feeding.is_full()
         )
 
-    def _hold_back(self, feeding: Feeding) -> None:
+    def _hold_back(self, feeding: LinkSource) -> None:
         """Let other consumers have what *feeding* waited for, unless its window grows."""
         assert feeding.consumer is not None
         now = time.monotonic()
@@ -409,11 +409,11 @@ class Worker:
         self._turns += 1
         return self._turns
 
-    def _is_grown(self, feeding: Feeding) -> bool:
+    def _is_grown(self, feeding: LinkSource) -> bool:
         """Tell whether *feeding* would have had by now what there was when it began."""
         return feeding.young_until < time.monotonic()
 
-    def _next(self, feeding: Feeding) -> tuple[Delivery | None, bytes] | None:
+    def _next(self, feeding: LinkSource) -> tuple[Delivery | None, bytes] | None:
         now = time.time_ns() // 1_000_000
         if feeding.look is not None:
             for message in feeding.look:
@@ -446,7 +446,7 @@ class Worker:
 
     def _tell(
         self,
-        feeding: Feeding,
+        feeding: LinkSource,
         fate: int,
         deliveries: Sequence[Delivery],
         transaction: bytes | None,
@@ -479,7 +479,7 @@ class Worker:
 
     def _send(
         self,
-        forwarder: Forwarder,
+        forwarder: PassthroughProducer,
         destination: Destination | None,
         data: bytes,
         transaction: bytes | None,
@@ -549,7 +549,7 @@ class Worker:
             raise failure
 
 
-def _turn(feeding: Feeding) -> int:
+def _turn(feeding: LinkSource) -> int:
     return feeding.turn
 
 

@@ -12,9 +12,9 @@ import enum
 from collections.abc import Iterator, MutableMapping
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from kjms._names import is_identifier
 from kjms.destinations import Destination
 from kjms.errors import InvalidDestinationException, MessageFormatException, MessageNotWriteableException, shown
+from kjms.identifiers import is_identifier
 from kjms.message._jmsx import JMSX
 from kjms.message._values import RANGES, Value, checked, read_as, typed
 from kjms.options import checked_delivery_mode

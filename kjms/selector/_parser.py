@@ -15,8 +15,8 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedToken
 from lark.lexer import Lexer
 
-from kjms._names import IDENTIFIER_PART, IDENTIFIER_START, RESERVED_WORDS
 from kjms.errors import shown
+from kjms.identifiers import IDENTIFIER_PART, IDENTIFIER_START, RESERVED_WORDS
 from kjms.selector import tree
 from kjms.selector._errors import syntax_error
 from kjms.selector._like import like_pieces

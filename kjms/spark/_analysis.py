@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kjms import Connection, ConnectionFactory
-    from kjms.engine._standing import Standing
+    from kjms.engine.admin.group_progress import GroupProgress
 
 __all__ = ["dead_letters", "redeliveries", "settlement"]
 
@@ -122,20 +122,20 @@ def _groups(
             yield terms.destination, terms.topic, found.group, identity.name, identity.client_id
 
 
-def _place(standing: Standing, topic: str) -> str:
+def _place(standing: GroupProgress, topic: str) -> str:
     if standing.topic == topic:
         return "destination"
     return "aside" if ".kjms.aside" in standing.topic[-40:] else "handover"
 
 
-def _row(standing: Standing, low: int) -> tuple[Any, ...]:
+def _row(standing: GroupProgress, low: int) -> tuple[Any, ...]:
     state = standing.state
     place = standing.topic, standing.number, low, standing.end, state.base, state.mark
     most = max((history.deliveries for history in state.histories.values()), default=0)
     return *place, _unsettled(standing, low), len(state.runs), len(state.histories), most
 
 
-def _unsettled(standing: Standing, low: int) -> int:
+def _unsettled(standing: GroupProgress, low: int) -> int:
     """Return how many offsets are not settled."""
     state, end = standing.state, standing.end
     runs = (*state.runs, (state.known, end))

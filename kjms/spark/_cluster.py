@@ -106,7 +106,7 @@ def connected(factory: ConnectionFactory, user: str | None = None, password: str
     """Give a connection of the driver's own, which leaves the factory's client identifier to who has it."""
     from dataclasses import replace
 
-    from kjms._connection import Connection
+    from kjms.client.connection import Connection
 
     with Connection(replace(factory._options, client_id=None), user, password) as connection:
         yield connection

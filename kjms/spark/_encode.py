@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms._names import is_identifier
 from kjms.errors import MessageFormatException
+from kjms.identifiers import is_identifier
 from kjms.message._base import CLIENT_PROPERTIES
 from kjms.spark._require import require_avro, require_pyspark
 from kjms.spark._sql import case, quoted

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from kjms import ConnectionFactory
-    from kjms.engine._standing import Standing
+    from kjms.engine.admin.group_progress import GroupProgress
 
 __all__ = ["DELIVERIES", "pending_records"]
 
@@ -40,7 +40,7 @@ _HEADER: Final = r"^1(;[0-9]{1,18}){5};(?s).+"
 class _Part:
     """A partition that has unsettled messages, and from where to where it is read."""
 
-    standing: Standing
+    standing: GroupProgress
     first: int
 
     def runs(self) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from kjms.engine.tuning import Tuning, tuned
 
 if TYPE_CHECKING:
     from kjms.engine import Engine
-    from kjms.engine._reader import Reader
+    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.statistics import EngineStatistics, GroupConsumerStatistics
 
 __all__ = ["Tuning", "consumer_statistics", "engine_of", "reader_of", "statistics", "tuned"]
@@ -48,7 +48,7 @@ def statistics(of: Any) -> EngineStatistics:
     return engine_of(of).statistics()
 
 
-def reader_of(consumer: Any) -> Reader:
+def reader_of(consumer: Any) -> GroupConsumer:
     """Return what reads the queue or subscription of *consumer*; it is for tests of that part of the engine alone.
 
     Raises:
@@ -59,7 +59,7 @@ def reader_of(consumer: Any) -> Reader:
         found = getattr(found, "_consumer", None)
         if found is None:
             raise TypeError(f"{consumer!r} is no consumer")
-    return cast("Reader", found._feed.reader)
+    return cast("GroupConsumer", found._feed.reader)
 
 
 def consumer_statistics(consumer: Any) -> GroupConsumerStatistics:

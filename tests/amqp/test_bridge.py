@@ -324,12 +324,12 @@ def test_what_came_already_is_dropped(
 ) -> None:
     """A message whose id came before, over this bridge, is dropped by a later run, unless repeats are to be kept."""
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import Peer, Way
+    from kjms.bridge._peer import LinkSpec, Peer
     from kjms.mapping.amqp import encode
 
     message = TextMessage("a")
     message._message_id = f"ID:{kjms_destination_name}"
-    way = Way(False, kjms_destination_name, False, None, False, "sender", "sender")
+    way = LinkSpec(False, kjms_destination_name, False, None, False, "sender", "sender")
     sender = Peer(PeerOptions(artemis.url), way, 10, lambda: None)
     sender.start()
     for options, done in (({}, (1, 0, 0)), ({}, (0, 1, 0)), ({"keep_repeats": True}, (1, 0, 0))):

@@ -96,9 +96,9 @@ def seen(message: Message) -> tuple[str, ...]:
 def fill(artemis: Artemis, messages: Iterator[Message]) -> None:
     """Put *messages* into the broker's queue."""
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import Peer, Way
+    from kjms.bridge._peer import LinkSpec, Peer
 
-    way = Way(False, SOURCE, False, None, False, "filling", "filling")
+    way = LinkSpec(False, SOURCE, False, None, False, "filling", "filling")
     peer = Peer(PeerOptions(artemis.url), way, 1000, lambda: None)
     peer.start()
     under_way = 0
@@ -117,9 +117,9 @@ def fill(artemis: Artemis, messages: Iterator[Message]) -> None:
 def drain(artemis: Artemis) -> Iterator[Message]:
     """Return what is in the broker's other queue."""
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import Peer, Way
+    from kjms.bridge._peer import LinkSpec, Peer
 
-    peer = Peer(PeerOptions(artemis.url), Way(True, TARGET, False, None, False, "x", "x"), 1000, lambda: None)
+    peer = Peer(PeerOptions(artemis.url), LinkSpec(True, TARGET, False, None, False, "x", "x"), 1000, lambda: None)
     peer.start()
     until = time.monotonic() + IDLE_SECONDS
     while time.monotonic() < until:

@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from kjms._turn import Turn
+from kjms.client.thread_guard import ThreadGuard
 from kjms.errors import IllegalStateException
 
 
 @pytest.mark.requirement("JMS-2.8-2")
 def test_the_second_thread_learns_who_the_first_one_is() -> None:
     """Overlapping use of a session raises IllegalStateException, which names both threads and the action."""
-    turn = Turn("session 1")
+    turn = ThreadGuard("session 1")
     holds, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:

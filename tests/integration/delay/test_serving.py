@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Queue
-from kjms.engine._delayed import Delayed
+from kjms.engine.delayed.inspection import Delayed
 from kjms.mapping.later import CANCEL, noted
 from kjms.mapping.names import later
 from kjms.testing.engine import engine_of, statistics, tuned

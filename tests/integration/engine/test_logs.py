@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-import kjms.engine._bookkeeping as bookkeeping
 from kjms import Connection, Queue, Session, TextMessage
 from kjms.broker import LocalBroker
-from kjms.engine._bookkeeping import Bookkeeping
-from kjms.engine._bridged import Bridged
-from kjms.engine._deletions import Deletions
-from kjms.engine._log import records
-from kjms.engine._settings import consumer_settings
+from kjms.engine.admin import bookkeeping
+from kjms.engine.admin.bookkeeping import Bookkeeping
+from kjms.engine.log_reading import records
+from kjms.engine.settings import consumer_settings
+from kjms.engine.temporary.deletions import Deletions
+from kjms.engine.transactions.bridged import Bridged
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 from kjms.mapping.temporary import DELETIONS, MESSAGES
 from kjms.testing.engine import engine_of, tuned

@@ -8,7 +8,7 @@ import pytest
 
 from kjms import ConnectionFactory, JMSException, Queue
 from kjms.broker import LocalBroker
-from kjms.engine._publisher import Publisher
+from kjms.engine.publisher import Publisher
 from kjms.testing.engine import engine_of, tuned
 from tests.helpers import Completions
 

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 
 from kjms import ConnectionFactory, JMSException, Topic
-from kjms.engine._claims import DEFINITION, LOCK, USE
-from kjms.engine._registry import Registry
-from kjms.engine._subscriptions import Identity
+from kjms.engine.admin.claims import DEFINITION, LOCK, USE
+from kjms.engine.admin.registry import Registry
+from kjms.engine.subscriptions.subscriptions import Identity
 from kjms.testing.engine import engine_of, tuned
 from tests.helpers import NOTHING_MS, NOTHING_SECONDS, Eventually, apart
 

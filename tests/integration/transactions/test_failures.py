@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-import kjms._session
+import kjms.client.session
 from kjms import (
     DestinationOptions,
     JMSException,
@@ -540,7 +540,7 @@ def test_closing_a_session_gives_nothing_back_that_is_being_committed(
     desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch, is_too_large: bool
 ) -> None:
     """While a commit lasts longer than closing waits, nobody else gets its messages; only if it fails they do."""
-    monkeypatch.setattr(kjms._session, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(kjms.client.session, "CLOSE_SECONDS", 0.05)
     desk.send(queue, "a")
     may_go_on = threading.Event()
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms.destinations import Queue
-from kjms.engine._buffer import BUSY_SECONDS, OVERTAKING, STUCK_SECONDS, Buffer, Feed
-from kjms.engine._delivery import Delivery, Partition
-from kjms.engine._partners import Partners
+from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+from kjms.engine.consumer.dispatcher import BUSY_SECONDS, OVERTAKING, STUCK_SECONDS, ConsumerSlot, Dispatcher
+from kjms.engine.handover.peers import Peers
 from kjms.selector import Selector, parse_selector
 from kjms.txn.metadata import State
 
@@ -24,9 +24,9 @@ TraceFunction = Callable[[FrameType, str, Any], Any]
 EMPTY = State(0, 0, (), 0)
 
 
-def partition_from(start: int) -> Partition:
+def partition_from(start: int) -> AssignedPartition:
     """Return a partition whose settlement nobody keeps: no mark holds its messages back."""
-    return Partition("t", 0, State(start, start, (), start), is_kept=False)
+    return AssignedPartition("t", 0, State(start, start, (), start), is_kept=False)
 
 
 class Record:
@@ -81,16 +81,16 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
     steps: list[tuple[str, int]], keeps: bool
 ) -> None:
     """Whoever comes and goes: no message is lost or doubled, or given to who does not want it, or out of order."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=keeps, limit=50)  # more than steps: nobody is overtaken by too many
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=keeps, limit=50)  # more than steps: nobody is overtaken by too many
     partition = partition_from(0)
     unused: Any = None
     sessions = [threading.Event() for _ in range(4)]  # some have two consumers
-    feeds = [Feed(unused, SELECTORS[number % len(SELECTORS)], sessions[number % 4]) for number in range(6)]
+    feeds = [ConsumerSlot(unused, SELECTORS[number % len(SELECTORS)], sessions[number % 4]) for number in range(6)]
     arrived: list[Delivery] = []
     in_hands: list[Delivery] = []
     settled: list[Delivery] = []
 
-    def wants(feed: Feed, delivery: Delivery) -> bool:
+    def wants(feed: ConsumerSlot, delivery: Delivery) -> bool:
         return feed.selector is None or feed.selector.matches(delivery.message(Queue("q")))
 
     def settle(delivery: Delivery) -> None:
@@ -151,7 +151,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
     # In the end everything comes out, once: nothing waits for ever.
     for delivery in in_hands:
         settle(delivery)
-    last = Feed(unused, None, threading.Event())
+    last = ConsumerSlot(unused, None, threading.Event())
     buffer.join(last)
     while (taken := buffer.take(last)) is not None:
         assert taken not in settled
@@ -163,9 +163,9 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
 
 def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
     """Waiting consumers are woken in the order in which they began to wait, one per message."""
-    buffer, partition = Buffer(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0)
+    buffer, partition = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0)
     unused: Any = None
-    first, second = (Feed(unused, None, threading.Event()) for _ in range(2))
+    first, second = (ConsumerSlot(unused, None, threading.Event()) for _ in range(2))
     for feed in (first, second):
         buffer.join(feed)
         assert buffer.take(feed) is None
@@ -176,10 +176,10 @@ def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
 
 def test_a_dropped_partitions_messages_are_forgotten() -> None:
     """When a partition goes to another reader, what was ready of it is nobody's here."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=5)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5)
     mine, gone = partition_from(0), partition_from(0)
     unused: Any = None
-    feed = Feed(unused, SELECTORS[1], threading.Event())
+    feed = ConsumerSlot(unused, SELECTORS[1], threading.Event())
     buffer.join(feed)
     for order, (partition, n) in enumerate([(gone, 1), (mine, 2), (gone, 50), (mine, 60)]):
         buffer.arrive(Delivery(Record(n), partition, n, order))
@@ -191,7 +191,7 @@ def test_a_dropped_partitions_messages_are_forgotten() -> None:
     assert buffer.take(feed) is None
 
 
-def grouped(buffer: Buffer, partition: Partition, *numbers: int) -> None:
+def grouped(buffer: Dispatcher, partition: AssignedPartition, *numbers: int) -> None:
     for n in numbers:
         delivery = Delivery(Record(n, b"group"), partition, n, n)
         partition.settlement.read(n, delivery)
@@ -200,10 +200,10 @@ def grouped(buffer: Buffer, partition: Partition, *numbers: int) -> None:
 
 def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
     """Behind a message that its session has settled, the next that somebody wants is ready."""
-    buffer, partition, unused = Buffer(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
+    buffer, partition, unused = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
     sessions = [threading.Event() for _ in range(3)]
     few, several, everything = (
-        Feed(unused, SELECTORS[which], session)  # type: ignore[arg-type]
+        ConsumerSlot(unused, SELECTORS[which], session)  # type: ignore[arg-type]
         for which, session in zip((1, 2, 0), sessions, strict=True)
     )
     for feed in (few, several, everything):
@@ -225,9 +225,9 @@ def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
 
 def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
     """Behind a message that nobody wants any more, the next of its group is ready."""
-    buffer, partition, unused = Buffer(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
+    buffer, partition, unused = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
     few, several, everything = (
-        Feed(unused, SELECTORS[which], threading.Event())  # type: ignore[arg-type]
+        ConsumerSlot(unused, SELECTORS[which], threading.Event())  # type: ignore[arg-type]
         for which in (1, 2, 0)
     )
     for feed in (few, several, everything):
@@ -249,10 +249,10 @@ def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
 def test_a_message_is_overtaken_by_so_many_and_no_more() -> None:
     """However many urgent messages come: what is less urgent is handed out after a bounded number of them."""
     limit = 3
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=limit)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=limit)
     partition = partition_from(0)
     unused: Any = None
-    feed = Feed(unused, None, threading.Event())
+    feed = ConsumerSlot(unused, None, threading.Event())
     buffer.join(feed)
 
     def arrive(number: int, priority: int) -> None:
@@ -274,12 +274,12 @@ def test_a_message_is_overtaken_by_so_many_and_no_more() -> None:
 
 def test_who_is_busy_shares_and_who_waits_does_not() -> None:
     """Others get what quick consumers here leave, up to the room they have; never what a consumer here waits for."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
     partition = partition_from(0)
     unused: Any = None
-    feed = Feed(unused, None, threading.Event())
+    feed = ConsumerSlot(unused, None, threading.Event())
     buffer.join(feed)
-    partners = Partners("we")
+    partners = Peers("we")
     buffer.partners = partners
     partners.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": 3, "wants": [None]}, 0.0)
     for number in range(10):
@@ -322,7 +322,7 @@ def test_busy_consumers_keep_nothing_that_others_have_time_for() -> None:
 
 def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
     """Behind consumers that are busy for long nothing waits that others handed over, but for message groups."""
-    box = Partition("t.kjms.handover", 0, EMPTY, is_kept=False, is_box=True)
+    box = AssignedPartition("t.kjms.handover", 0, EMPTY, is_kept=False, is_box=True)
     buffer, feed, _ = shared_buffer()
     arrive(buffer, box, 4, grouped=2)
     feed.took(buffer.take(feed), 1.0)
@@ -341,19 +341,19 @@ def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
     assert buffer.held == 0
 
 
-def shared_buffer(room: int = 0) -> tuple[Buffer, Feed, Partition]:
+def shared_buffer(room: int = 0) -> tuple[Dispatcher, ConsumerSlot, AssignedPartition]:
     """Return a buffer with one consumer, and another process with *room* messages of room."""
     unused: Any = None
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
-    feed = Feed(unused, None, threading.Event())
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
+    feed = ConsumerSlot(unused, None, threading.Event())
     buffer.join(feed)
-    partners = Partners("we")
+    partners = Peers("we")
     buffer.partners = partners
     partners.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": room, "wants": [None]}, 0.0)
     return buffer, feed, partition_from(0)
 
 
-def arrive(buffer: Buffer, partition: Partition, count: int, start: int = 0, grouped: int = -1) -> None:
+def arrive(buffer: Dispatcher, partition: AssignedPartition, count: int, start: int = 0, grouped: int = -1) -> None:
     """Let *count* messages arrive in *buffer*, that at offset *grouped* of a message group."""
     for number in range(start, start + count):
         delivery = Delivery(Record(number, b"group" if number == grouped else None), partition, number, number)
@@ -364,9 +364,9 @@ def arrive(buffer: Buffer, partition: Partition, count: int, start: int = 0, gro
 
 def test_what_only_others_want_is_theirs_at_once() -> None:
     """A message that no consumer here wants goes to one who does, a group's messages to the same one."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
     partition = partition_from(0)
-    partners = Partners("we")
+    partners = Peers("we")
     buffer.partners = partners
     for box, engine in enumerate(["first", "second"]):
         notice = {"e": engine, "lease": 10, "box": box, "boxes": [box], "room": 1, "wants": ["n < 5"]}
@@ -389,9 +389,9 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
 
 def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
     """Another process comes, and gets as many as it has room for; it says later that it has room for more."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
     partition = partition_from(0)
-    buffer.partners = partners = Partners("we")
+    buffer.partners = partners = Peers("we")
     arrive(buffer, partition, 5)
     asks = {"e": "other", "lease": 10, "box": 0, "boxes": [0], "room": 2, "quick": False}
     other, wants = partners.apply({**asks, "wants": [None]}, 0.0)
@@ -403,7 +403,7 @@ def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
 def test_very_many_that_nobody_wants_are_parked() -> None:
     """Of too many messages that nobody wants, the older are forgotten until somebody comes who may want them."""
     unused: Any = None
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
     partition = partition_from(0)
     log = [Record(number) for number in range(35)]
 
@@ -419,13 +419,13 @@ def test_very_many_that_nobody_wants_are_parked() -> None:
     assert buffer.unwanted[0].offset == 1  # is being moved
     assert partition.settlement.parked == 30 - len(buffer.unwanted)
     assert partition.settlement.base == 0
-    buffer.join(Feed(unused, parse_selector("n < 3"), threading.Event()))
+    buffer.join(ConsumerSlot(unused, parse_selector("n < 3"), threading.Event()))
     assert buffer.wants_recall
     assert buffer.recalled() == [partition]
     assert not buffer.wants_recall
     for record in log[partition.settlement.recall(0) :]:
         read(record)
-    feed = Feed(unused, None, threading.Event())
+    feed = ConsumerSlot(unused, None, threading.Event())
     buffer.join(feed)
     got: list[int] = []
     assert buffer.take(feed) is None  # older ones come first
@@ -442,12 +442,12 @@ def test_very_many_that_nobody_wants_are_parked() -> None:
 def test_what_was_moved_aside_and_parked_comes_before_what_is_newer() -> None:
     """Who wants everything gets what was moved aside first, though it has to be read again, and the rest is here."""
     unused: Any = None
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
-    aside, partition = Partition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
+    aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
     log = [Record(number) for number in range(20)]
     orders = itertools.count()
 
-    def read(source: Partition, records: list[Record]) -> None:
+    def read(source: AssignedPartition, records: list[Record]) -> None:
         for record in records:
             delivery = Delivery(record, source, record.offset(), next(orders))
             if source.settlement.read(record.offset(), delivery):
@@ -460,13 +460,13 @@ def test_what_was_moved_aside_and_parked_comes_before_what_is_newer() -> None:
             delivery.partition.settlement.settle(delivery.offset)
         return got
 
-    other = Feed(unused, parse_selector("n > 100"), threading.Event())
+    other = ConsumerSlot(unused, parse_selector("n > 100"), threading.Event())
     buffer.join(other)
     read(aside, log[:12])
     assert aside.settlement.parked > 0
     read(partition, log[:5])
     assert partition.settlement.parked == 0
-    feed = Feed(unused, None, threading.Event())
+    feed = ConsumerSlot(unused, None, threading.Event())
     buffer.join(feed)
     assert take_all() == []
     read(partition, log[5:8])
@@ -488,8 +488,8 @@ def test_what_was_moved_aside_and_parked_comes_before_what_is_newer() -> None:
 
 def test_what_was_moved_and_is_still_to_be_read_is_not_parked() -> None:
     """A message whose copy has not been read yet is kept, in its place: else it would come as if it were the newest."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
-    aside, partition = Partition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
+    aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
     for number in range(9):
         delivery = Delivery(Record(number), partition, number, number)
         partition.settlement.read(number, delivery)
@@ -509,9 +509,9 @@ def test_what_was_moved_and_is_still_to_be_read_is_not_parked() -> None:
 
 def test_what_others_want_is_not_parked() -> None:
     """A message that waits for room in another process would be read again for each that goes there."""
-    buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
+    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
     partition = partition_from(0)
-    partners = Partners("we")
+    partners = Peers("we")
     buffer.partners = partners
     partners.apply({"e": "they", "lease": 10, "box": -1, "wants": ["n > 5"]}, 0.0)
     for number in range(30):
@@ -525,8 +525,11 @@ def test_what_others_want_is_not_parked() -> None:
 def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_message() -> None:
     """A message that woke a consumer which then stops wakes another one, whatever the selectors of the two."""
     unused: Any = None
-    buffer, partition = Buffer(Queue("q"), keeps_unwanted=True, limit=10), partition_from(0)
-    leaving, staying = Feed(unused, None, threading.Event()), Feed(unused, parse_selector("n < 5"), threading.Event())
+    buffer, partition = Dispatcher(Queue("q"), keeps_unwanted=True, limit=10), partition_from(0)
+    leaving, staying = (
+        ConsumerSlot(unused, None, threading.Event()),
+        ConsumerSlot(unused, parse_selector("n < 5"), threading.Event()),
+    )
     for feed in (leaving, staying):
         buffer.join(feed)
         assert buffer.take(feed) is None
@@ -545,8 +548,8 @@ def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
 
     def steps(size: int) -> int:
         """Return how many bytecode instructions it takes: unlike time, they are the same on a busy machine."""
-        buffer = Buffer(Queue("q"), keeps_unwanted=True, limit=10)
-        partition = Partition("t", 0, State(0, 0, (), 0), is_kept=False)
+        buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=10)
+        partition = AssignedPartition("t", 0, State(0, 0, (), 0), is_kept=False)
         for number in range(size):
             delivery = Delivery(record, partition, number, number)
             partition.settlement.read(number, delivery)
@@ -562,7 +565,7 @@ def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            buffer.join(Feed(None, None, threading.Event()))  # type: ignore[arg-type]
+            buffer.join(ConsumerSlot(None, None, threading.Event()))  # type: ignore[arg-type]
         finally:
             sys.settrace(before)
         return count

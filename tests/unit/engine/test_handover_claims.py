@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kjms.engine import _handover
-from kjms.engine._handover import GOES_ON_SECONDS, IDLE_BEAT_SECONDS, IDLE_GOES_ON_SECONDS, HandOver
+from kjms.engine.handover import transfer
+from kjms.engine.handover.transfer import GOES_ON_SECONDS, IDLE_BEAT_SECONDS, IDLE_GOES_ON_SECONDS, Handover
 
 
 @pytest.mark.parametrize("is_confirmed", [True, False])
@@ -23,8 +23,8 @@ def test_a_claim_of_an_idle_process_holds_while_it_says_that_it_is_busy(
     exchange: Any = SimpleNamespace(engine="we", publisher=publisher)
     aside = SimpleNamespace(demand="q.kjms.demand", handover="q.kjms.handover")
     reader: Any = SimpleNamespace(aside=aside, session_timeout=6.0, lock=threading.RLock())
-    monkeypatch.setattr(_handover.time, "monotonic", lambda: now)
-    ours = HandOver(reader, exchange)
+    monkeypatch.setattr(transfer.time, "monotonic", lambda: now)
+    ours = Handover(reader, exchange)
     ours.is_idle = True
     ours.publish({"idle": True})
     assert ours.sure_until <= now  # Kafka may not have it

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from kjms.engine._delivery import Partition
-from kjms.engine._holdings import Holdings
+from kjms.engine.consumer.assignment import Assignment
+from kjms.engine.consumer.delivery import AssignedPartition
 from kjms.engine.tuning import DEFAULTS
 from kjms.mapping import decode
 from kjms.txn.metadata import State
@@ -16,9 +16,9 @@ def test_a_box_is_no_part_of_the_partition_with_its_number() -> None:
     """When a partition goes to another member of the group, the box that happens to have its number stays."""
     names: Any = dict.fromkeys(["identity", "recall", "end_transactions", "engine"])
     aside: Any = SimpleNamespace(topic="q.kjms.aside", handover="q.kjms.handover", tuning=DEFAULTS, **names)
-    holdings = Holdings("q", "q", aside, decode, lambda failure: None)
+    holdings = Assignment("q", "q", aside, decode, lambda failure: None)
     partitions = {
-        topic: Partition(topic, 1, State(0, 0, (), 0), is_box=topic == "q.kjms.handover")
+        topic: AssignedPartition(topic, 1, State(0, 0, (), 0), is_box=topic == "q.kjms.handover")
         for topic in ("q", "q.kjms.aside", "q.kjms.handover")
     }
     for partition in partitions.values():

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kjms import ConnectionFactory
-from kjms.engine._settings import OWNED, common_settings, consumer_settings, producer_settings
+from kjms.engine.settings import OWNED, common_settings, consumer_settings, producer_settings
 
 
 @pytest.mark.parametrize("name", sorted(OWNED))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kjms.engine._outage import Outage
+from kjms.engine.outage import OutageDetector
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from tests.helpers import Eventually
@@ -21,7 +21,7 @@ class Cluster:
         self.asked = threading.Event()
         self.lost: list[JMSException] = []
         self.recovered: list[JMSException] = []
-        self.outage = Outage(
+        self.outage = OutageDetector(
             "outage",
             self.connect,
             self.lost.append,

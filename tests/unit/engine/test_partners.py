@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kjms.engine._partners import TARGETED, Partners, read_notice, written_notice
+from kjms.engine.handover.peers import TARGETED, Peers, read_notice, written_notice
 
 
 def notice(engine: str, **values: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def test_what_is_no_notice_is_passed_over(data: bytes | None) -> None:
 
 def test_all_agree_on_the_next_holder_of_a_box() -> None:
     """The next holder is the first that claimed the box in the log, also where the last holder expires later."""
-    soon, late = Partners("soon"), Partners("late")
+    soon, late = Peers("soon"), Peers("late")
     log = [notice("gone", boxes=[1]), notice("soon", boxes=[1]), notice("late", boxes=[1])]
     soon.apply(log[0], 0.0)
     late.apply(log[0], 3.0)  # it began to read later
@@ -46,7 +46,7 @@ def test_all_agree_on_the_next_holder_of_a_box() -> None:
 
 def test_the_first_claim_to_a_box_counts() -> None:
     """A box is whose claim came first, until he gives it up, says goodbye, or is not heard in time."""
-    partners = Partners("we")
+    partners = Peers("we")
     first, _ = partners.apply(notice("first", box=1, boxes=[1]), 0.0)
     second, _ = partners.apply(notice("second", box=1, boxes=[1, 2]), 1.0)
     assert (first.box, second.box, partners.boxes(second)) == (1, -1, {2})
@@ -64,7 +64,7 @@ def test_the_first_claim_to_a_box_counts() -> None:
 
 def test_our_own_claims_count_and_we_are_no_partner() -> None:
     """What we said ourselves is in the log, too."""
-    partners = Partners("we")
+    partners = Peers("we")
     partners.apply(notice("we", box=0, boxes=[0]), 0.0)
     partners.apply(notice("they", box=0, boxes=[0]), 0.0)
     assert partners.holder(0) == "we"
@@ -73,7 +73,7 @@ def test_our_own_claims_count_and_we_are_no_partner() -> None:
 
 def test_selectors_come_and_go() -> None:
     """Wants are complete, or change what was there; those that cannot be read are left out."""
-    partners = Partners("we")
+    partners = Peers("we")
     box = {"box": 0, "boxes": [0]}
     partner, new = partners.apply(notice("they", **box, wants=[None, "a = 1", "nonsense ("]), 0.0)
     assert new == [None, "a = 1"]
@@ -86,7 +86,7 @@ def test_selectors_come_and_go() -> None:
 
 def test_with_a_box_all_is_wanted_anew() -> None:
     """What somebody wanted while there was no place for it is offered when there is one."""
-    partners = Partners("we")
+    partners = Peers("we")
     partners.apply(notice("first", box=1, boxes=[1]), 0.0)
     partner, _ = partners.apply(notice("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
     assert partner.box == -1
@@ -96,7 +96,7 @@ def test_with_a_box_all_is_wanted_anew() -> None:
 
 def test_who_was_forgotten_is_not_known() -> None:
     """Who comes back after having been taken for gone has to say again what is wanted there."""
-    partners = Partners("we")
+    partners = Peers("we")
     partner, _ = partners.apply(notice("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
     assert partner.is_known
     partners.expire(11.0)
@@ -108,7 +108,7 @@ def test_who_was_forgotten_is_not_known() -> None:
 
 def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
     """Who was silent for long does not count on its own boxes: somebody else may have claimed them meanwhile."""
-    partners = Partners("we")
+    partners = Peers("we")
     partners.apply(notice("we", box=1, boxes=[1, 2]), 0.0)
     assert partners.own == {1, 2}
     partners.give_up()
@@ -123,7 +123,7 @@ def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
 
 def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
     """A partner gets as many messages as it has room for; those that it has read make room again when it says so."""
-    partner, _ = Partners("we").apply(notice("they", box=0, boxes=[0], room=4), 0.0)
+    partner, _ = Peers("we").apply(notice("they", box=0, boxes=[0], room=4), 0.0)
     for _ in range(3):
         partner.sent()
     assert (partner.room(is_targeted=False), partner.room(is_targeted=True)) == (1, TARGETED - 3)
@@ -139,7 +139,7 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
 
 def test_who_is_slow_gets_nothing_in_advance() -> None:
     """A partner whose consumers take long gets what it has room for, also of what only it wants."""
-    partner, _ = Partners("we").apply(notice("they", box=0, boxes=[0], room=2, quick=False), 0.0)
+    partner, _ = Peers("we").apply(notice("they", box=0, boxes=[0], room=2, quick=False), 0.0)
     assert (partner.free, partner.room(is_targeted=False), partner.room(is_targeted=True)) == (2, 2, 2)
     partner.sent()
     assert (partner.free, partner.room(is_targeted=True)) == (1, 1)
@@ -149,7 +149,7 @@ def test_who_is_slow_gets_nothing_in_advance() -> None:
 
 def test_another_box_is_empty() -> None:
     """What was written to a box that a partner has left is not on its way to it any more."""
-    partners = Partners("we")
+    partners = Peers("we")
     partner, _ = partners.apply(notice("they", box=0, boxes=[0], room=4), 0.0)
     partner.sent()
     partner.sent()
@@ -163,7 +163,7 @@ def test_another_box_is_empty() -> None:
 
 def test_who_is_silent_or_idle_is_asked_first() -> None:
     """Who was not heard for a while, or need not be heard for long, gets nothing, and is to be asked."""
-    partners = Partners("we")
+    partners = Peers("we")
     partner, _ = partners.apply(notice("they", box=0, boxes=[0], room=4, wants=[None]), 0.0)
     assert partner.room(is_targeted=False) == 4
     partners.expire(3.0, 4.0)
@@ -191,7 +191,7 @@ NOTICES = st.one_of(
 @given(st.lists(st.tuples(NOTICES, st.integers(0, 3)), max_size=40))
 def test_a_box_has_one_holder(steps: list[tuple[dict[str, Any], int]]) -> None:
     """Whatever is said, and whenever: no two hold the same box, and whoever holds one knows it."""
-    partners = Partners("we")
+    partners = Peers("we")
     now = 0.0
     for said, passed in steps:
         now += passed

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kjms.engine._process import is_gone, this_process
+from kjms.engine.process import is_gone, this_process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says so")
 
@@ -18,7 +18,7 @@ def test_a_process_that_lives_is_not_gone() -> None:
     own = this_process()
     assert own[1] == os.getpid()
     assert not is_gone(own)
-    program = "from kjms.engine._process import *; import json; print(json.dumps(this_process()), flush=True); input()"
+    program = "from kjms.engine.process import *; import json; print(json.dumps(this_process()), flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         import json
 

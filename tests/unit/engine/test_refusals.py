@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kjms import JMSException, JMSSecurityException
-from kjms.engine._refusal import Refusal
+from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.kafka import is_refusal, jms_error
 
 
@@ -46,7 +46,7 @@ def test_the_missing_acl_is_named(code: int, missing: str) -> None:
 def test_receivers_hear_each_time_and_listeners_once() -> None:
     """While a reader is refused, each check raises; the exception listener hears of the same refusal once."""
     heard: list[JMSException] = []
-    refusal = Refusal(heard.append)
+    refusal = AccessDenial(heard.append)
     refusal.check()
     for _ in range(3):
         refusal.note(JMSSecurityException("no", "CODE"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kjms.engine._claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claims, read_value, resource, written_value
+from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claims, read_value, resource, written_value
 
 CLAIMS = (LOCK, USE, DEFINITION)
 Record = tuple[int, str, "dict[str, Any] | None"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kjms.engine._topics import Topics
+from kjms.engine.admin.topics import Topics
 from kjms.engine.tuning import Tuning
 
 

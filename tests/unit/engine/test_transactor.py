@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kjms.engine._later import Line
-from kjms.engine._transactor import AbortedError, Copy
+from kjms.engine.delayed.delayed_delivery import PartitionProducer
 from kjms.engine.kafka import serve, serve_no_more
+from kjms.engine.transactions.transactional_producer import AbortedError, Copy
 from kjms.engine.tuning import Tuning
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import BOOKKEEPING
@@ -64,7 +64,7 @@ def test_the_topic_that_is_not_confirmed_is_named() -> None:
 
     serve(ADDRESS, Clients())
     try:
-        line = Line({"bootstrap.servers": ADDRESS}, "any", Tuning(flush_seconds=0.1))
+        line = PartitionProducer({"bootstrap.servers": ADDRESS}, "any", Tuning(flush_seconds=0.1))
         line.open()
         record = KafkaRecord(None, b"", [], 0)
         with pytest.raises(AbortedError) as raised:

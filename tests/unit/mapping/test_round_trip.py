@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms import JMSException, Queue, TemporaryQueue, TemporaryTopic, Topic
-from kjms._names import is_identifier
+from kjms.identifiers import is_identifier
 from kjms.mapping import KafkaRecord, decode, encode
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import KINDS, read_map, read_plain, read_stream, write_plain

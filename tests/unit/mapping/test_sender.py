@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kjms import Topic
-from kjms._local import NotLocal
+from kjms.client.no_local import NotLocal
 from kjms.mapping import client_sender, connection_sender, decode, encode, sign
 from kjms.message import Message, TextMessage
 from kjms.selector import parse_selector

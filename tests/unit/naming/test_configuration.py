@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kjms import ConnectionFactory, Queue, TemporaryQueue, TemporaryTopic, Topic
-from kjms._config import configuration
+from kjms.client.config import configuration
 from kjms.naming import ContextFactory, ContextKey, DestinationType
 
 FILE = """

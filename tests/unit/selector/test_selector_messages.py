@@ -6,7 +6,7 @@ import pytest
 from selector_cases import RULES, jms_type
 
 from kjms import Queue
-from kjms._names import is_identifier
+from kjms.identifiers import is_identifier
 from kjms.mapping import decode, encode
 from kjms.message import BytesMessage, MapMessage, StreamMessage, TextMessage
 from kjms.selector import parse_selector

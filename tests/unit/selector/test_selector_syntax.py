@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selector_cases import MappingMessage
 
-from kjms._names import RESERVED_WORDS
 from kjms.errors import InvalidSelectorException
+from kjms.identifiers import RESERVED_WORDS
 from kjms.selector import MAX_DEPTH, MAX_LENGTH, SelectorSyntaxException, parse_selector
 
 

@@ -1,0 +1,1 @@
+"""AMQP 1.0 over asyncio, for the gateway and the bridge."""

@@ -1,0 +1,1 @@
+"""The implementation of the JMS API: one module per interface; import the names from `kjms`."""

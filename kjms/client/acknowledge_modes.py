@@ -1,0 +1,439 @@
+"""When a message counts as consumed: one class per acknowledge mode, each saying what it promises.
+
+Spec: JMS 2.0 §4.4.11.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kjms.client.dead_letters import handled_exception
+from kjms.engine.kafka import inherited
+from kjms.engine.transactions.group_committer import Work
+from kjms.errors import IllegalStateException, JMSException
+
+if TYPE_CHECKING:
+    from kjms.client.dead_letters import Redelivery
+    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.group_consumer import GroupConsumer, Receipt
+    from kjms.engine.transactions.transactional_producer import Copy
+    from kjms.message import Message
+
+__all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual", "Transacted"]
+
+HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner commits before the reader's thread can
+
+
+class Acknowledgement:
+    """What a session does with the messages that it hands out.
+
+    Args:
+        redelivery: Decides what becomes of messages whose delivery failed.
+    """
+
+    def __init__(self, redelivery: Redelivery) -> None:
+        self._redelivery = redelivery
+        self._is_closed = False
+        self._inherited_from = 0  # in a forked child: the process whose messages these are
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the session holds as many unacknowledged messages as it may."""
+        return False
+
+    def before_next(self, feed: ConsumerSlot) -> None:
+        """Do what must be durable before the consumer of *feed* gets its next message."""
+
+    def received(self, delivery: Delivery, message: Message) -> None:
+        """Note that *message* is about to be returned from a receive."""
+        raise NotImplementedError
+
+    def looping(self, delivery: Delivery, message: Message) -> None:
+        """Note that *message* is about to be given to a loop over its consumer."""
+        self.received(delivery, message)
+
+    def loop_failed(self, error: BaseException, feed: ConsumerSlot | None = None) -> None:
+        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *feed*."""
+
+    def listening(self, delivery: Delivery, message: Message) -> None:
+        """Note that *message* is about to be given to a listener."""
+
+    def listened(self, delivery: Delivery) -> None:
+        """Note that the listener returned."""
+
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
+        """Note that the listener raised: the message comes again, marked, as its policy says (JMS 2.0 §4.5.2)."""
+        delivery.cause = f"the listener raised {type(error).__name__}"
+        self._give_back([delivery], to=delivery.feed, error=error)
+
+    def consumer_closes(self, feed: ConsumerSlot) -> None:
+        """Note that the consumer of *feed* closes, before it does."""
+
+    def recover(self) -> ConsumerSlot | None:
+        """Deliver again what was handed out and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11)."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what was not acknowledged, and make the rest durable."""
+
+    def _give_back(
+        self,
+        deliveries: list[Delivery],
+        *,
+        to: ConsumerSlot | None,
+        error: BaseException | None = None,
+        is_delayed: bool = False,
+    ) -> None:
+        """Note that *deliveries* failed: each message is delivered again, or was delivered for the last time.
+
+        Args:
+            deliveries: The deliveries.
+            to: The consumer that gets the messages again, after the policy's delay; None: any.
+            error: What was raised, where that is known.
+            is_delayed: Whether the policy's delay holds for any consumer, too.
+        """
+        by_reader: dict[GroupConsumer, list[Delivery]] = {}
+        for delivery in deliveries:
+            assert delivery.feed is not None
+            if not self._redelivery.was_last(delivery, error):
+                by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+        for reader, mine in by_reader.items():
+            reader.give_back(mine, to=to, due=self._redelivery.due if is_delayed or to is not None else None)
+
+    def disown(self, process: int) -> None:
+        """Refuse every acknowledgement: this is a forked child of *process*, which has the messages."""
+        self._is_closed = True
+        self._inherited_from = process
+
+    def _check_open(self) -> None:
+        if self._inherited_from:
+            raise inherited("acknowledge", self._inherited_from)
+        if self._is_closed:
+            raise IllegalStateException("acknowledge: the session of this message is closed (JMS 2.0 §4.4.1)")
+
+
+class Auto(Acknowledgement):
+    """AUTO_ACKNOWLEDGE: a message is acknowledged when `receive` returns it, or when its listener has returned.
+
+    The reader commits it in the background, and the session waits for that before it hands out the next message. A loop
+    over a consumer (``for message in consumer``) is safer than JMS asks: its message is acknowledged when the loop asks
+    for the next one, or when the consumer closes without an error.
+
+    Args:
+        redelivery: Decides what becomes of messages whose delivery failed.
+        is_pipelined: Leave out the waiting: a crash may then repeat as many messages as are read in 0.1 s.
+    """
+
+    def __init__(self, redelivery: Redelivery, *, is_pipelined: bool = False) -> None:
+        super().__init__(redelivery)
+        self._is_pipelined = is_pipelined
+        self._looped: dict[ConsumerSlot, Delivery] = {}  # what loops have; any thread may close the consumer
+        self._heard: Delivery | None = None  # what a listener has, unless it recovered its session
+        self._unflushed: dict[GroupConsumer, list[Receipt]] = {}
+        self._received_at = 0.0
+        self._is_hasty = False  # whether the program asked for the next message at once
+
+    def before_next(self, feed: ConsumerSlot) -> None:
+        if self._looped:
+            self._settle_looped(feed)
+        if not self._unflushed:
+            return
+        self._is_hasty = time.monotonic() - self._received_at < HASTE_SECONDS
+        for reader in list(self._unflushed):
+            receipts = self._unflushed[reader]
+            reader.flush(receipts=receipts)
+            del self._unflushed[reader]  # not before: what Kafka did not take is tried again
+            if reader.lost(receipts):
+                raise JMSException(
+                    f"the last message of {reader.name} could not be acknowledged: the partition was lost,"
+                    " to another consumer or in an outage; the message is delivered again"
+                )
+
+    def received(self, delivery: Delivery, message: Message) -> None:
+        message._receipt = self
+        if self._is_pipelined:
+            self._settle(delivery)
+        else:
+            self._settle(delivery, is_urgent=not self._is_hasty)
+            self._received_at = time.monotonic()
+
+    def looping(self, delivery: Delivery, message: Message) -> None:
+        assert delivery.feed is not None
+        message._receipt = self
+        self._looped[delivery.feed] = delivery
+
+    def disown(self, process: int) -> None:
+        super().disown(process)
+        self._looped.clear()
+
+    def loop_failed(self, error: BaseException, feed: ConsumerSlot | None = None) -> None:
+        for each in list(self._looped) if feed is None else [feed]:
+            delivery = self._looped.pop(each, None)
+            if delivery is not None:
+                delivery.cause = f"the loop over its consumer raised {type(error).__name__}"
+                self._give_back([delivery], to=None, error=error, is_delayed=True)
+
+    def consumer_closes(self, feed: ConsumerSlot) -> None:
+        self._settle_looped(feed, is_urgent=True)
+
+    def _settle_looped(self, feed: ConsumerSlot, *, is_urgent: bool = False) -> None:
+        delivery = self._looped.pop(feed, None)
+        if delivery is not None:
+            self._settle(delivery, is_urgent=is_urgent)
+
+    def listening(self, delivery: Delivery, message: Message) -> None:
+        message._receipt = self
+        self._heard = delivery
+
+    def acknowledge(self) -> None:
+        """Do nothing: the session acknowledges by itself (JMS 2.0 §3.6.2).
+
+        Raises:
+            IllegalStateException: The session is closed.
+        """
+        self._check_open()
+
+    def listened(self, delivery: Delivery) -> None:
+        if self._heard is not None:
+            self._heard = None
+            self._settle(delivery)
+
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
+        if self._heard is not None:
+            self._heard = None
+            super().listener_failed(delivery, error)
+
+    def recover(self) -> ConsumerSlot | None:
+        """Deliver again what a listener or a loop has: nothing else is unacknowledged."""
+        again = [self._looped.pop(feed) for feed in list(self._looped)]
+        if self._heard is not None:
+            again.append(self._heard)
+            self._heard = None
+        for delivery in again:
+            delivery.cause = "the session recovered"
+            self._give_back([delivery], to=delivery.feed)
+        return again[0].feed if again else None
+
+    def _settle(self, delivery: Delivery, *, is_urgent: bool = False) -> None:
+        assert delivery.feed is not None
+        reader = delivery.feed.reader
+        receipt = reader.settle(delivery, is_urgent=is_urgent)
+        if not self._is_pipelined:
+            self._unflushed.setdefault(reader, []).append(receipt)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for feed in list(self._looped):
+            self._settle_looped(feed)
+        for reader in list(self._unflushed):
+            reader.flush_at_last(self._unflushed.pop(reader))
+
+
+class DupsOk(Auto):
+    """DUPS_OK_ACKNOWLEDGE: acknowledged in the background; a crash may repeat some messages."""
+
+    def __init__(self, redelivery: Redelivery) -> None:
+        super().__init__(redelivery, is_pipelined=True)
+
+
+class Client(Acknowledgement):
+    """CLIENT_ACKNOWLEDGE: acknowledging one message acknowledges all that its session has consumed.
+
+    Args:
+        redelivery: Decides what becomes of messages whose delivery failed.
+        limit: How many messages may be unacknowledged; None: any number.
+    """
+
+    def __init__(self, redelivery: Redelivery, limit: int | None = None) -> None:
+        super().__init__(redelivery)
+        self._limit = limit
+        self._open: dict[Delivery, None] = {}  # in the order of handing out
+        self._unflushed: dict[GroupConsumer, list[Receipt]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return self._limit is not None and len(self._open) >= self._limit
+
+    def received(self, delivery: Delivery, message: Message) -> None:
+        self._go_on_to(delivery)
+        message._receipt = self
+
+    def _go_on_to(self, delivery: Delivery) -> None:
+        before = next(reversed(self._open), None)
+        if before is not None and before.count > 1:
+            assert before.feed is not None
+            before.feed.reader.excuse(before)
+        self._open[delivery] = None
+
+    listening = received
+
+    def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
+        """Leave it to the application: the message stays unacknowledged (JMS 2.0 §4.5.2)."""
+
+    def acknowledge(self) -> None:
+        """Acknowledge every message that the session has handed out.
+
+        Raises:
+            IllegalStateException: The session is closed.
+            JMSException: A partition was lost to another member of the group; its messages are delivered there.
+        """
+        self._check_open()
+        settled, self._open = self._open, {}
+        self._settle(list(settled))
+
+    def _settle(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            assert delivery.feed is not None
+            reader = delivery.feed.reader
+            self._unflushed.setdefault(reader, []).append(reader.settle(delivery))
+        lost = 0
+        for reader in list(self._unflushed):
+            reader.flush(receipts=self._unflushed[reader])
+            lost += reader.lost(self._unflushed.pop(reader))  # not before: what Kafka did not take is tried again
+        if lost:
+            raise JMSException(
+                f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that were lost,"
+                " to another consumer or in an outage; they are delivered again"
+            )
+
+    def recover(self) -> ConsumerSlot | None:
+        return self._deliver_again("the session recovered")
+
+    def _deliver_again(self, cause: str) -> ConsumerSlot | None:
+        """Give each consumer of the session again what it had; return whose the oldest is.
+
+        Where the program calls this while it handles an exception, that exception is taken for the cause.
+        """
+        error = handled_exception()
+        if error is not None:
+            cause = f"{cause} after {type(error).__name__}"
+        again, self._open = list(self._open), {}
+        by_feed: dict[ConsumerSlot, list[Delivery]] = {}
+        for delivery in again:
+            assert delivery.feed is not None
+            delivery.cause = cause
+            by_feed.setdefault(delivery.feed, []).append(delivery)
+        for feed, deliveries in by_feed.items():
+            self._give_back(deliveries, to=feed, error=error)
+        return again[0].feed if again else None
+
+    def close(self) -> None:
+        self._is_closed = True
+        again, self._open = list(self._open), {}
+        error = handled_exception()
+        cause = "its session closed" if error is None else f"its session closed after {type(error).__name__}"
+        for delivery in again:
+            delivery.cause = cause
+        self._give_back(again, to=None, error=error)
+
+
+class Individual(Client):
+    """INDIVIDUAL_ACKNOWLEDGE, of kjms: acknowledging a message acknowledges that message alone."""
+
+    def received(self, delivery: Delivery, message: Message) -> None:
+        self._go_on_to(delivery)
+        message._receipt = _One(self, delivery)
+
+    listening = received
+
+    def acknowledge_one(self, delivery: Delivery) -> None:
+        """Acknowledge *delivery*; a second time changes nothing.
+
+        Raises:
+            IllegalStateException: The session is closed.
+            JMSException: The message's partition was lost to another member of the group.
+        """
+        self._check_open()
+        if delivery in self._open:
+            del self._open[delivery]
+            self._settle([delivery])
+
+
+class _One:
+    """The receipt of one message."""
+
+    __slots__ = ("_delivery", "_mode")
+
+    def __init__(self, mode: Individual, delivery: Delivery) -> None:
+        self._mode = mode
+        self._delivery = delivery
+
+    def acknowledge(self) -> None:
+        self._mode.acknowledge_one(self._delivery)
+
+
+class Transacted(Client):
+    """SESSION_TRANSACTED: what was received and sent since the last commit or rollback is one unit (JMS 2.0 §4.4.7).
+
+    Messages that are sent wait here until then, so that nobody sees them, and Kafka has no transaction open meanwhile.
+
+    Args:
+        redelivery: Decides what becomes of messages whose delivery failed.
+        commit: Carries out what the session did; returns the reason if nothing of it came through.
+        limit: How many messages may be received in one transaction; None: any number.
+    """
+
+    def __init__(
+        self,
+        redelivery: Redelivery,
+        commit: Callable[[Work], JMSException | None],
+        limit: int | None = None,
+    ) -> None:
+        super().__init__(redelivery, limit)
+        self._commit = commit
+        self._sent: list[Copy] = []
+
+    @property
+    def has_received(self) -> bool:
+        """Whether messages were received since the last commit or rollback."""
+        return bool(self._open)
+
+    def take_received(self) -> list[Delivery]:
+        """Take out what was received, if nothing was sent: it is settled in another way. Else there is nothing."""
+        if self._sent:
+            return []
+        received, self._open = self._open, {}
+        return list(received)
+
+    def put_back(self, received: list[Delivery]) -> None:
+        """Put back what `take_received` took."""
+        self._open = dict.fromkeys(received)
+
+    def sent(self, copy: Copy) -> None:
+        """Note a message that is to be sent."""
+        self._sent.append(copy)
+
+    def forget_sent(self) -> None:
+        """Destroy what was sent so far."""
+        self._sent = []
+
+    def acknowledge(self) -> None:
+        """Do nothing: the commit acknowledges (JMS 2.0 §3.6).
+
+        Raises:
+            IllegalStateException: The session is closed.
+        """
+        self._check_open()
+
+    def commit(self) -> JMSException | None:
+        """Send what was sent, and acknowledge what was received; return the reason if it is to be rolled back."""
+        sent, self._sent = self._sent, []
+        received, self._open = self._open, {}  # a close meanwhile gives nothing back that may be committed
+        if not sent and not received:
+            return None
+        failure = self._commit(Work(sent, list(received)))
+        if failure is not None:
+            self._open = received
+        return failure
+
+    def rollback(self) -> ConsumerSlot | None:
+        """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""
+        self._sent = []
+        return self._deliver_again("its transaction was rolled back")
+
+    def close(self) -> None:
+        self._sent = []
+        super().close()

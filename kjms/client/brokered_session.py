@@ -1,0 +1,391 @@
+"""A session for those who pass messages on, the AMQP gateway for one: it answers for each message by itself.
+
+What a program does with a message is known here only when it says so, in whatever order, perhaps within a transaction,
+of which there may be several. What is sent keeps the header fields that it came with. As with every session, one
+thread uses it; another one may `wake` it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kjms.client.acknowledge_modes import Acknowledgement, Transacted
+from kjms.client.consumer import MessageConsumer
+from kjms.client.producer import CompletionListener, MessageProducer, Route
+from kjms.client.session import Session, _check_subscription_name
+from kjms.engine.subscriptions.subscriptions import DURABLE, NON_DURABLE, Identity
+from kjms.errors import (
+    IllegalStateException,
+    JMSException,
+    JMSSecurityException,
+    TransactionRolledBackException,
+)
+from kjms.options import SessionMode
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from kjms.client.connection import Connection
+    from kjms.client.dead_letters import Redelivery
+    from kjms.destinations import Destination, Topic
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.group_consumer import GroupConsumer, Receipt
+    from kjms.engine.subscriptions.subscriptions import Space, Terms
+    from kjms.message import Message
+    from kjms.options import DeliveryMode
+
+__all__ = ["BrokeredSession", "PassthroughProducer", "Transacted"]
+
+_log = logging.getLogger("kjms.session")
+
+
+class PassthroughProducer(MessageProducer):
+    """A producer that leaves a message's header fields alone, but for where it goes."""
+
+    def forward(self, message: Message, destination: Destination, listener: CompletionListener | None = None) -> None:
+        """Send *message*; one whose delivery time is still to come is delivered then.
+
+        Args:
+            message: The message, with all its header fields.
+            destination: Where to.
+            listener: Makes the send asynchronous.
+
+        Raises:
+            JMSException: As `MessageProducer.send` does.
+        """
+        delay = 0
+        if message.jms_delivery_time > message.jms_timestamp:
+            delay = max(message.jms_delivery_time - self._session._now_ms(), 0)
+        self.send(message, destination, delivery_delay=delay, completion_listener=listener)
+
+    def _set_headers(
+        self,
+        message: Message,
+        destination: Destination,
+        delivery_mode: DeliveryMode | int | None,
+        priority: int | None,
+        time_to_live: int | timedelta | None,
+        delivery_delay: int,
+    ) -> None:
+        message._destination = destination
+
+
+class Relayed(Acknowledgement):
+    """What a relay's messages are: each open until its fate is told.
+
+    Args:
+        redelivery: Decides what becomes of messages whose delivery failed.
+    """
+
+    def __init__(self, redelivery: Redelivery) -> None:
+        super().__init__(redelivery)
+        self._open: dict[Delivery, None] = {}  # in the order of handing out
+        self._last: Delivery | None = None
+        self._unflushed: dict[GroupConsumer, dict[AssignedPartition, Receipt]] = {}  # the last stands for all
+
+    def received(self, delivery: Delivery, message: Message) -> None:
+        last = self._last
+        if last is not None and last in self._open and last.count > 1 and last.feed is not None:
+            last.feed.reader.excuse(last)  # nobody fell over it
+        self._last = delivery
+        self._open[delivery] = None
+
+    def take(self, delivery: Delivery) -> bool:
+        """Tell whether *delivery* was open; it is not any more."""
+        if delivery not in self._open:
+            return False
+        del self._open[delivery]
+        return True
+
+    def settle(self, delivery: Delivery) -> None:
+        """Note that *delivery* is done; `flush` makes that durable, and so does the reader by itself soon."""
+        assert delivery.feed is not None
+        reader = delivery.feed.reader
+        self._unflushed.setdefault(reader, {})[delivery.partition] = reader.settle(delivery)
+
+    def flush(self) -> int:
+        """Make durable what is settled, and return of how many queues or subscriptions something came too late.
+
+        Raises:
+            JMSException: Kafka did not take it.
+        """
+        lost = 0
+        for reader in list(self._unflushed):
+            reader.flush(receipts=list(self._unflushed[reader].values()))
+            lost += reader.lost(self._unflushed.pop(reader).values())
+        return lost
+
+    def give_back(self, deliveries: Collection[Delivery], *, is_counted: bool) -> None:
+        """Let whoever wants them have *deliveries* again, marked as redelivered if they are counted."""
+        by_reader: dict[GroupConsumer, list[Delivery]] = {}
+        for delivery in sorted(deliveries, key=lambda each: each.order):
+            assert delivery.feed is not None
+            if not (is_counted and self._redelivery.was_last(delivery, None)):
+                by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+        for reader, mine in by_reader.items():
+            reader.give_back(mine, is_counted=is_counted, due=self._redelivery.due if is_counted else None)
+
+    def of(self, feed: ConsumerSlot) -> list[Delivery]:
+        """Return what the consumer of *feed* has open."""
+        return [delivery for delivery in self._open if delivery.feed is feed]
+
+    def consumer_closes(self, feed: ConsumerSlot) -> None:
+        self._lost(self.of(feed), "its consumer closed")
+
+    def _lost(self, deliveries: list[Delivery], cause: str) -> None:
+        """Give back what a program may have seen or not; the oldest one alone counts towards the maximum."""
+        for number, delivery in enumerate(deliveries):
+            del self._open[delivery]
+            delivery.cause = cause
+            if number:
+                delivery.excused += 1
+        self.give_back(deliveries, is_counted=True)
+
+    def recover(self) -> ConsumerSlot | None:
+        raise IllegalStateException("recover: a relay's messages are answered for one by one")
+
+    def close(self) -> None:
+        self._is_closed = True
+        by_feed: dict[ConsumerSlot | None, list[Delivery]] = {}
+        for delivery in self._open:
+            by_feed.setdefault(delivery.feed, []).append(delivery)
+        for deliveries in by_feed.values():
+            self._lost(deliveries, "its session closed")
+        for reader in self._unflushed:
+            reader.flush_at_last()
+
+
+class Wakeup(threading.Event):
+    """An event that calls a function each time that it is set.
+
+    Attributes:
+        on_set: The function; it is called by whichever thread sets the event, which may hold locks of the engine.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_set: Callable[[], None] | None = None
+
+    def set(self) -> None:
+        super().set()
+        if self.on_set is not None:
+            self.on_set()
+
+
+class BrokeredSession(Session):
+    """A session whose user passes messages on for other programs."""
+
+    def __init__(self, connection: Connection, acknowledge_mode: int = SessionMode.INDIVIDUAL_ACKNOWLEDGE) -> None:
+        super().__init__(connection, acknowledge_mode)
+        self._wakeup: Wakeup = Wakeup()
+        self._relayed = Relayed(self._redelivery)
+        self._acknowledgement = self._relayed
+
+    # Waiting and receiving.
+
+    def wake(self) -> None:
+        """End a `wait`, the present or the next one; for any thread."""
+        if not self._wakeup.is_set():  # to set it again would cost as much as the first time
+            self._wakeup.set()
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether the next `wait` returns at once."""
+        return self._wakeup.is_set()
+
+    def on_wake(self, call: Callable[[], None]) -> None:
+        """Have *call* called whenever a `wait` would end; see `Wakeup`."""
+        self._wakeup.on_set = call
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Return when there may be a message for a consumer that `poll` found none for, or `wake` was called.
+
+        Returns:
+            Whether there was a reason other than the time.
+        """
+        is_awake = self._wakeup.wait(seconds)
+        if is_awake:  # else it may have been set since, and that is to count
+            self._wakeup.clear()
+        return is_awake
+
+    def poll(self, consumer: MessageConsumer) -> tuple[Delivery, Message] | None:
+        """Return the next message, with what stands for its delivery; None: there is none, and `wait` tells of one.
+
+        Raises:
+            JMSException: Kafka did not take the note that it is delivered again.
+            JMSSecurityException: Kafka does not let this user read there.
+        """
+        with self._turn.taken_to("receive"), self._running:
+            while True:
+                delivery = consumer._feed.poll()
+                if delivery is None:
+                    consumer._feed.reader.refusal.check()
+                    return None
+                message = self._acceptable(delivery, consumer)
+                if message is not None:
+                    self._relayed.received(delivery, message)
+                    return delivery, message
+
+    def rest(self, consumer: MessageConsumer) -> None:
+        """Note that nobody polls *consumer* for a while: others get what it waited for."""
+        consumer._feed.rest()
+
+    # The fate of messages. One that was told already is passed over.
+
+    def accept(self, deliveries: Iterable[Delivery], transaction: Transacted | None = None) -> None:
+        """Note that *deliveries* are done, or will be when *transaction* commits."""
+        relayed = self._relayed
+        for delivery in deliveries:
+            if relayed.take(delivery):
+                if transaction is None:
+                    relayed.settle(delivery)
+                else:
+                    transaction._open[delivery] = None
+
+    def flush(self) -> None:
+        """Return when what was accepted is durable.
+
+        Raises:
+            JMSException: Kafka did not take it, or a partition went to another process, which delivers it again.
+        """
+        if self._relayed.flush():
+            raise JMSException(
+                "accept: a partition was lost, to another process or in an outage; its messages are delivered again"
+            )
+
+    def release(self, deliveries: Iterable[Delivery]) -> None:
+        """Take *deliveries* back as if they had not been made."""
+        self._relayed.give_back([each for each in deliveries if self._relayed.take(each)], is_counted=False)
+
+    def fail(self, deliveries: Iterable[Delivery], cause: str) -> None:
+        """Take *deliveries* back, which failed: they come again as the redelivery policy says."""
+        back = [each for each in deliveries if self._relayed.take(each)]
+        for delivery in back:
+            delivery.cause = cause
+        self._relayed.give_back(back, is_counted=True)
+
+    def reject(self, deliveries: Iterable[Delivery], cause: str) -> None:
+        """Move *deliveries* to their dead-letter queues, whatever their count."""
+        for delivery in deliveries:
+            if self._relayed.take(delivery):
+                delivery.cause = cause
+                self._redelivery.bury(delivery, None)
+
+    # Sending.
+
+    def create_forwarder(self, destination: Destination | None) -> PassthroughProducer:
+        """Return a producer that leaves header fields alone.
+
+        Raises:
+            InvalidDestinationException: There is no such destination, and it may not be created.
+        """
+        return self._open_producer("create_forwarder", PassthroughProducer, destination)
+
+    def _route(self, destination: Destination) -> Route:
+        route = super()._route(destination)
+        route.sender = route.sender_without_id  # ids say nothing of this connection
+        return route
+
+    # Transactions.
+
+    def begin(self) -> Transacted:
+        """Return a new transaction, to `accept` and send within, and to commit or roll back."""
+        return Transacted(self._redelivery, self._engine.committer.commit)
+
+    def end_well(self, transaction: Transacted) -> JMSException | None:
+        """Commit *transaction*; return the reason if nothing of it came through: it is to be rolled back then.
+
+        What only received messages of one partition needs no Kafka transaction: one commit of the group settles it.
+        """
+        received = transaction.take_received()
+        if received and all(each.partition is received[0].partition for each in received):
+            return self._settle_together(transaction, received)
+        if received:
+            transaction.put_back(received)
+        return transaction.commit()
+
+    def _settle_together(self, transaction: Transacted, received: list[Delivery]) -> JMSException | None:
+        partition, feed = received[0].partition, received[0].feed
+        assert feed is not None
+        reader = feed.reader
+        gone = TransactionRolledBackException(
+            "commit: the messages were lost, to another consumer or in an outage; they are delivered again"
+        )
+        with reader.lock:  # nobody else's commit is to take a part of them along
+            if not partition.is_held:
+                transaction.put_back(received)
+                return gone
+            receipts = [reader.settle(each) for each in received][-1:]
+        while True:
+            try:
+                reader.flush(receipts=receipts)
+            except JMSSecurityException as refusal:  # the reader may not go on either
+                return refusal
+            except JMSException as failure:
+                if self._connection._is_closing:
+                    return failure
+                _log.warning("whether a transaction was committed is not known yet: %s", failure)
+            else:
+                return gone if reader.lost(receipts) else None
+
+    @contextlib.contextmanager
+    def within(self, transaction: Transacted | None) -> Iterator[None]:
+        """Make what is sent meanwhile a part of *transaction*."""
+        self._transaction = transaction
+        try:
+            yield
+        finally:
+            self._transaction = None
+
+    # Subscriptions.
+
+    def subscribe(
+        self,
+        topic: Topic,
+        name: str,
+        selector: str | None,
+        no_local: bool,
+        *,
+        is_durable: bool,
+        is_shared: bool,
+        is_global: bool,
+    ) -> MessageConsumer:
+        """Return a consumer of a named subscription.
+
+        Args:
+            topic: The topic.
+            name: The subscription's name.
+            selector: Which messages it wants; None or "" is all.
+            no_local: Leave out what connections with this client id send.
+            is_durable: Whether it outlives its consumers.
+            is_shared: Whether it may have several.
+            is_global: Whether its name is one among those without a client id, although the connection has one.
+
+        Raises:
+            JMSException: As `Session.create_shared_durable_consumer` and its kin do.
+        """
+        doing = f"create_{'shared_' if is_shared else ''}{'durable_' if is_durable else ''}consumer"
+        space: Space = DURABLE if is_durable else NON_DURABLE
+        return self._subscribe(
+            doing, MessageConsumer, topic, name, selector, no_local, space, is_shared=is_shared, is_global=is_global
+        )
+
+    def durable_subscription(self, name: str, *, is_global: bool) -> Terms | None:
+        """Return what the durable subscription *name* is; None: there is none."""
+        self._check_open("durable_subscription")
+        return self._engine.subscriptions.look_up(self._identity(name, is_global=is_global))
+
+    def end_subscription(self, name: str, *, is_global: bool) -> None:
+        """End the durable subscription *name*, as `unsubscribe` does."""
+        self._check_open("unsubscribe")
+        self._engine.subscriptions.remove(self._identity(name, is_global=is_global))
+
+    def _identity(self, name: str, *, is_global: bool) -> Identity:
+        _check_subscription_name("unsubscribe", name)
+        self._connection._check_client_id()
+        return Identity(DURABLE, None if is_global else self._connection._client_id, name)

@@ -1,0 +1,561 @@
+"""Connections and the factory that makes them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import difflib
+import inspect
+import itertools
+import logging
+import os
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+from kjms._version import __version__
+from kjms.client.closing import AutoCloseable
+from kjms.client.context import JMSContext
+from kjms.client.session import Session
+from kjms.destinations import Queue
+from kjms.engine import Engine
+from kjms.engine.kafka import inherited
+from kjms.errors import (
+    IllegalStateException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    JMSException,
+    shown,
+)
+from kjms.mapping import client_sender, connection_sender
+from kjms.options import (
+    DEFAULT_PREFETCH,
+    DEFAULT_SEND_TIMEOUT,
+    DeadLetterDetails,
+    DestinationOptions,
+    FactoryOptions,
+    Ordering,
+    RedeliveryPolicy,
+    SessionMode,
+    checked_mode,
+    milliseconds,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from kjms.engine.consumer.dispatcher import ConsumerSlot
+
+__all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener"]
+
+S = TypeVar("S", bound=Session)
+
+_log = logging.getLogger("kjms.connection")
+_numbers = itertools.count(1)
+_open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+EXIT_SECONDS: Final = 0.5  # how long the end of a program that closes nothing waits for running listeners
+
+ExceptionListener = Callable[[JMSException], object]
+
+
+class FactorySettings:
+    """What every kind of connection factory is told, and keeps."""
+
+    __signature__: ClassVar[inspect.Signature]  # that of `__init__`: `__new__` takes wrong settings, too, to name them
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
+        known = list(FactorySettings.__signature__.parameters)
+        for name in settings:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; its settings are {', '.join(known)}"
+                raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        bootstrap_servers: str = "localhost:9092",
+        *,
+        client_id: str | None = None,
+        kafka: Mapping[str, Any] | None = None,
+        redelivery: RedeliveryPolicy | None = None,
+        destinations: Mapping[str, DestinationOptions] | None = None,
+        create_destinations: bool = True,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        ordering: Ordering = "session",
+        queue_prefix: str = "",
+        topic_prefix: str = "",
+        prefetch: int = DEFAULT_PREFETCH,
+        pipelined_acknowledge: bool = False,
+        drop_duplicates: bool = False,
+        send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
+        expiry_queue: str | None = None,
+        dead_letter_details: DeadLetterDetails | None = None,
+        keep_settled: int | timedelta | None = None,
+        hand_over: bool | None = None,
+        max_unacknowledged: int | None = None,
+    ) -> None:
+        _check_expiry_queues([expiry_queue, *(option.expiry_queue for option in (destinations or {}).values())])
+        self._options = FactoryOptions(
+            bootstrap_servers=bootstrap_servers,
+            client_id=client_id,
+            kafka=kafka or {},
+            defaults=DestinationOptions(
+                partitions=partitions,
+                replication_factor=replication_factor,
+                ordering=ordering,
+                redelivery=redelivery or RedeliveryPolicy(),
+                expiry_queue=expiry_queue,
+                dead_letter_details=dead_letter_details,
+                prefetch=prefetch,
+                keep_settled=keep_settled,
+                hand_over=hand_over,
+            ),
+            destinations=destinations or {},
+            create_destinations=create_destinations,
+            queue_prefix=queue_prefix,
+            topic_prefix=topic_prefix,
+            pipelined_acknowledge=pipelined_acknowledge,
+            drop_duplicates=drop_duplicates,
+            send_timeout=milliseconds(send_timeout, "send_timeout"),
+            max_unacknowledged=max_unacknowledged,
+        )
+
+    @classmethod
+    def from_config(cls, path: str | Path = "kjms.toml") -> Self:
+        """Return the factory that the file at *path* describes; ``KJMS_*`` environment variables win.
+
+        The file's named connection factories and destinations are `kjms.naming`'s.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: It is no TOML, or holds a setting that there is not; the text names file and setting.
+        """
+        from kjms.client.config import factory_settings
+
+        return cls(**factory_settings(Path(path)))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._options.bootstrap_servers!r}, client id {self._options.client_id!r}>"
+
+
+_signature = inspect.signature(FactorySettings.__init__)
+FactorySettings.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
+
+
+class ConnectionFactory(FactorySettings):
+    """Makes connections to a Kafka cluster; can be used by any number of threads.
+
+    Args:
+        bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
+        client_id: The client identifier of its connections, of which there can be one at a time then (JMS 2.0 §4.3.2).
+        kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
+        redelivery: How often and when unsettled messages come again.
+        destinations: Settings of single destinations, by their names.
+        create_destinations: Whether a destination that does not exist is made when it is first used.
+        partitions: Partitions of what is made. One gives total order, as a JMS broker does.
+        replication_factor: Replicas of what is made, kjms's own topics included; None is the cluster's default.
+        ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.
+        queue_prefix: What Kafka topic names of queues begin with.
+        topic_prefix: What Kafka topic names of topics begin with.
+        prefetch: How many messages of a destination a process holds ahead of its consumers.
+        pipelined_acknowledge: AUTO_ACKNOWLEDGE does not wait for its commits: faster, and a crash may repeat what
+            was acknowledged in the last tenth of a second.
+        drop_duplicates: Consumers do not get messages whose JMSMessageID was there already: of the last 100,000
+            messages of a destination in this process, and of the last 10,000 in each partition of a queue, whoever
+            had it before. The first consumer of a queue in a process decides for all of them.
+        send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
+        expiry_queue: The queue that expired messages go to; None: they vanish.
+        dead_letter_details: What a dead letter tells of the exception beside its type: ``"message"`` is its text,
+            ``"traceback"`` the text and the traceback; None: neither, because both may hold data.
+        hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
+        keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
+            Kafka topics that kjms made, for ever in those that others made.
+        max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
+            raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
+
+    Raises:
+        ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
+
+    Spec: JMS 2.0 §4.2.
+    """
+
+    def create_connection(self, user: str | None = None, password: str | None = None) -> Connection:
+        """Return a new connection, stopped, after a broker has answered.
+
+        Args:
+            user: The name for SASL; None: who *kafka* says, or nobody.
+            password: The password for it.
+
+        Raises:
+            JMSSecurityException: Kafka refused the credentials.
+            InvalidClientIDException: A connection has the factory's client id already, in whatever process.
+            JMSException: No broker answered within the send timeout.
+
+        Spec: JMS 2.0 §4.3.1.
+        """
+        return Connection(self._options, user, password)
+
+    def create_context(
+        self,
+        session_mode: int = SessionMode.AUTO_ACKNOWLEDGE,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> JMSContext:
+        """Return a new context of the simplified API: a connection and a session in one object.
+
+        Args:
+            session_mode: One of the constants of `kjms.Session`, which `kjms.JMSContext` has, too.
+            user: The name for SASL; None: who *kafka* says, or nobody.
+            password: The password for it.
+
+        Raises:
+            ValueError: There is no such mode.
+            JMSSecurityException: Kafka refused the credentials.
+            InvalidClientIDException: A connection has the factory's client id already, in whatever process.
+            JMSException: No broker answered within the send timeout.
+
+        Spec: JMS 2.0 §11.2.1.
+        """
+        chosen = checked_mode(session_mode)  # before anything is connected
+        return JMSContext(self.create_connection(user, password), chosen, set())
+
+
+class Connection(AutoCloseable):
+    """A client's view on the cluster: it starts and stops delivery, and closes what it made.
+
+    Can be used by any number of threads. Connections with the same settings share one engine, so they are cheap.
+
+    Spec: JMS 2.0 §4.3.
+    """
+
+    def __init__(self, options: FactoryOptions, user: str | None, password: str | None) -> None:
+        self.number = next(_numbers)
+        self._options = options
+        self._id = uuid.uuid4().hex
+        self._client_id = options.client_id
+        self._owner: str | None = None  # the gateway's user; see Subscriptions.claim_client
+        self._session_numbers = itertools.count(1)
+        self._client_claim: str | None = None  # what other processes know of the client identifier
+        self._exception_listener: ExceptionListener | None = None
+        self._recovery_listener: ExceptionListener | None = None  # the listener's method for the end of an outage
+        self._sessions: list[Session] = []
+        self._lock = threading.RLock()
+        self._telling = threading.Lock()
+        self._is_started = False
+        self._is_closing = False
+        self._is_closed = False
+        self._is_used = False
+        self._process = os.getpid()
+        self._is_inherited = False  # whether this process is a fork of the one that connected
+        self._engine = Engine.acquire(options, user, password, self)
+        if options.client_id is not None:
+            try:
+                self._claim_client_id(options.client_id)
+            except BaseException:
+                self._engine.release(self)
+                raise
+        _open_connections.add(self)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "started" if self._is_started else "stopped"
+        return (
+            f"<Connection {self.number} to {self._options.bootstrap_servers}: {state}, {len(self._sessions)} sessions>"
+        )
+
+    @property
+    def client_id(self) -> str | None:
+        """The client identifier, to be set before anything else is done with the connection (JMS 2.0 §4.3.2).
+
+        Raises:
+            IllegalStateException: When setting: the factory gave one, or the connection is in use already.
+            InvalidClientIDException: When setting: it is no text, empty, or in use by another connection, in whatever
+                process. The id of a program that was killed is free again after some seconds, which this waits for.
+        """
+        self._check_open("client_id")
+        return self._client_id
+
+    @client_id.setter
+    def client_id(self, client_id: str) -> None:
+        self._check_open("client_id")
+        if self._client_id is not None:
+            raise IllegalStateException(f"client_id: it is set to {self._client_id!r} already (JMS 2.0 §4.3.2)")
+        if self._is_used:
+            raise IllegalStateException("client_id: must be set before anything else is done (JMS 2.0 §4.3.2)")
+        if not isinstance(client_id, str) or not client_id:
+            raise InvalidClientIDException(f"client_id: text is needed, not {shown(client_id)} (JMS 2.0 §4.3.2)")
+        self._claim_client_id(client_id)
+        self._client_id = client_id
+
+    def _claim_client_id(self, client_id: str) -> None:
+        def lost(failure: JMSException) -> None:
+            self._client_claim = None
+            self._tell(InvalidClientIDException(f"client id {client_id!r}: {failure}"))
+
+        self._client_claim = self._engine.subscriptions.claim_client(client_id, lost, self._owner)
+
+    @property
+    def _senders(self) -> tuple[bytes | None, bytes | None]:
+        """What is noted in messages to topics: in those with an id, which says the connection, and in those without."""
+        if self._client_id is None:
+            return None, connection_sender(self._id).encode()
+        sender = client_sender(self._client_id).encode()
+        return sender, sender
+
+    def _needed_client_id(self, doing: str) -> str:
+        """Return the client identifier, which nobody else has."""
+        if self._client_id is None:
+            raise IllegalStateException(f"{doing}: the connection has no client id, and needs one (JMS 2.0 §6.11.5)")
+        self._check_client_id()
+        return self._client_id
+
+    def _check_client_id(self) -> None:
+        """Claim the client identifier again if others took it while this process slept."""
+        if self._client_id is not None and self._client_claim is None:
+            self._claim_client_id(self._client_id)
+
+    @property
+    def exception_listener(self) -> ExceptionListener | None:
+        """What is told of trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
+
+        A function, or an object with ``on_exception``. If it has a method ``on_recovery``, too, that is called when a
+        lost cluster answers again, with the exception that told of the loss.
+        """
+        self._check_open("exception_listener")
+        return self._exception_listener
+
+    @exception_listener.setter
+    def exception_listener(self, listener: ExceptionListener | None) -> None:
+        self._check_open("exception_listener")
+        methods = (None, None) if listener is None else listener_methods(listener)
+        self._is_used = True
+        self._exception_listener, self._recovery_listener = methods
+
+    @property
+    def meta_data(self) -> ConnectionMetaData:
+        """What is said of this provider (JMS 2.0 §4.3.7)."""
+        self._check_open("meta_data")
+        return ConnectionMetaData()
+
+    def create_session(self, session_mode: int | bool = Session.AUTO_ACKNOWLEDGE, acknowledge_mode: int = 1) -> Session:
+        """Return a new session (JMS 2.0 §4.4).
+
+        Args:
+            session_mode: One of the constants of `Session`; or, as in JMS 1.1, whether it is transacted.
+            acknowledge_mode: With a bool before it: the mode of a session that is not transacted.
+
+        Raises:
+            ValueError: There is no such mode.
+        """
+        session = self._open_session(Session, session_mode, acknowledge_mode)
+        self._is_used = True
+        return session
+
+    def _open_session(
+        self, session_class: Callable[[Connection, int], S], session_mode: int | bool, acknowledge_mode: int = 1
+    ) -> S:
+        if isinstance(session_mode, bool):
+            session_mode = Session.SESSION_TRANSACTED if session_mode else acknowledge_mode
+        self._check_open("create_session")
+        with self._lock:
+            self._check_open("create_session")  # nobody closes it meanwhile
+            session = session_class(self, session_mode)
+            self._sessions.append(session)
+        return session
+
+    def start(self) -> None:
+        """Let messages be delivered; on a started connection it changes nothing (JMS 2.0 §4.3.3)."""
+        self._check_open("start")
+        with self._lock:
+            self._is_used = True
+            if self._is_closing:  # a listener that the close waits for may call this, too
+                return
+            self._is_started = True
+            for session in list(self._sessions):
+                session._start()
+
+    def stop(self) -> None:
+        """Hold delivery, and return when running listeners are through (JMS 2.0 §4.3.4).
+
+        Raises:
+            IllegalStateException: A message listener of this connection called it.
+        """
+        self._check_open("stop")
+        with self._lock:
+            sessions = list(self._sessions)
+            self._check_not_in_callback("stop")
+            self._is_used = True
+            self._is_started = False
+        for session in sessions:
+            session._stop()
+        with self._lock:
+            if self._is_started:  # by another thread, while this one waited for listeners
+                for session in sessions:
+                    session._start()
+
+    def _consumer_added(self, feed: ConsumerSlot) -> None:
+        with self._lock:
+            if self._is_started:
+                feed.start()
+
+    def _session_closed(self, session: Session) -> None:
+        with self._lock:
+            if session in self._sessions:
+                self._sessions.remove(session)
+
+    def _tell(self, failure: JMSException) -> None:
+        """Pass *failure* to the exception listener."""
+        self._call(self._exception_listener, failure)
+
+    def _tell_recovery(self, failure: JMSException) -> None:
+        """Tell the exception listener that the outage is over of which *failure* told, if it wants to hear of it."""
+        self._call(self._recovery_listener, failure)
+
+    def _call(self, listener: ExceptionListener | None, failure: JMSException) -> None:
+        """Call *listener* in a thread of its own: it may close the connection."""
+        if listener is None or self._is_closed:
+            return
+
+        def call() -> None:
+            try:
+                with self._telling:  # one problem after the other (JMS 2.0 §4.3.8)
+                    listener(failure)
+            except Exception:
+                _log.exception("the exception listener of connection %d raised", self.number)
+
+        with contextlib.suppress(RuntimeError):  # the interpreter ends, and allows no more threads
+            threading.Thread(target=call, name=f"kjms-connection-{self.number}-exception", daemon=True).start()
+
+    def close(self) -> None:
+        """Close the connection with all that it made; what was not acknowledged goes to others (JMS 2.0 §4.3.5).
+
+        Waits for running listeners, which can use everything until they return, and for sends under way.
+
+        Raises:
+            IllegalStateException: A message listener or a completion listener of this connection called it.
+            JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
+        """
+        if self._is_inherited:
+            return
+        with self._lock:
+            sessions = list(self._sessions)
+            self._check_not_in_callback("close")
+            if self._is_closing:
+                return
+            self._is_closing = True
+            self._is_started = False
+        for session in sessions:
+            session._end_delivery()
+        with self._lock:
+            self._is_closed = True
+            sessions = list(self._sessions)
+        failures = []
+        try:
+            for session in sessions:
+                try:
+                    session.close()
+                except JMSException as failure:  # the others want to be closed all the same
+                    failures.append(failure)
+            self._engine.temporaries.end_of(self._id)
+        finally:
+            if self._client_claim is not None:
+                self._engine.subscriptions.release_client(self._client_claim)
+            self._engine.release(self)
+            _open_connections.discard(self)
+        if failures:
+            raise failures[0]
+
+    def _close_after(self, error: BaseException) -> None:
+        for session in list(self._sessions):
+            session._acknowledgement.loop_failed(error)
+        self.close()
+
+    def _check_not_in_callback(self, doing: str) -> None:
+        for session in list(self._sessions):
+            session._check_not_in_callback(doing)
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            self._check_own(doing)
+            raise IllegalStateException(f"{doing}: connection {self.number} is closed (JMS 2.0 §4.3.5)")
+
+    def _check_own(self, doing: str) -> None:
+        if self._is_inherited:
+            raise inherited(doing, self._process)
+
+    def _disown(self) -> None:
+        """Refuse every further use, in a forked child; no lock is taken, since a thread of the parent may have it."""
+        self._is_inherited = self._is_closing = self._is_closed = True
+        for session in self._sessions:
+            session._disown()
+
+
+class ConnectionMetaData:
+    """What JMS programs may ask about the provider (JMS 2.0 §4.3.7)."""
+
+    jms_version = "2.0"
+    jms_major_version = 2
+    jms_minor_version = 0
+    jms_provider_name = "kjms"
+    provider_version = __version__
+    provider_major_version = int(__version__.split(".")[0])
+    provider_minor_version = int(__version__.split(".")[1])
+
+    def jmsx_property_names(self) -> list[str]:
+        """Return the JMSX properties that are supported (JMS 2.0 §3.5.9)."""
+        return ["JMSXGroupID", "JMSXGroupSeq", "JMSXDeliveryCount"]
+
+    def __repr__(self) -> str:
+        return f"<ConnectionMetaData: {self.jms_provider_name} {self.provider_version}, JMS {self.jms_version}>"
+
+
+def listener_methods(listener: Any) -> tuple[ExceptionListener, ExceptionListener | None]:
+    """Return what an exception listener is called by when a failure is told, and when an outage is over.
+
+    Raises:
+        ValueError: *listener* is not a function and has no ``on_exception``.
+    """
+    on_exception = listener if callable(listener) else getattr(listener, "on_exception", None)
+    if not callable(on_exception):
+        raise ValueError(f"an exception listener is a function or has on_exception, and is not {shown(listener)}")
+    on_recovery = getattr(listener, "on_recovery", None)
+    return on_exception, on_recovery if callable(on_recovery) else None
+
+
+def _end_deliveries() -> None:
+    """Call no listener any more, and let those that run acknowledge their message: the program ends without `close`."""
+    deadline = time.monotonic() + EXIT_SECONDS
+    sessions = [session for connection in list(_open_connections) for session in list(connection._sessions)]
+    for session in sessions:
+        session._hold_delivery()
+    for session in sessions:
+        if session._running.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            session._running.release()
+
+
+def _disown_all() -> None:
+    """Close, in a forked child, what its parent connected, without touching the cluster or the parent's connections."""
+    for connection in list(_open_connections):
+        connection._disown()
+    _open_connections.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_disown_all)
+atexit.register(_end_deliveries)  # runs before the engines end, which were imported, and registered, first
+
+
+def _check_expiry_queues(names: Iterable[str | None]) -> None:
+    for name in names:
+        if name is not None:
+            try:
+                Queue(name)
+            except InvalidDestinationException as error:
+                raise ValueError(f"expiry_queue: {error}") from error

@@ -1,0 +1,181 @@
+"""Receiving messages: from a queue or a subscription, one by one, by listener, or in a ``for`` loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kjms.client.closing import AutoCloseable
+from kjms.errors import IllegalStateException, JMSException, shown
+from kjms.options import milliseconds
+
+if TYPE_CHECKING:
+    from kjms.client.session import Session
+    from kjms.destinations import Destination, Topic
+    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.message import Message
+
+__all__ = ["MessageConsumer", "MessageListener", "TopicSubscriber", "called_as_listener", "seconds_of"]
+
+MessageListener = Callable[["Message"], object]
+
+
+def called_as_listener(listener: MessageListener | None) -> MessageListener | None:
+    """Return what is to be called for each message: *listener*, or its ``on_message``.
+
+    Raises:
+        ValueError: It is not a function and has no ``on_message``.
+    """
+    if listener is None or callable(listener):
+        return listener
+    on_message = getattr(listener, "on_message", None)
+    if not callable(on_message):
+        raise ValueError(f"a message listener is a function or has on_message, and is not {shown(listener)}")
+    return on_message
+
+
+def seconds_of(timeout: int | timedelta | None) -> float | None:
+    """Return *timeout*, which a receive was given in milliseconds, in seconds; None is for ever (JMS 2.0 §4.5.1).
+
+    Raises:
+        ValueError: It is negative.
+    """
+    return None if timeout is None else milliseconds(timeout, "timeout") / 1000 or None
+
+
+class MessageConsumer(AutoCloseable):
+    """Receives the messages of one destination; made by `kjms.Session.create_consumer`.
+
+    Spec: JMS 2.0 §4.5.
+    """
+
+    def __init__(self, session: Session, destination: Destination, feed: ConsumerSlot) -> None:
+        self._session = session
+        self._destination = destination
+        self._feed = feed
+        self._listener: MessageListener | None = None
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "listening" if self._listener else "open"
+        return f"<{type(self).__name__} on {self._destination!r}: {state}>"
+
+    @property
+    def message_selector(self) -> str | None:
+        """The selector that the consumer was made with, or None (JMS 2.0 §3.8.1)."""
+        self._check_open("message_selector")
+        return (self._feed.selector.text or None) if self._feed.selector is not None else None
+
+    @property
+    def message_listener(self) -> MessageListener | None:
+        """What is called for each message, by the session's own thread; None takes it away (JMS 2.0 §4.5.2).
+
+        A listener that raises gets the message again at once, marked as redelivered (AUTO and DUPS_OK).
+        """
+        self._check_open("message_listener")
+        return self._listener
+
+    @message_listener.setter
+    def message_listener(self, listener: MessageListener | None) -> None:
+        self._check_open("message_listener")
+        chosen = called_as_listener(listener)
+        if chosen is not None:
+            self._session._check_no_listener()
+        is_replaced, self._listener = self._listener is not None, chosen
+        self._session._listeners_changed(is_replaced=is_replaced)
+
+    def receive(self, timeout: int | timedelta | None = None) -> Message | None:
+        """Return the next message, waiting for it.
+
+        With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, the message is acknowledged when this call has returned it. Where
+        a crash of the program must bring it again, use a listener or a loop over the consumer.
+
+        Args:
+            timeout: How long to wait, in milliseconds; None or 0: for ever.
+
+        Returns:
+            The message; None when the time was over, or the consumer was closed meanwhile.
+
+        Raises:
+            IllegalStateException: The consumer is closed, or its session has a listener, or another thread is using it.
+            JMSException: The consumer has a listener, or the last message's acknowledgement failed.
+            ValueError: *timeout* is negative.
+
+        Spec: JMS 2.0 §4.4.11, §4.5.1.
+        """
+        return self._receive(seconds_of(timeout))
+
+    def receive_no_wait(self) -> Message | None:
+        """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
+        return self._receive(0.0)
+
+    def _receive(
+        self, seconds: float | None, read: Callable[[Message], None] | None = None, *, is_loop: bool = False
+    ) -> Message | None:
+        self._check_open("receive")
+        if self._listener is not None:
+            raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
+        if self._session._listening:
+            raise IllegalStateException(
+                f"receive: session {self._session.number} has message listeners, and is their thread's (JMS 2.0 §4.4.6)"
+            )
+        return self._session._receive(self, seconds, read, is_loop=is_loop)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Return the messages one by one, waiting for each, until the consumer is closed.
+
+        With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE, a message is acknowledged when the consumer is asked for the next
+        one, or when the consumer, its session or its connection closes. When an exception leaves the ``with`` statement
+        of one of them, the message is not acknowledged: it is delivered again, marked and counted.
+        """
+        while not self._is_closed:
+            message = self._receive(None, is_loop=True)
+            if message is None:
+                return
+            yield message
+        self._session._connection._check_own("receive")
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            self._session._connection._check_own(doing)
+            raise IllegalStateException(f"{doing}: this consumer of {self._destination} is closed (JMS 2.0 §4.5.3)")
+
+    def close(self) -> None:
+        """Close the consumer; a receive that waits returns None. Messages it did not get go to others.
+
+        Raises:
+            IllegalStateException: The consumer's own listener called it.
+
+        Spec: JMS 2.0 §4.5.3.
+        """
+        if not self._is_closed:
+            self._session._close_consumer(self)
+
+    def _close_after(self, error: BaseException) -> None:
+        self._session._acknowledgement.loop_failed(error, self._feed)
+        self.close()
+
+
+class TopicSubscriber(MessageConsumer):
+    """JMS 1.1's name for a consumer of a topic; made by `kjms.Session.create_durable_subscriber`.
+
+    Spec: JMS 2.0 §6.11.5.
+    """
+
+    def __init__(self, session: Session, destination: Topic, feed: ConsumerSlot, *, no_local: bool = False) -> None:
+        super().__init__(session, destination, feed)
+        self._topic = destination
+        self._no_local = no_local
+
+    @property
+    def topic(self) -> Topic:
+        """The topic that it is on."""
+        self._check_open("topic")
+        return self._topic
+
+    @property
+    def no_local(self) -> bool:
+        """Whether it leaves out what its own connection, or one with its client identifier, sends."""
+        self._check_open("no_local")
+        return self._no_local

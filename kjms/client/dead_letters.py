@@ -1,0 +1,290 @@
+"""Messages whose delivery failed: when they are delivered again, and what is written on those that are not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
+from kjms.engine.engine import destination_name
+from kjms.engine.transactions.transactional_producer import Copy
+from kjms.mapping import KafkaRecord
+from kjms.mapping.later import LATER
+from kjms.mapping.temporary import letters_name
+from kjms.options import RedeliveryPolicy
+
+if TYPE_CHECKING:
+    from kjms.engine import Engine
+    from kjms.engine.consumer.delivery import Delivery
+    from kjms.mapping import SourceRecord
+    from kjms.options import FactoryOptions
+
+__all__ = [
+    "CAUSE",
+    "CUT",
+    "DELIVERIES",
+    "DESTINATION",
+    "EXCEPTION",
+    "EXCEPTION_TEXT",
+    "FIRST_FAILURE",
+    "HOST",
+    "LAST_FAILURE",
+    "OFFSET",
+    "PARTITION",
+    "PROCESS",
+    "TOPIC",
+    "TRACEBACK",
+    "Redelivery",
+    "handled_exception",
+    "raised_letter",
+    "with_handled_exception",
+]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("kjms.redelivery")
+
+CAUSE: Final = "JMS_kjms_Cause"
+DESTINATION: Final = "JMS_kjms_OriginalDestination"
+TOPIC: Final = "JMS_kjms_OriginalTopic"
+PARTITION: Final = "JMS_kjms_OriginalPartition"
+OFFSET: Final = "JMS_kjms_OriginalOffset"
+DELIVERIES: Final = "JMS_kjms_Deliveries"
+EXPIRATION: Final = "JMS_kjms_OriginalExpiration"
+CUT: Final = "JMS_kjms_Omitted"
+EXCEPTION: Final = "JMS_kjms_Exception"
+EXCEPTION_TEXT: Final = "JMS_kjms_ExceptionMessage"
+TRACEBACK: Final = "JMS_kjms_Traceback"
+HOST: Final = "JMS_kjms_Host"
+PROCESS: Final = "JMS_kjms_Process"
+FIRST_FAILURE: Final = "JMS_kjms_FirstFailure"
+LAST_FAILURE: Final = "JMS_kjms_LastFailure"
+FAILURE: Final = (EXCEPTION, EXCEPTION_TEXT, TRACEBACK, HOST, PROCESS, FIRST_FAILURE, LAST_FAILURE)
+LONGEST_TEXT: Final = 4_096  # characters of an exception's text
+LONGEST_TRACEBACK: Final = 16_384  # characters, the last ones: they name the place that failed
+# Where a delayed message waited goes as well: it says which subscriptions of a topic are to get it, and no more does.
+OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT, LATER, *FAILURE})
+EXPIRES: Final = "JMSExpiration"
+EXPIRED: Final = "expired"
+
+
+Headers = list[tuple[str, "bytes | None"]]
+
+
+class Redelivery:
+    """What becomes of messages whose delivery failed, as the options of their destinations say.
+
+    Args:
+        engine: Moves messages.
+        options: The factory's options.
+    """
+
+    def __init__(self, engine: Engine, options: FactoryOptions) -> None:
+        self._engine = engine
+        self._options = options
+
+    def policy(self, destination: Destination) -> RedeliveryPolicy:
+        """Return the redelivery policy of *destination*."""
+        return self._options.destination(destination_name(destination)).redelivery or RedeliveryPolicy()
+
+    def due(self, delivery: Delivery) -> int:
+        """Return when *delivery*, which is not the first of its message, may be made."""
+        assert delivery.feed is not None
+        delay = self.policy(delivery.feed.reader.destination).delay_before(delivery.count, random.random())
+        return self._engine.tuning.now_ms() + delay if delay else 0
+
+    def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
+        """Tell whether *delivery*, which failed, was the last; if so, move its message to the dead-letter queue.
+
+        Args:
+            delivery: The delivery; a session has it.
+            error: What was raised, where that is known.
+        """
+        assert delivery.feed is not None
+        if delivery.counted_if_failed < self.policy(delivery.feed.reader.destination).max_deliveries:
+            return False
+        self.bury(delivery, error)
+        return True
+
+    def is_one_too_many(self, delivery: Delivery) -> bool:
+        """Tell whether *delivery* must not be made: its message was delivered often enough, and is moved.
+
+        That happens where the consumer of the last delivery ended unexpectedly, or had another policy.
+        """
+        assert delivery.feed is not None
+        if delivery.counted <= self.policy(delivery.feed.reader.destination).max_deliveries:
+            return False
+        delivery.count -= 1  # it is not made
+        self.bury(delivery, None)
+        return True
+
+    def bury(self, delivery: Delivery, error: BaseException | None) -> None:
+        """Move the message of *delivery*, which failed with *error*, to the dead-letter queue, and log that."""
+        assert delivery.feed is not None
+        reader = delivery.feed.reader
+        destination = reader.destination
+        is_temporary = isinstance(destination, TemporaryQueue | TemporaryTopic)
+        name = letters_name(destination) if is_temporary else destination_name(destination)
+        queue = Queue(self.policy(destination).dead_letter_queue(name))
+        delivery.decoded = None  # the application may have changed it
+        delivery.failed(self._engine.tuning.now_ms())
+        _log.warning(
+            "message %s of %s becomes a dead letter in %s after %s: %s",
+            delivery.message(destination).jms_message_id,
+            destination,
+            queue,
+            "1 delivery" if delivery.count == 1 else f"{delivery.count} deliveries",
+            delivery.cause or "its last consumer did not acknowledge it",
+        )
+        details = self._options.destination(destination_name(destination)).dead_letter_details
+        times = "1 time" if delivery.count == 1 else f"{delivery.count} times"
+        cause = f"delivered {times}{delivery.cause and f'; {delivery.cause}'}"
+        letter = self._letter(delivery, queue, cause, *_failure(delivery, error, details))
+        reader.bury(delivery, letter, "dead letter")
+
+    def expire(self, delivery: Delivery, queue_name: str) -> None:
+        """Move the message of *delivery*, which has expired, to the expiry queue *queue_name*."""
+        assert delivery.feed is not None
+        delivery.count -= 1  # it is not made
+        delivery.feed.reader.bury(delivery, self._letter(delivery, Queue(queue_name), EXPIRED), "expired")
+
+    def _letter(
+        self,
+        delivery: Delivery,
+        queue: Queue,
+        cause: str,
+        failure: Headers | None = None,
+        details: Headers | None = None,
+    ) -> Callable[[int], Copy]:
+        """Return what makes the copy of *delivery* for *queue*, with its cause and where it came from.
+
+        The copy does not expire. One that the queue's topic finds too large is made smaller: without the message's own
+        headers and the *details* of its failure, then without its body, which still stands where it came from as long
+        as Kafka keeps it there.
+        """
+        assert delivery.feed is not None
+        destination = delivery.feed.reader.destination
+
+        def copy(too_large: int) -> Copy:
+            topic, _ = self._engine.topic_of(queue, self._options)
+            record = delivery.record
+            headers: Headers = [
+                (CAUSE, cause.encode()),
+                (DELIVERIES, b"%d" % delivery.count),
+                (DESTINATION, str(destination).encode()),
+                (TOPIC, str(record.topic()).encode()),
+                (PARTITION, b"%d" % (record.partition() or 0)),
+                (OFFSET, b"%d" % (record.offset() or 0)),
+                *(failure or ()),
+            ]
+            value = record.value()
+            if too_large > 1:
+                value = None
+            if too_large:
+                headers.append((CUT, b"headers" if too_large == 1 else b"headers, body"))
+            else:
+                own = [header for header in record.headers() or () if header[0] not in OWN]
+                headers[:0] = [(EXPIRATION if name == EXPIRES else name, data) for name, data in own]
+                headers += details or ()
+            return Copy(
+                topic,
+                -1 if record.key() is not None else 0,
+                KafkaRecord(record.key(), value, headers, max(record.timestamp()[1], 0)),
+            )
+
+        return copy
+
+
+_handled: ContextVar[BaseException | None] = ContextVar("the exception that another thread handles", default=None)
+
+
+def handled_exception() -> BaseException | None:
+    """Return the exception that the program handles at present: most likely why it rolls back, recovers or closes."""
+    return sys.exc_info()[1] or _handled.get()
+
+
+def with_handled_exception(call: Callable[[], T]) -> Callable[[], T]:
+    """Return *call* for another thread, where `handled_exception` then says what it says here."""
+    error = handled_exception()
+    if error is None:
+        return call
+
+    def called() -> T:
+        token = _handled.set(error)
+        try:
+            return call()
+        finally:
+            _handled.reset(token)
+
+    return called
+
+
+def exception_name(error: BaseException) -> str:
+    """Return the name of the exception's type, with its module unless it is a built-in."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _failure(delivery: Delivery, error: BaseException | None, details: str | None) -> tuple[Headers, Headers]:
+    """Return the headers that say how *delivery* failed, and those that may hold data or be large."""
+    failure: Headers = [
+        (HOST, socket.gethostname().encode("ascii", "backslashreplace")),
+        (PROCESS, b"%d" % os.getpid()),
+        (FIRST_FAILURE, b"%d" % delivery.first_failure),
+        (LAST_FAILURE, b"%d" % delivery.last_failure),
+    ]
+    if error is None:
+        return failure, []
+    failure.insert(0, (EXCEPTION, exception_name(error).encode("utf-8", "backslashreplace")))
+    more: Headers = []
+    if details is not None:
+        more.append((EXCEPTION_TEXT, _text(error)[:LONGEST_TEXT].encode("utf-8", "backslashreplace")))
+    if details == "traceback":
+        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        more.append((TRACEBACK, lines[-LONGEST_TRACEBACK:].encode("utf-8", "backslashreplace")))
+    return failure, more
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failure:  # an application's exception may fail to describe itself
+        return f"<no text: {type(failure).__name__}>"
+
+
+def raised_letter(record: SourceRecord, topic: str, partitions: int, now: int) -> Copy:
+    """Return the message again that became the dead letter *record*, for where it came from.
+
+    It is as it was, and nothing tells of its deliveries. It expires when it would have, unless that time is over.
+
+    Args:
+        record: The dead letter.
+        topic: The Kafka topic that the message came from.
+        partitions: How many partitions that has.
+        now: Milliseconds since the epoch.
+    """
+    letter = dict(record.headers() or ())
+    number = _number(letter.get(PARTITION))
+    headers = [header for header in record.headers() or () if header[0] not in OWN]
+    expiration = letter.get(EXPIRATION)
+    if _number(expiration) > now:
+        headers.append((EXPIRES, expiration))
+    return Copy(
+        topic,
+        -1 if record.key() is not None else number if number < partitions else 0,
+        KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0)),
+    )
+
+
+def _number(data: bytes | None) -> int:
+    try:
+        return int(data or b"0")
+    except ValueError:
+        return 0

@@ -1,0 +1,357 @@
+"""Sending messages: what a producer adds to a message, and how long it waits."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from copy import copy
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol, overload
+
+from kjms.client.closing import AutoCloseable
+from kjms.destinations import Destination, Queue, Topic
+from kjms.errors import IllegalStateException, InvalidDestinationException, MessageFormatException, shown
+from kjms.mapping import KafkaRecord, confluent, encode
+from kjms.mapping.later import DELIVERY_TIME
+from kjms.mapping.temporary import MESSAGES, address
+from kjms.message import Message, from_foreign
+from kjms.options import DeliveryMode, DestinationOptions, checked_delivery_mode, milliseconds
+
+if TYPE_CHECKING:
+    from kjms.client.session import Session
+    from kjms.engine.temporary.temporary_destinations import Address
+
+__all__ = ["CompletionListener", "MessageProducer"]
+
+LONGEST: Final = (1 << 63) - 1  # what Java's long, which JMSDeliveryTime is, can hold
+ANY_PARTITION = -1  # librdkafka's word for "let the key decide"
+
+
+class CompletionListener(Protocol):
+    """Told what became of an asynchronous send (JMS 2.0 §4.6.2)."""
+
+    def on_completion(self, message: Message) -> None:
+        """Hear that *message* was sent, as surely as a synchronous send would have."""
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        """Hear that *message* was not sent, and why."""
+
+
+class MessageProducer(AutoCloseable):
+    """Sends messages to a destination, or to one named with each send; made by `kjms.Session.create_producer`.
+
+    Spec: JMS 2.0 §4.6.
+    """
+
+    def __init__(self, session: Session, destination: Destination | None) -> None:
+        self._session = session
+        self._destination = destination
+        self._route = session._route(destination) if destination is not None else None
+        self._delivery_mode = DeliveryMode.PERSISTENT
+        self._priority = 4
+        self._time_to_live = 0
+        self._delivery_delay = 0
+        self._disable_message_id = False
+        self._disable_message_timestamp = False
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{self._delivery_mode.name}, priority {self._priority}"
+        return f"<{type(self).__name__} to {self._destination!r}: {state}>"
+
+    @property
+    def destination(self) -> Destination | None:
+        """Where the producer sends to; None when each send says it (JMS 2.0 §4.6)."""
+        self._check_open("destination")
+        return self._destination
+
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        """The delivery mode of sends that name none; PERSISTENT unless set (JMS 2.0 §3.4.2)."""
+        self._check_open("delivery_mode")
+        return self._delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, mode: DeliveryMode | int) -> None:
+        self._check_open("delivery_mode")
+        self._delivery_mode = checked_delivery_mode(mode, "delivery_mode")
+
+    @property
+    def priority(self) -> int:
+        """The priority of sends that name none, 0 to 9; 4 unless set (JMS 2.0 §3.4.10)."""
+        self._check_open("priority")
+        return self._priority
+
+    @priority.setter
+    def priority(self, priority: int) -> None:
+        self._check_open("priority")
+        self._priority = _priority(priority)
+
+    @property
+    def time_to_live(self) -> int:
+        """How long messages live from their sending, in milliseconds; 0: for ever (JMS 2.0 §3.4.9)."""
+        self._check_open("time_to_live")
+        return self._time_to_live
+
+    @time_to_live.setter
+    def time_to_live(self, duration: int | timedelta) -> None:
+        self._check_open("time_to_live")
+        self._time_to_live = milliseconds(duration, "time_to_live")
+
+    @property
+    def delivery_delay(self) -> int:
+        """How long messages wait from their sending before they may be delivered, in milliseconds (JMS 2.0 §3.4.13)."""
+        self._check_open("delivery_delay")
+        return self._delivery_delay
+
+    @delivery_delay.setter
+    def delivery_delay(self, duration: int | timedelta) -> None:
+        self._check_open("delivery_delay")
+        self._delivery_delay = milliseconds(duration, "delivery_delay")
+
+    @property
+    def disable_message_id(self) -> bool:
+        """Whether messages go without an id (JMS 2.0 §3.4.3)."""
+        self._check_open("disable_message_id")
+        return self._disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, value: bool) -> None:
+        self._check_open("disable_message_id")
+        self._disable_message_id = bool(value)
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        """Whether messages go without a JMSTimestamp (JMS 2.0 §3.4.4)."""
+        self._check_open("disable_message_timestamp")
+        return self._disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, value: bool) -> None:
+        self._check_open("disable_message_timestamp")
+        self._disable_message_timestamp = bool(value)
+
+    @overload
+    def send(
+        self,
+        message: Message,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None: ...
+    @overload
+    def send(
+        self,
+        destination: Destination,
+        message: Message,
+        /,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None: ...
+    def send(
+        self,
+        message: Any,
+        destination: Any = None,
+        delivery_mode: DeliveryMode | int | None = None,
+        priority: int | None = None,
+        time_to_live: int | timedelta | None = None,
+        delivery_delay: int | timedelta | None = None,
+        completion_listener: CompletionListener | None = None,
+    ) -> None:
+        """Send *message*; its JMS headers are set by this call (JMS 2.0 §3.4.11).
+
+        A destination may stand before the message, as in JMS: ``send(destination, message)``.
+
+        A PERSISTENT message is sent when all in-sync replicas have it: this call returns then, or, with a
+        *completion_listener*, that is called then. A NON_PERSISTENT message is not waited for.
+
+        Args:
+            message: Any object with the interface of a JMS message (JMS 2.0 §3.12).
+            destination: Where to, when not to the producer's own.
+            delivery_mode: PERSISTENT or NON_PERSISTENT; None: the producer's.
+            priority: 0 to 9; None: the producer's.
+            time_to_live: Milliseconds until it expires, 0 for never; None: the producer's.
+            delivery_delay: Milliseconds until it may be delivered; None: the producer's.
+            completion_listener: Makes the send asynchronous (JMS 2.0 §4.6.2).
+
+        Raises:
+            MessageFormatException: *message* is None or no message.
+            InvalidDestinationException: There is no destination, it is none, or Kafka has no such topic.
+            ResourceAllocationException: The message is too large, or the buffer stayed full.
+            JMSException: Kafka did not confirm it within the send timeout.
+            ValueError: A mode, priority or duration is out of its range.
+        """
+        self._check_open("send")
+        if destination is not None or not isinstance(message, Message):
+            message, destination = _message_and_destination(message, destination)
+        target = self._destination if destination is None else destination
+        if target is None:
+            raise InvalidDestinationException(
+                "send: neither the producer nor the call names a destination (JMS 2.0 §4.6)"
+            )
+        if completion_listener is not None and not callable(getattr(completion_listener, "on_completion", None)):
+            raise ValueError(f"a completion listener has on_completion, and is not {shown(completion_listener)}")
+        route = self._route if destination is None or destination == self._destination else None
+        own = message if isinstance(message, Message) else from_foreign(message)
+        delay = self._delivery_delay if delivery_delay is None else milliseconds(delivery_delay, "delivery_delay")
+        self._set_headers(own, target, delivery_mode, priority, time_to_live, delay)
+        route = route or self._session._route(target)
+        if delay:
+            route = self._session._delayed(route)
+        self._session._send(self, own, route, completion_listener, message)
+        if own is not message:
+            _copy_headers(own, message)
+
+    def _set_headers(
+        self,
+        message: Message,
+        destination: Destination,
+        delivery_mode: DeliveryMode | int | None,
+        priority: int | None,
+        time_to_live: int | timedelta | None,
+        delivery_delay: int,
+    ) -> None:
+        now = self._session._now_ms()
+        if delivery_delay > LONGEST - now:
+            raise ValueError(f"delivery_delay: {delivery_delay} ms end beyond what a long holds (JMS 2.0 §3.4.13)")
+        lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")
+        message._stamp(
+            None if self._disable_message_id else self._session._next_message_id(),
+            0 if self._disable_message_timestamp else now,
+            destination,
+            self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode, "delivery_mode"),
+            self._priority if priority is None else _priority(priority),
+            now + lives if lives else 0,
+            now + delivery_delay,
+        )
+
+    def _check_open(self, doing: str) -> None:
+        if self._is_closed:
+            self._session._connection._check_own(doing)
+            raise IllegalStateException(f"{doing}: this producer is closed (JMS 2.0 §4.6)")
+
+    def close(self) -> None:
+        """Close the producer, after its asynchronous sends have completed (JMS 2.0 §4.6.2.4).
+
+        Raises:
+            IllegalStateException: A completion listener of its session called it.
+        """
+        if not self._is_closed:
+            self._session._close_producer(self)
+
+
+class Route:
+    """Where a session's messages to one destination go: the Kafka topic, the partition without a group, the layout."""
+
+    __slots__ = (
+        "delayed",
+        "encode",
+        "group_partition",
+        "partition",
+        "partitions",
+        "sender",
+        "sender_without_id",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        options: DestinationOptions,
+        session_id: str,
+        sender: bytes | None = None,
+        sender_without_id: bytes | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        # What is noted in records, so that consumers can leave out their own; apart for messages without an id.
+        is_signed = options.convention != "confluent"  # that layout has no place for it
+        self.sender = sender if is_signed else None
+        self.sender_without_id = sender_without_id if is_signed else None
+        # One session's messages stay in order because they share a partition, chosen once and for good.
+        in_order = options.ordering != "none"
+        self.partition = zlib.crc32(session_id.encode()) % partitions if in_order else ANY_PARTITION
+        self.group_partition = ANY_PARTITION
+        self.encode: Callable[[Message], KafkaRecord] = (
+            confluent.encode if options.convention == "confluent" else encode
+        )
+        self.delayed: Route | None = None
+
+    def to_later(self, topic: str) -> Route:
+        """Return the route to where messages wait until they are due."""
+        route = copy(self)
+        route.topic = topic
+        if self.encode is not encode:  # that layout has no place for the time
+            route.encode = self._encode_with_time
+        return route
+
+    def _encode_with_time(self, message: Message) -> KafkaRecord:
+        record = self.encode(message)
+        record.headers.append((DELIVERY_TIME, b"%d" % message.jms_delivery_time))
+        return record
+
+
+class TemporaryRoute(Route):
+    """Where messages for a temporary destination go, as long as it is not deleted."""
+
+    __slots__ = ("_address",)
+
+    def __init__(
+        self, to: Address, options: DestinationOptions, session_id: str, senders: tuple[bytes | None, bytes | None]
+    ) -> None:
+        super().__init__(to.inbox, 1, options, session_id, *senders)
+        self._address = to
+        self.partition = self.group_partition = MESSAGES
+        self.encode = self._encode
+
+    def _encode(self, message: Message) -> KafkaRecord:
+        self._address.check()
+        return address(encode(message), self._address.number)
+
+
+def _message_and_destination(first: object, second: object) -> tuple[Any, Destination | None]:
+    """Return the message and the destination of a send, which may stand in either order.
+
+    Raises:
+        MessageFormatException: There is no message.
+        InvalidDestinationException: What stands beside the message is no destination.
+    """
+    if isinstance(first, Queue | Topic) or isinstance(second, Message):  # the order of JMS
+        first, second = second, first
+    if first is None:
+        raise MessageFormatException("send: there is no message, it is None (JMS 2.0 §4.6)")
+    if isinstance(first, Queue | Topic):
+        raise MessageFormatException(
+            f"send: {second} and {first} are both destinations; name one destination and the message (JMS 2.0 §4.6)"
+        )
+    if second is not None and not isinstance(second, Queue | Topic):
+        raise InvalidDestinationException(
+            f"send: a destination is a Queue or a Topic, not {shown(second)} (JMS 2.0 §4.6)"
+        )
+    return first, second
+
+
+def _copy_headers(source: Message, target: Message) -> None:
+    for name in (
+        "jms_destination",
+        "jms_delivery_mode",
+        "jms_priority",
+        "jms_expiration",
+        "jms_delivery_time",
+        "jms_timestamp",
+        "jms_message_id",
+    ):
+        setattr(target, name, getattr(source, name))
+
+
+def _priority(priority: int) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise ValueError(f"a priority is a whole number from 0 to 9, not {shown(priority)} (JMS 2.0 §3.4.10)")
+    return priority

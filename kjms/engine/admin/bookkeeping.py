@@ -1,0 +1,195 @@
+"""Copies of settlement, for the day when Kafka has forgotten what a group committed.
+
+Kafka forgets a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
+``kjms.bookkeeping`` is compacted, so it keeps the newest copy for ever. A record's key is the group, the topic and the
+partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata. A key of an
+empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue. All this is in
+partition 0, which is read whole.
+
+Partition 1 has a record for each transaction that settles nothing. Of these, one alone is ever read, by its offset.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.engine.kafka import (
+    OFFSET_BEGINNING,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
+from kjms.engine.log_reading import UNTIL_END, records
+from kjms.engine.transactions.transactional_producer import Copy, UnknownError
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+from kjms.mapping.names import BOOKKEEPING
+
+if TYPE_CHECKING:
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.publisher import Publisher
+
+__all__ = ["Bookkeeping"]
+
+_log = logging.getLogger("kjms.bookkeeping")
+
+READ_SECONDS: Final = 30.0  # how long Kafka may say nothing
+COPIES: Final = 0  # the partition of what is kept
+MARKS: Final = 1  # of the marks of transactions
+
+
+class Bookkeeping:
+    """Writes and finds copies of settlement.
+
+    Args:
+        topics: Knows and makes Kafka topics.
+        publisher: Writes the copies; nobody waits for them.
+        settings: librdkafka's settings of a consumer without a group.
+    """
+
+    def __init__(self, topics: Topics, publisher: Callable[[], Publisher], settings: Mapping[str, Any]) -> None:
+        self._topics = topics
+        self._publisher = publisher
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._is_there = False
+
+    def keep(self, group: str, offsets: Iterable[TopicPartition]) -> None:
+        """Write copies of what *group* has committed; a failure is logged: the next copy will do."""
+        try:
+            for offset in offsets:
+                value = f"{offset.offset} {offset.metadata or ''}".encode()
+                self._write(_key(group, offset.topic, offset.partition), value)
+        except JMSException as error:
+            _log.warning("no copy of the settlement of %s was made: %s", group, error)
+
+    def _write(self, key: bytes, value: bytes) -> None:
+        self._ensure()
+        self._publisher().send(BOOKKEEPING, COPIES, KafkaRecord(key, value, [], 0), _report)
+
+    def _ensure(self) -> None:
+        with self._lock:
+            if not self._is_there:
+                self._topics.ensure_compacted(BOOKKEEPING, partitions=MARKS + 1)
+                self._is_there = True
+
+    def keep_made(self, topic: str) -> None:
+        """Write down that kjms made *topic*, for a queue.
+
+        Raises:
+            JMSException: Kafka does not take it.
+        """
+        self._write(_made_key(topic), self._topics.find_identity(topic).encode())
+
+    def made(self, topics: Iterable[str]) -> set[str]:
+        """Return those of *topics* that kjms made, for queues: they, and no later ones of the same names.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        wanted = {_made_key(topic): topic for topic in topics}
+        if not wanted or not self._topics.look_up(BOOKKEEPING):
+            return set()
+        identities = {wanted[key]: value.decode() for key, value in self._read() if key in wanted}
+        return {topic for topic, identity in identities.items() if identity == self._topics.find_identity(topic)}
+
+    def recall(self, group: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, str]]:
+        """Return the newest copies of what *group* committed for *places*: offset and metadata.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        if not self._topics.look_up(BOOKKEEPING):
+            return {}
+        wanted = {_key(group, topic, number): (topic, number) for topic, number in places}
+        found: dict[tuple[str, int], tuple[int, str]] = {}
+        for key, value in self._read():
+            place = wanted.get(key)
+            if place is not None:
+                offset, _, metadata = value.decode().partition(" ")
+                found[place] = int(offset), metadata
+        return found
+
+    def mark(self, transactional_id: str) -> Copy:
+        """Return the mark of a transaction that settles nothing: the transaction came through if it is visible.
+
+        Raises:
+            JMSException: There is no place for it.
+        """
+        self._ensure()
+        return Copy(BOOKKEEPING, MARKS, KafkaRecord(_mark_key(transactional_id), b"", [], 0))
+
+    def is_visible(self, place: TopicPartition) -> bool:
+        """Tell whether readers of committed records see the one at *place*; it waits for transactions before it.
+
+        Raises:
+            UnknownError: Kafka does not let us look.
+        """
+        consumer = open_consumer({**self._settings, **UNTIL_END})
+        try:
+            consumer.assign([place])
+            deadline = time.monotonic() + READ_SECONDS
+            while time.monotonic() < deadline:
+                record = consumer.poll(0.1)
+                if record is None:
+                    continue
+                error = record.error()
+                if error is None or error.code() == KafkaError._PARTITION_EOF:
+                    if error is None or (record.offset() or 0) > place.offset:
+                        return error is None and record.offset() == place.offset
+                elif not error.retriable():
+                    raise UnknownError(f"whether it was committed is not known: {error.str()}")
+            raise UnknownError(f"whether it was committed is not known: {place.topic!r} could not be read")
+        except KafkaException as error:
+            raise UnknownError(f"whether it was committed is not known: {error}") from error
+        finally:
+            consumer.close()
+
+    def wipe_mark(self, transactional_id: str) -> None:
+        """Have Kafka forget the last mark: its producer ends."""
+        try:
+            record = KafkaRecord(_mark_key(transactional_id), None, [], 0)
+            self._publisher().send(BOOKKEEPING, MARKS, record, _report)
+        except JMSException as error:
+            _log.debug("%s", error)
+
+    def _read(self) -> Iterable[tuple[bytes, bytes]]:
+        end = self._topics.ends(BOOKKEEPING)[COPIES]
+        if not end:
+            return
+        try:
+            consumer = open_consumer({**self._settings, **UNTIL_END})
+        except KafkaException as error:
+            raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
+        try:
+            consumer.assign([TopicPartition(BOOKKEEPING, COPIES, OFFSET_BEGINNING)])
+            for record in records(consumer, {(BOOKKEEPING, COPIES): end}, READ_SECONDS):
+                if record.key() is not None and record.value() is not None:
+                    yield record.key() or b"", record.value() or b""
+        except KafkaException as error:
+            raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
+        finally:
+            consumer.close()
+
+
+def _mark_key(transactional_id: str) -> bytes:
+    return f"\n\n{transactional_id}".encode()
+
+
+def _key(group: str, topic: str, number: int) -> bytes:
+    return f"{group}\n{topic}\n{number}".encode()
+
+
+def _made_key(topic: str) -> bytes:
+    return f"\n{topic}".encode()
+
+
+def _report(error: object, _message: object) -> None:
+    if error is not None:
+        _log.warning("a record of %s was not written: %s", BOOKKEEPING, error)

@@ -1,0 +1,88 @@
+"""Where the group of a queue or subscription stands in Kafka: what is settled, and where each partition ends.
+
+Looked at from outside, as browsers and Spark do it: nothing is taken, and no reader notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kjms.engine.consumer.assignment import Assignment, beginning
+from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
+
+if TYPE_CHECKING:
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.overflow import Overflow
+    from kjms.errors import JMSException
+    from kjms.mapping.bridges import Decoder
+    from kjms.txn.metadata import State
+
+__all__ = ["GroupProgress", "find_standings", "standings"]
+
+
+class GroupProgress(NamedTuple):
+    """Where a group stands in one partition.
+
+    Attributes:
+        topic: The Kafka topic: the destination's own, or one beside it that holds what was moved.
+        number: The partition.
+        state: What is settled.
+        end: The offset after its last committed record.
+    """
+
+    topic: str
+    number: int
+    state: State
+    end: int
+
+
+def standings(
+    name: str, topic: str, aside: Overflow, topics: Topics, consumer: ConsumerPort, decode: Decoder
+) -> list[GroupProgress]:
+    """Return where the consumer's group stands: in what was moved aside, in what was handed over, and in the topic.
+
+    Args:
+        name: Of the destination, for errors and logs.
+        topic: Its Kafka topic.
+        aside: Says where its messages are moved aside, and recalls what Kafka has forgotten.
+        topics: Knows Kafka topics.
+        consumer: Is of the group, though no member.
+        decode: How records are read.
+
+    Raises:
+        KafkaException: Kafka does not answer.
+        JMSException: The settlement was written by a later kjms.
+    """
+
+    def refuse(failure: JMSException) -> None:
+        raise failure
+
+    counts = {each: topics.look_up(each) for each in (aside.topic, aside.handover, topic)}
+    # In one request: a message that is moved aside meanwhile is unsettled in one place of the answer.
+    holdings = Assignment(name, topic, aside, decode, refuse)
+    places = [(each, number) for each, count in counts.items() for number in range(count)]
+    partitions = holdings.restore(consumer, places, aside.recall)
+    # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
+    ends = {each: topics.ends(each) for each, count in counts.items() if count}
+    return [
+        GroupProgress(p.topic, p.number, p.settlement.snapshot().state, ends[p.topic][p.number]) for p in partitions
+    ]
+
+
+def find_standings(
+    config: Mapping[str, Any], name: str, topic: str, aside: Overflow, topics: Topics, decode: Decoder
+) -> list[tuple[GroupProgress, int]]:
+    """Return the `standings` of the group that *config*, a consumer's settings, names, and where each log begins.
+
+    Raises:
+        JMSException: Kafka does not answer, or the settlement was written by a later kjms.
+    """
+    consumer = open_consumer(config)
+    try:
+        found = standings(name, topic, aside, topics, consumer, decode)
+        return [(each, beginning(consumer, TopicPartition(each.topic, each.number))) for each in found]
+    except KafkaException as error:
+        raise jms_error(error, f"find what is settled of {name}", to="Read", topic=topic, group=aside.group) from error
+    finally:
+        consumer.close()

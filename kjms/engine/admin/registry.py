@@ -1,0 +1,430 @@
+"""The registry: how the engines of all processes agree on names, by one Kafka topic that each of them reads.
+
+Whoever changes something takes the lock of its name, looks at what the log says up to there, writes, and lets go. A
+lock or use of an engine that is gone is taken away by who wants its place: engines are asked through the log itself,
+and one that answers none of several questions in a row, a second apart, is gone. One question is enough where its
+process ran on the same machine and has ended. No clock is compared with another machine's, and nothing is written while
+nothing happens. An engine that was only asleep finds its claims taken away
+when it reads on, and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claim, Claims, read_value, written_value
+from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, jms_error, open_consumer
+from kjms.engine.process import is_gone, this_process
+from kjms.engine.publisher import Publisher
+from kjms.engine.statistics import RegistryStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+from kjms.mapping.names import REGISTRY
+
+__all__ = ["Registry"]
+
+_log = logging.getLogger("kjms.registry")
+
+ANSWER_SECONDS: Final = 1.0  # for each of them; an engine that is awake needs some milliseconds
+PATIENCE_SECONDS: Final = 0.05  # most locks are let go before it is worth asking for their holder
+BUSY_SECONDS: Final = 30.0  # how long one waits for others that live and change the same thing
+BATCH: Final = 1_000  # records taken from librdkafka at once
+TICK_SECONDS: Final = 0.2  # how soon the thread notices that it may end
+RETRY_SECONDS: Final = 1.0  # between attempts to take away what could not be taken away
+
+
+class Registry:
+    """One engine's view on the registry, and its voice in it.
+
+    A thread reads the log while the engine holds something in it or is changing something. Each such time the engine
+    goes by a new name, so that nothing which it left behind is mistaken for its own.
+
+    Args:
+        config: librdkafka's settings of the consumer.
+        publisher: What writes.
+        prepare: Makes the topic where it is missing; called before the log is read.
+        on_lost: Told, in the registry's own thread, which of this engine's uses were taken away by others, and which
+            definitions are gone.
+        on_error: Told of errors that belong to no call.
+        patience: Seconds to wait for Kafka.
+        tuning: Its times and limits.
+
+    Attributes:
+        name: What the engine goes by in the log now.
+        questions: That an engine leaves unanswered before it is taken for gone.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        publisher: Publisher,
+        *,
+        prepare: Callable[[], None],
+        on_lost: Callable[[str], None],
+        on_error: Callable[[JMSException], None],
+        patience: float,
+        tuning: Tuning = DEFAULTS,
+    ) -> None:
+        self.questions = tuning.registry_questions
+        self._grace_seconds = tuning.registry_grace_seconds
+        self._config = dict(config)
+        self._publisher = publisher
+        self._prepare = prepare
+        self.on_lost = on_lost
+        self._on_error = on_error
+        self._patience = patience
+        self._news = threading.Condition()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._claims = Claims()
+        self.name = ""
+        self._expected: set[str] = set()  # keys and questions of ours that we have not read yet
+        self._own: set[str] = set()  # keys of ours that count
+        self._doomed: dict[str, float] = {}  # keys to take away, and when that was tried last
+        self._needed = 0  # calls that are under way
+        self._idle_since = 0.0
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = f"read as {self.name[:8]}" if self._thread is not None else "not read"
+        return f"<Registry {state}: {len(self._own)} claims of ours>"
+
+    def statistics(self) -> RegistryStatistics:
+        """Return what it has in the registry."""
+        with self._news:
+            return RegistryStatistics(self._thread is not None, len(self._own), len(self._doomed))
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """The thread that reads; None: it does not run."""
+        return self._thread
+
+    # What others ask for.
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Claims]:
+        """Read the log while the block runs; `claims` are up to date from the first record that the block writes.
+
+        Raises:
+            JMSException: Kafka does not let us.
+        """
+        with self._starting:
+            with self._news:
+                self._needed += 1
+            try:
+                if self._thread is None:
+                    self._begin()
+            except BaseException:
+                self._let_go()
+                raise
+        try:
+            yield self._claims
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        with self._news:
+            self._needed -= 1
+            self._idle_since = time.monotonic()
+
+    @contextlib.contextmanager
+    def locked(self, of: str) -> Iterator[Claims]:
+        """Be the only one, in all processes, to change the resource *of*; the claims are as they stand then.
+
+        Raises:
+            JMSException: Others kept it too long, or took us for gone.
+        """
+        with self.reading() as claims:
+            mine = self.put(LOCK, {"r": of})
+            try:
+                self._wait_for_turn(claims, mine)
+                yield claims
+            finally:
+                self.take_away([mine.key], wait=False)
+
+    def _wait_for_turn(self, claims: Claims, mine: Claim) -> None:
+        deadline = time.monotonic() + BUSY_SECONDS
+        patience = PATIENCE_SECONDS
+        while True:
+            self.check(mine.key)
+            first = claims.first(LOCK, mine.resource)
+            if first is None or first.key == mine.key:
+                return
+            if self._wait_until_gone(claims, first.key, mine.key, patience):
+                continue
+            if time.monotonic() > deadline:
+                raise JMSException(f"another program has been changing {mine.resource} for {BUSY_SECONDS:.0f} s")
+            if first.engine == self.name or self.one_lives([first.engine]):
+                patience = ANSWER_SECONDS
+
+    def _wait_until_gone(self, claims: Claims, one: str, other: str, patience: float) -> bool:
+        with self._news:
+            return self._news.wait_for(lambda: one not in claims or other not in claims, patience)
+
+    def check(self, key: str) -> None:
+        """Make sure that *key*, which is ours, still counts.
+
+        Raises:
+            JMSException: It was taken away: this process slept, and others took it for gone.
+        """
+        if key not in self._claims:
+            raise JMSException("another program took this one for gone, since it had not answered; try again")
+
+    def put(self, kind: str, value: Mapping[str, Any]) -> Claim:
+        """Write a claim, and return it when it has been read back; the caller is `reading`.
+
+        Raises:
+            JMSException: Kafka did not take it, or it did not come back in time.
+        """
+        key = f"{kind}:{uuid.uuid4().hex}"
+        with self._news:
+            self._expected.add(key)
+            if kind != DEFINITION:
+                self._own.add(key)
+        try:
+            self._write(key, {"e": self.name, "p": this_process(), **value})
+            self._wait_until_read(key)
+            return self._claims[key]
+        except KeyError:
+            raise JMSException("another program took this one for gone, since it had not answered; try again") from None
+        except BaseException:
+            self.take_away([key], wait=False)  # it may have arrived, or may arrive yet
+            raise
+
+    def counts(self, *keys: str) -> bool:
+        """Tell whether all of *keys* are in the registry, as far as it was read."""
+        return all(key in self._claims for key in keys)
+
+    def catch_up(self) -> None:
+        """Return when all has been read that stands in the log; the caller is `reading`.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        self._ask(self.name)
+
+    def take_away(self, keys: Iterable[str], *, wait: bool = True) -> None:
+        """Take away claims, of ours or of engines that are gone.
+
+        What Kafka does not take at once is tried again as long as the engine lives.
+
+        Args:
+            keys: Their keys.
+            wait: Whether to return only when it is certain.
+
+        Raises:
+            JMSException: It is not certain after the send timeout.
+        """
+        now = time.monotonic()
+        doomed = list(keys)
+        with self._news:
+            self._own.difference_update(doomed)
+            self._doomed.update((key, now) for key in doomed)
+            is_read = self._thread is not None
+            self._idle_since = now
+        failed: list[JMSException] = []
+        for key in doomed:
+            try:
+                self.send(key, None)
+            except JMSException as failure:
+                failed.append(failure)
+        if not wait or not is_read:
+            return
+        with self._news:
+            if self._news.wait_for(lambda: not any(key in self._doomed for key in doomed), self._patience):
+                return
+        if failed:
+            raise failed[0]
+        raise JMSException(f"the Kafka topic {REGISTRY!r} has not answered for {self._patience:g} s")
+
+    def one_lives(self, engines: Iterable[str]) -> bool:
+        """Tell whether any of *engines* lives; when none does, what they left is taken away.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        asked = set(engines)
+        # What this machine says of its processes spares waiting for engines that only slept.
+        are_gone = all(is_gone(process) for engine in asked for process in self._claims.processes(engine))
+        if self.living(asked, 1 if are_gone else self.questions, enough=1):
+            return True
+        left = [key for engine in asked for key in self._claims.left_by(engine)]
+        if left:
+            _log.info("programs that are gone left %d claims; they are taken away", len(left))
+            self.take_away(left)
+        return False
+
+    def living(self, engines: Collection[str], questions: int = 1, enough: int | None = None) -> set[str]:
+        """Return which of *engines* answer; the caller is `reading`.
+
+        Args:
+            engines: Whom to ask.
+            questions: How often, a second apart.
+            enough: Stop when so many have answered.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        since = {engine: self._claims.heard(engine) for engine in engines if engine != self.name}
+        answered = set(engines) - since.keys()
+        enough = len(since) + len(answered) if enough is None else enough
+
+        def listen() -> bool:
+            answered.update(engine for engine, before in since.items() if self._claims.heard(engine) > before)
+            return len(answered) >= enough
+
+        for _ in range(questions):
+            if listen():
+                break
+            for engine in since.keys() - answered:
+                self._ask(engine)  # a question that comes back shows that an answer could have come
+            with self._news:
+                self._news.wait_for(listen, ANSWER_SECONDS)
+        return answered
+
+    def _ask(self, engine: str) -> None:
+        question = uuid.uuid4().hex
+        with self._news:
+            self._expected.add(question)
+        self._write(f"{ASK}:{engine}", {"n": question})
+        self._wait_until_read(question)
+
+    # Writing.
+
+    def _write(self, key: str, value: Mapping[str, Any]) -> None:
+        self._publisher.send_and_wait(REGISTRY, 0, KafkaRecord(key.encode(), written_value(value), [], 0))
+
+    def send(self, key: str, value: Mapping[str, Any] | None) -> None:
+        """Write a record, or that it is gone, without waiting for Kafka to confirm it.
+
+        Raises:
+            JMSException: Kafka does not take it.
+        """
+        data = None if value is None else written_value(value)
+        self._publisher.send(REGISTRY, 0, KafkaRecord(key.encode(), data, [], 0), _ignore)
+
+    def _send_quietly(self, key: str, value: Mapping[str, Any] | None) -> None:
+        try:
+            self.send(key, value)
+        except JMSException as failure:
+            _log.debug("%s", failure)
+
+    def _wait_until_read(self, what: str) -> None:
+        with self._news:
+            if not self._news.wait_for(lambda: what not in self._expected, self._patience):
+                self._expected.discard(what)
+                raise JMSException(f"the Kafka topic {REGISTRY!r} has not answered for {self._patience:g} s")
+
+    # The thread.
+
+    def _begin(self) -> None:
+        if self._is_closed:
+            raise JMSException("the connection to the cluster is closed")
+        self._prepare()
+        try:
+            consumer = open_consumer(self._config)
+            consumer.assign([TopicPartition(REGISTRY, 0, 0)])  # OFFSET_BEGINNING costs half a second
+        except KafkaException as error:
+            raise jms_error(error, f"read the Kafka topic {REGISTRY!r}", to="Read", topic=REGISTRY) from error
+        with self._news:
+            self._claims = Claims()
+            self.name = uuid.uuid4().hex
+            self._expected.clear()
+            self._thread = threading.Thread(
+                target=self._run, args=(consumer, self._claims), name="kjms-registry", daemon=True
+            )
+        self._thread.start()
+
+    def _run(self, consumer: ConsumerPort, claims: Claims) -> None:
+        try:
+            while not self._may_end():
+                first = consumer.poll(TICK_SECONDS)
+                for record in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
+                    error = record.error()
+                    if error is None:
+                        self._read(claims, record.offset(), record.key(), record.value())
+                    else:
+                        self._report(error)
+                self._try_again()
+        except Exception as error:  # the thread's last words must be heard
+            _log.exception("the registry's reader failed")
+            self._on_error(JMSException(f"reading the Kafka topic {REGISTRY!r} failed: {error}", None, error))
+            with self._news:
+                self._thread = None  # nobody would answer for what we hold
+                lost, self._own = self._own, set()
+            for key in lost:
+                self.on_lost(key)
+        finally:
+            consumer.close()
+
+    def _may_end(self) -> bool:
+        with self._news:
+            is_idle = not (self._needed or self._own or self._doomed)
+            if self._is_closed or (is_idle and time.monotonic() - self._idle_since > self._grace_seconds):
+                self._thread = None
+                self._news.notify_all()
+                return True
+        return False
+
+    def _report(self, error: KafkaError) -> None:
+        failure = jms_error(error, f"read the Kafka topic {REGISTRY!r}", to="Read", topic=REGISTRY)
+        _log.warning("%s", failure)
+        if not error.retriable():
+            self._on_error(failure)
+
+    def _read(self, claims: Claims, offset: int, raw_key: bytes | None, data: bytes | None) -> None:
+        key = (raw_key or b"").decode(errors="replace")
+        value = read_value(data)
+        lost = False
+        with self._news:
+            claims.apply(offset, key, value)
+            if value is None:
+                self._doomed.pop(key, None)
+                lost = key in self._own or key.startswith(DEFINITION)
+                self._own.discard(key)
+            elif value.get("e") == self.name and key.startswith((LOCK, USE)) and key not in self._own:
+                self._doomed.setdefault(key, 0.0)  # a claim that was given up, and arrived all the same
+            self._expected.discard(key)
+            self._expected.discard(str((value or {}).get("n")))
+            self._news.notify_all()
+        if key == f"{ASK}:{self.name}" and value is not None:
+            self._send_quietly(f"{ALIVE}:{self.name}", {})
+        if lost:
+            self.on_lost(key)
+
+    def _try_again(self) -> None:
+        if not self._doomed:
+            return
+        now = time.monotonic()
+        with self._news:
+            due = [key for key, last in self._doomed.items() if now - last > RETRY_SECONDS]
+            self._doomed.update((key, now) for key in due)
+        for key in due:
+            self._send_quietly(key, None)
+
+    def close(self) -> None:
+        """Take away what is left of ours, and end the thread."""
+        with self._starting:
+            thread = self._thread
+            if thread is None:
+                self._is_closed = True
+                return
+            with self._news:
+                left = self._claims.left_by(self.name)
+            try:
+                self.take_away(left)
+            except JMSException as failure:
+                _log.warning("claims are left in the registry: %s", failure)
+            self._is_closed = True
+        thread.join(self._patience)
+
+
+def _ignore(error: KafkaError | None, _record: object) -> None:
+    """Hear what became of a record: what matters is read in the log."""

@@ -1,0 +1,224 @@
+"""A look at what a queue holds, which takes nothing from it: what a queue browser shows."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.engine.admin.group_progress import standings
+from kjms.engine.kafka import (
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
+from kjms.engine.log_reading import UNTIL_END
+from kjms.errors import JMSException
+from kjms.mapping import SourceRecord
+from kjms.mapping.moved import unmoved
+from kjms.txn.metadata import State
+from kjms.txn.states import NEVER
+
+if TYPE_CHECKING:
+    from kjms.destinations import Queue
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.overflow import Overflow
+    from kjms.mapping.bridges import Decoder
+    from kjms.message import Message
+    from kjms.selector import Selector
+
+__all__ = ["Browsing"]
+
+_log = logging.getLogger("kjms.browsing")
+
+POLL_SECONDS: Final = 0.1  # how soon a look that is closed by another thread is noticed
+BATCH: Final = 500  # records taken from librdkafka at once
+CLOSE_SECONDS: Final = 2.0  # how long closing waits for the thread that looks; else that one closes
+
+Place = tuple[str, int]
+
+
+class Browsing:
+    """One look at a queue, from what is unsettled when it begins to what the queue's partitions end with then.
+
+    It reads with a Kafka consumer that is in no group: what the queue's group has committed says what is settled, and
+    nobody notices. One thread looks; any thread may close.
+
+    Args:
+        queue: The queue.
+        config: librdkafka's settings of a consumer, with the queue's group.
+        topic: The queue's Kafka topic.
+        aside: Says where its messages are moved aside, and recalls what Kafka has forgotten.
+        topics: Knows Kafka topics.
+        decode: How records are read.
+        selector: Which messages are wanted; None is all.
+        patience: Seconds after which a Kafka that says nothing is given up.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        config: Mapping[str, Any],
+        topic: str,
+        aside: Overflow,
+        topics: Topics,
+        decode: Decoder,
+        selector: Selector | None,
+        patience: float,
+    ) -> None:
+        self._queue = queue
+        self._config = {**config, **UNTIL_END}
+        self._topic = topic
+        self._aside = aside
+        self._topics = topics
+        self._decode = decode
+        self._selector = selector
+        self._patience = patience
+        self._lock = threading.Lock()  # held by the thread that looks
+        self._consumer: ConsumerPort | None = None
+        self._is_closed = False
+        self._states: dict[Place, State] = {}
+        self._ends: dict[Place, int] = {}
+        self._to_read: list[list[TopicPartition]] = []  # one topic after the other
+        self._left: dict[Place, int] = {}  # what is being read, with its ends
+        self._ready: deque[KafkaMessage] = deque()
+        self._deadline = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Browsing {self._queue}: {len(self._left)} partitions left, {len(self._ready)} records ready>"
+
+    def next(self) -> Message | None:
+        """Return the next message; None at the end, and once it is closed.
+
+        Raises:
+            JMSException: Kafka does not answer, or the queue's settlement was written by a later kjms.
+        """
+        message = None
+        try:
+            with self._lock:
+                while message is None and not self._is_closed:
+                    if self._ready:
+                        message = self._message(self._ready.popleft())
+                    elif not self._read():
+                        self._is_closed = True
+        except KafkaException as error:
+            self._is_closed = True
+            doing = f"browse {self._queue}"
+            raise jms_error(error, doing, to="Read", topic=self._topic, group=self._aside.group) from error
+        finally:
+            if self._is_closed:
+                self.close()
+        return None if self._is_closed else message
+
+    def close(self) -> None:
+        """Give the Kafka consumer up; a thread that looks meanwhile gets nothing more."""
+        self._is_closed = True
+        if not self._lock.acquire(timeout=CLOSE_SECONDS):
+            return  # Kafka does not answer who looks, and who closes when it does
+        try:
+            consumer, self._consumer = self._consumer, None
+            if consumer is not None:
+                self._ready.clear()
+                consumer.close()
+        finally:
+            self._lock.release()
+
+    # Reading.
+
+    def _read(self) -> bool:
+        """Read what Kafka has for now; tell whether there may be more."""
+        if self._consumer is None:
+            self._consumer = open_consumer(self._config)
+            self._begin(self._consumer)
+        consumer = self._consumer
+        if not self._left:
+            if not self._to_read:
+                return False
+            starts = self._to_read.pop(0)
+            self._left = {(start.topic, start.partition): self._ends[start.topic, start.partition] for start in starts}
+            consumer.assign(starts)
+        first = consumer.poll(POLL_SECONDS)
+        if first is None:
+            if time.monotonic() > self._deadline:
+                raise JMSException(f"browse {self._queue}: Kafka has not answered for {self._patience:g} s")
+            return True
+        self._deadline = time.monotonic() + self._patience
+        for record in (first, *consumer.consume(BATCH - 1, 0)):
+            self._arrived(consumer, record)
+        return True
+
+    def _begin(self, consumer: ConsumerPort) -> None:
+        """Find out what is settled, and where the queue ends."""
+        found = standings(str(self._queue), self._topic, self._aside, self._topics, consumer, self._decode)
+        self._states = {(each.topic, each.number): each.state for each in found}
+        self._ends = {(each.topic, each.number): each.end for each in found}
+        for _, of_one_topic in groupby(found, key=lambda each: each.topic):
+            filled = [
+                TopicPartition(each.topic, each.number, each.state.base)
+                for each in of_one_topic
+                if each.end > each.state.base
+            ]
+            if filled:
+                self._to_read.append(filled)
+        self._deadline = time.monotonic() + self._patience
+
+    def _arrived(self, consumer: ConsumerPort, record: KafkaMessage) -> None:
+        place = record.topic() or "", record.partition() or 0
+        end, offset = self._left.get(place), record.offset() or 0
+        error = record.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            if not error.retriable():
+                raise KafkaException(error)
+            _log.debug("browse %s: %s", self._queue, error)
+        elif end is not None:
+            if error is None and offset < end and _is_unsettled(self._states[place], offset):
+                self._ready.append(record)
+            if offset >= (end if error is not None else end - 1):
+                del self._left[place]
+                consumer.pause([TopicPartition(*place)])
+
+    # Showing.
+
+    def _message(self, record: KafkaMessage) -> Message | None:
+        """Return the message of *record*; None where it is not to be shown."""
+        place = record.topic() or "", record.partition() or 0
+        history = self._states[place].histories.get(record.offset() or 0, NEVER)
+        source: SourceRecord = record
+        if place[0] != self._topic:
+            source, told = unmoved(record)
+            if self._is_shown(source):
+                return None  # it was moved aside since the look began
+            history = max(history, told)
+        message = self._decode(source, self._queue, history.deliveries + 1)
+        now = self._aside.tuning.now_ms()
+        if 0 < message.jms_expiration < now or message.jms_delivery_time > max(now, message.jms_timestamp):
+            return None
+        return message if self._selector is None or self._selector.matches(message) else None
+
+    def _is_shown(self, source: SourceRecord) -> bool:
+        place, offset = (source.topic() or "", source.partition() or 0), source.offset() or 0
+        state = self._states.get(place) if place[0] == self._topic else None
+        return state is not None and offset < self._ends[place] and _is_unsettled(state, offset)
+
+
+def _is_unsettled(state: State, offset: int) -> bool:
+    """Tell whether the message at *offset* is not settled.
+
+    >>> state = State(3, 0, ((3, 4), (6, 8)), 10)
+    >>> [offset for offset in range(12) if _is_unsettled(state, offset)]
+    [3, 6, 7, 10, 11]
+    """
+    if offset >= state.known:
+        return True
+    at = bisect_right(state.runs, (offset, sys.maxsize)) - 1
+    return at >= 0 and offset < state.runs[at][1]

@@ -1,0 +1,1 @@
+"""Kafka consumers of queues and subscriptions, and which JMS consumer gets which message."""

@@ -1,0 +1,55 @@
+"""That Kafka does not let a reader read: whoever waits for its messages is to hear of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kjms.errors import JMSException, JMSSecurityException
+
+__all__ = ["AccessDenial"]
+
+_log = logging.getLogger("kjms.reader")
+
+FRESH_SECONDS: Final = 3.0  # the reader tries again every second, and is refused again if nothing has changed
+REMINDER_SECONDS: Final = 60.0  # between words to the exception listeners, while it goes on
+
+
+class AccessDenial:
+    """Why Kafka refused a reader last.
+
+    Args:
+        on_error: Told of it once in a while; exception listeners hear it.
+    """
+
+    def __init__(self, on_error: Callable[[JMSException], None]) -> None:
+        self._on_error = on_error
+        self._why: JMSSecurityException | None = None
+        self._since = 0.0
+        self._told = -REMINDER_SECONDS
+
+    def note(self, why: JMSSecurityException) -> None:
+        """Note that the reader was refused just now."""
+        now = time.monotonic()
+        is_news = self._why is None or self._why.reason != why.reason or now - self._told > REMINDER_SECONDS
+        self._why, self._since = why, now
+        if is_news:
+            self._told = now
+            _log.warning("%s", why)
+            self._on_error(why)
+
+    def over(self) -> None:
+        """Note that the reader was let in."""
+        self._why = None
+
+    def check(self) -> None:
+        """Raise what there is to say.
+
+        Raises:
+            JMSSecurityException: The reader was refused a moment ago.
+        """
+        why = self._why
+        if why is not None and time.monotonic() - self._since < FRESH_SECONDS:
+            raise JMSSecurityException(why.reason, why.error_code, why.linked_exception)

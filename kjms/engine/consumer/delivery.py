@@ -1,0 +1,301 @@
+"""A message on its way through a reader, and the Kafka partition that it came from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kjms.destinations import Destination
+from kjms.engine.kafka import TopicPartition
+from kjms.engine.statistics import PartitionStatistics
+from kjms.mapping import decode
+from kjms.txn.metadata import History, State
+from kjms.txn.states import NEVER, PartitionSettlement
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.message_groups import MessageGroup
+    from kjms.mapping import SourceRecord
+    from kjms.mapping.bridges import Decoder
+    from kjms.message import Message
+
+__all__ = ["AssignedPartition", "Delivery"]
+
+DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
+NARROW: Final = 64  # messages that may be handed out before the mark has to be moved: so many, a crash makes suspect
+WIDE: Final = 16_384  # the same where messages are handed out that fast
+
+
+class AssignedPartition:
+    """A Kafka partition while a reader holds it.
+
+    Args:
+        topic: The Kafka topic.
+        number: Its partition.
+        state: Its settlement, as it was committed.
+        decode: How its records are read.
+        is_kept: Whether its settlement is kept in Kafka; else it ends with the reader.
+        is_aside: Whether it holds what was moved, so that each record tells what happened to its message before.
+        is_box: Whether others hand messages over in it.
+        identity: Kafka's id of the topic, ``-`` where it is not known.
+
+    Attributes:
+        is_gone: Whether the topic was deleted: what was read of it cannot be acknowledged, and does not come again.
+    """
+
+    __slots__ = (
+        "_last_handed",
+        "_window",
+        "decode",
+        "extend_at",
+        "identity",
+        "is_aside",
+        "is_box",
+        "is_crowded",
+        "is_gone",
+        "is_held",
+        "is_kept",
+        "kept",
+        "number",
+        "settlement",
+        "topic",
+        "wants",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        number: int,
+        state: State | None,
+        decode: Decoder = decode,
+        *,
+        is_kept: bool = True,
+        is_aside: bool = False,
+        is_box: bool = False,
+        identity: str = "-",
+    ) -> None:
+        self.topic = topic
+        self.number = number
+        self.decode = decode
+        self.is_kept = is_kept
+        self.is_aside = is_aside
+        self.is_box = is_box
+        self.is_held = True
+        self.is_gone = False
+        self.identity = identity
+        self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
+        self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
+        self._window = NARROW
+        self._last_handed = self.settlement.handed
+        self.kept: TopicPartition | None = None  # what was committed since the last copy of it was made
+        self.wants = -1  # a consumer waits for the message before this offset
+        self.extend_at = -1  # who hands out this offset, or a later one, has the mark moved on
+        if not is_kept:
+            self.settlement.mark = self.extend_at = sys.maxsize
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}[{self.number}] from {self.settlement.base}>"
+
+    @property
+    def lot(self) -> int:
+        """What tells it from others where message groups are concerned; what was moved aside of it has the same."""
+        return -1 - self.number if self.is_box else self.number
+
+    @property
+    def start(self) -> TopicPartition:
+        """From where it is to be read."""
+        return TopicPartition(self.topic, self.number, self.settlement.position)
+
+    @property
+    def needs_mark(self) -> bool:
+        """Whether messages are ready that may soon be handed out, and the mark is near."""
+        settlement = self.settlement
+        if self.wants > settlement.mark:
+            return True
+        return settlement.position > settlement.mark and settlement.handed >= self.extend_at
+
+    def statistics(self) -> PartitionStatistics:
+        """Return what is settled of it; the caller holds the reader's lock."""
+        settlement = self.settlement
+        return PartitionStatistics(
+            topic=self.topic,
+            number=self.number,
+            settled_before=settlement.base,
+            position=settlement.position,
+            dispatch_limit=settlement.mark if self.is_kept else None,
+            unsettled=settlement.unsettled,
+            evicted=settlement.parked,
+            is_committed=not self.is_kept or not (settlement.is_dirty or self.needs_mark),
+        )
+
+    def window(self) -> int:
+        """Return how far beyond what was handed out the next mark is to be: farther where more goes out."""
+        handed = self.settlement.handed
+        since, self._last_handed = handed - self._last_handed, handed
+        if since > self._window >> 1:
+            self._window = min(self._window << 1, WIDE)
+        elif since < self._window >> 3:
+            self._window = max(self._window >> 1, NARROW)
+        return self._window + max(self.wants - handed, 0)
+
+    def marked(self) -> None:
+        """Note that Kafka has a new mark."""
+        self.extend_at = self.settlement.mark - (self._window >> 1)
+
+
+class Delivery:
+    """A message on its way: the record it came from, and how often it was handed out.
+
+    Attributes:
+        order: Of arrival, for messages that come back.
+        count: Which delivery of the message this is, or will be next: JMSXDeliveryCount.
+        excused: How many of them do not count towards the maximum.
+        due: When it may be handed out, in milliseconds since the epoch; 0 is at once.
+        cause: Why it came back last, for people.
+        first_failure: When a delivery of it failed first, in milliseconds since the epoch; 0: none did.
+        last_failure: When one failed last, likewise.
+        lanes: How many lanes it is ready in.
+        is_taken: Whether a lane that still lists it should pass over it.
+        is_out: Whether a session has it.
+        is_moving: Whether it is being moved aside.
+        is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
+        is_made: Whether its present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
+        is_excused: Whether its present delivery is one of those that do not count.
+        group: Its message group (JMSXGroupID, or what another program gave as the key); None: it is in none.
+        busy: The same, while a session has a message of it.
+        priority: JMSPriority.
+    """
+
+    __slots__ = (
+        "busy",
+        "cause",
+        "count",
+        "decoded",
+        "due",
+        "excused",
+        "feed",
+        "first_failure",
+        "group",
+        "is_back",
+        "is_excused",
+        "is_made",
+        "is_moving",
+        "is_out",
+        "is_taken",
+        "lanes",
+        "last_failure",
+        "offset",
+        "order",
+        "partition",
+        "priority",
+        "record",
+        "told",
+        "too_large",
+    )
+
+    def __init__(self, record: SourceRecord, partition: AssignedPartition, offset: int, order: int) -> None:
+        self.record = record
+        self.partition = partition
+        self.offset = offset
+        self.order = order
+        self.count = 1
+        self.excused = 0
+        self.due = 0
+        self.cause = ""
+        self.first_failure = 0
+        self.last_failure = 0
+        self.lanes = 0
+        self.is_taken = False
+        self.is_out = False
+        self.is_back = False
+        self.is_excused = False
+        self.is_made = False
+        self.is_moving = False
+        self.too_large = 0  # how often its copy was too large for where it was to go
+        self.told = NEVER  # the history that its record tells: of a copy, what happened before
+        self.decoded: Message | None = None
+        self.feed: ConsumerSlot | None = None
+        self.group = record.key()
+        self.busy: MessageGroup | None = None
+        self.priority = DEFAULT_PRIORITY
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.count} of {self.partition.topic}[{self.partition.number}]@{self.offset}>"
+
+    @property
+    def history(self) -> History:
+        """What happened to the message so far: the delivery that is under way is part of it."""
+        if self.is_out:
+            return History(self.count, self.excused, failed=self.first_failure)
+        return History(self.count - 1, self.excused, self.due, self.first_failure)
+
+    @property
+    def counted(self) -> int:
+        """Which delivery this is, of those that count towards the maximum."""
+        return self.count - self.excused
+
+    @property
+    def counted_if_failed(self) -> int:
+        """How many deliveries count towards the maximum if this one, which was made, fails."""
+        return self.counted + self.is_excused
+
+    def failed(self, now: int) -> None:
+        """Note that a delivery failed, *now* in milliseconds since the epoch."""
+        self.last_failure = now
+        self.first_failure = self.first_failure or self.last_failure
+
+    def excuse(self) -> None:
+        """Note that its session went on to another message: should it fall now, this one was not the reason."""
+        if self.count > 1 and not self.is_excused:
+            self.is_excused = True
+            self.excused += 1
+            self.note()
+
+    def come_back(self, due: Callable[[Delivery], int] | None, now: int) -> None:
+        """Note that it was delivered, until *now*, and is to be delivered again: when *due* says, or at once."""
+        if self.is_excused:  # it comes back in order, so it counts
+            self.is_excused = False
+            self.excused -= 1
+        self.count += 1
+        self.failed(now)
+        self.due = 0 if due is None else due(self)
+        self.note()
+
+    def note(self, *, is_last: bool = False) -> None:
+        """Keep what happened to the message, unless its record tells.
+
+        Args:
+            is_last: The partition is given up in order: a repeated delivery that is not made by now will not be.
+        """
+        history = self.history
+        if is_last and self.count > 1 and not self.is_made:
+            history = History(self.count - 1, self.excused, self.due, self.first_failure)
+        noted = self.partition.settlement.noted(self.offset)
+        if history != (self.told if noted is None else noted):
+            self.partition.settlement.note(self.offset, history)
+
+    def recall(self, history: History) -> None:
+        """Go on from *history*."""
+        self.count = history.deliveries + 1
+        self.excused = history.excused
+        self.due = history.due
+        self.first_failure = history.failed
+
+    def rank(self, destination: Destination) -> None:
+        """Look for the message's priority; to decode each message for it would cost too much."""
+        has_own = self.partition.decode is not decode
+        try:
+            for name, _ in self.record.headers() or ():
+                if name == "JMSPriority":
+                    has_own = True
+        except Exception:  # the client raises on header names that are no UTF-8
+            return
+        if has_own:
+            self.priority = self.message(destination).jms_priority
+
+    def message(self, destination: Destination) -> Message:
+        """Return the JMS message: decoded once per delivery, since an application may change the one it got."""
+        if self.decoded is None:
+            self.decoded = self.partition.decode(self.record, destination, self.count)
+        return self.decoded

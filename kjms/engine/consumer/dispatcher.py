@@ -1,0 +1,822 @@
+"""The messages that a reader holds ready, and which of its consumers gets which: no thread and no Kafka in it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from kjms.destinations import Destination
+from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, Delivery
+from kjms.engine.consumer.message_groups import MessageGroups
+from kjms.engine.tuning import DEFAULTS
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.group_consumer import GroupConsumer
+    from kjms.engine.handover.peers import Peer, Peers
+    from kjms.selector import Selector
+
+__all__ = ["ConsumerSlot", "Dispatcher"]
+
+BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
+STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
+OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
+MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
+MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
+
+
+class ConsumerSlot:
+    """One JMS consumer's opening on a reader.
+
+    Args:
+        reader: Where the messages come from.
+        selector: Which of them the consumer wants; None is all.
+        wakeup: Set when there may be something to poll, or when the feed closes; one for each session.
+
+    Attributes:
+        starts: How often any consumer of this process was started; who sees it change looks again at `has_rivals`.
+    """
+
+    starts: ClassVar = 0
+
+    def __init__(self, reader: GroupConsumer, selector: Selector | None, wakeup: threading.Event) -> None:
+        self.reader = reader
+        self.selector = selector
+        self.wakeup = wakeup
+        self.is_started = False
+        self.is_open = True
+        self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
+        self.lane: SelectorQueue | None = None  # while it is started
+        self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether the consumer asked for a message and has not been woken since."""
+        lane = self.lane
+        return lane is not None and self in lane.hungry
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether others may want the messages that this one waits for: it should not wait while it is busy."""
+        return self.reader.is_shared
+
+    @property
+    def has_rivals_elsewhere(self) -> bool:
+        """Whether consumers in other processes may want the messages that this one waits for."""
+        return bool(self.reader.buffer.partners)
+
+    def start(self) -> None:
+        """Let messages come."""
+        self.reader.start_feed(self)
+
+    def stop(self) -> None:
+        """Hold messages back: once this has returned, `poll` gives none."""
+        self.reader.stop_feed(self)
+
+    def poll(self) -> Delivery | None:
+        """Return the next message, or None; in that case `wakeup` will be set when there may be one."""
+        return self.reader.take(self)
+
+    def took(self, delivery: Delivery | None, now: float) -> float:
+        """Note that the consumer took *delivery*, or found nothing; return how long it was busy with the one before."""
+        worked = now - self.taken_at if self.taken_at else 0.0
+        self.taken_at = 0.0
+        if delivery is not None:
+            self.taken_at = now
+            if self.lane is not None:
+                self.lane.taken_at = now
+        return worked
+
+    def rest(self) -> None:
+        """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
+        self.reader.rest(self)
+
+
+class SelectorQueue:
+    """What the consumers that share one selector want; some of it others may have taken meanwhile.
+
+    Attributes:
+        levels: For each priority that has come up, highest first: the messages, oldest first.
+        size: How many there are, those that were taken included.
+        is_sorted: Whether all that was put back is in its place.
+        busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
+        taken_at: When a consumer took a message last.
+        is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
+    """
+
+    __slots__ = (
+        "busy_since",
+        "feeds",
+        "hungry",
+        "is_sorted",
+        "is_withdrawn",
+        "levels",
+        "prune_at",
+        "selector",
+        "size",
+        "taken_at",
+    )
+
+    def __init__(self, selector: Selector | None, prune_at: int) -> None:
+        self.selector = selector
+        self.prune_at = prune_at  # how large it may get before what others took is thrown out
+        self.levels: list[tuple[int, deque[Delivery]]] = []
+        self.size = 0
+        self.is_sorted = True
+        self.feeds: list[ConsumerSlot] = []
+        self.hungry: dict[ConsumerSlot, None] = {}  # in the order in which they began to wait
+        self.busy_since = self.taken_at = 0.0
+        self.is_withdrawn = False
+
+    def __iter__(self) -> Iterator[Delivery]:
+        for _, level in self.levels:
+            for delivery in level:
+                if not delivery.is_taken:
+                    yield delivery
+
+    def add(self, delivery: Delivery) -> None:
+        """Put *delivery* behind those of its priority."""
+        self.size += 1
+        self._level(delivery).append(delivery)
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Put *delivery* in its old place, or before the others of its priority until they are sorted."""
+        self.size += 1
+        level = self._level(delivery)
+        if level and level[-1].order < delivery.order:
+            level.append(delivery)
+        else:
+            self.is_sorted = self.is_sorted and not (level and level[0].order < delivery.order)
+            level.appendleft(delivery)
+
+    def _level(self, delivery: Delivery) -> deque[Delivery]:
+        rank = -delivery.priority
+        for each, level in self.levels:
+            if each == rank:
+                return level
+        level = deque()
+        insort(self.levels, (rank, level), key=_rank)
+        return level
+
+    def tidy(self, without: AssignedPartition | None = None) -> None:
+        """Throw out what others took, and what is of the partition *without*."""
+        self.size = 0
+        for number, (rank, level) in enumerate(self.levels):
+            kept = deque(d for d in level if not d.is_taken and d.partition is not without)
+            self.levels[number] = rank, kept
+            self.size += len(kept)
+
+    def sort(self) -> None:
+        """Bring what came back into its old place."""
+        self.tidy()
+        self.is_sorted = True
+        self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether each of its consumers has been busy for long with the message that it took last."""
+        return not self.hungry and all(0 < feed.taken_at <= now - STUCK_SECONDS for feed in self.feeds)
+
+    def wake_one(self) -> bool:
+        """Wake the consumer that has waited longest; tell whether there was one."""
+        if not self.hungry:
+            return False
+        feed = next(iter(self.hungry))
+        del self.hungry[feed]
+        feed.wakeup.set()
+        return True
+
+
+class Dispatcher:
+    """Shares out messages among started consumers.
+
+    Consumers with the same selector share a *lane*. A message is ready in every lane that wants it, and goes to the
+    first consumer that takes it, so each consumer sees messages in their order, those of a higher priority first, and
+    none waits behind a busy one. While a session has a message of a group, the others of the group go to no other
+    session. What no lane wants is kept aside until a lane comes that does, or settled where nothing is kept; of very
+    many, the older are parked: left where they are in Kafka, to be read again.
+
+    Args:
+        destination: What the messages say that they were sent to.
+        keeps_unwanted: Whether what nobody wants is kept.
+        limit: How many messages it should hold ready; whoever fills it looks at `held`.
+        parks: Whether messages can be read again.
+        most_unmatched: Messages that nobody wants, before the older half of them is parked.
+
+    Attributes:
+        wants_recall: Whether somebody has come who may want what is parked.
+        lanes: What the consumers of each selector want.
+        groups: The message groups that sessions are busy with.
+        is_urgent: Whether it is wanted in order, all of it: nothing newer is made ready meanwhile.
+    """
+
+    def __init__(
+        self,
+        destination: Destination,
+        *,
+        keeps_unwanted: bool,
+        limit: int,
+        parks: bool = False,
+        most_unmatched: int = DEFAULTS.most_unmatched,
+    ) -> None:
+        self.held = 0
+        self.unwanted: list[Delivery] = []
+        self.is_ranked = False  # whether a message came that is more, or less, urgent than others
+        self.wants_mark = False  # whether a message was asked for that is near the mark, or beyond it
+        self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
+        self.lanes: dict[Selector | None, SelectorQueue] = {}
+        self.groups = MessageGroups()
+        self._destination = destination
+        self._keeps_unwanted = keeps_unwanted
+        self._limit = limit
+        self._parks = parks
+        self._most_unmatched = self._park_at = most_unmatched
+        self._parking: set[AssignedPartition] = set()  # where messages were parked
+        self._passed_over: set[AssignedPartition] = set()  # whose messages somebody who came has not been given yet
+        self._in_order: set[AssignedPartition] = set()  # of which nothing is made ready before what is parked
+        self._is_aside_first = False  # nor of any partition but those of what was moved aside: that is older
+        self.wants_recall = self.is_urgent = False
+        self.partners: Peers | tuple[()] = ()  # other processes that may want what is here
+        self.leaving: list[tuple[Peer, Delivery]] = []  # what they are to get, until it is sent
+        self.has_reopened = False  # whether consumers wait that were too busy for what others hand over
+        self._bound: dict[bytes, Peer] = {}  # who got the last message of a group
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether a consumer waits."""
+        return any(lane.hungry for lane in self.lanes.values())
+
+    @property
+    def hungry(self) -> int:
+        """How many consumers wait."""
+        return sum(len(lane.hungry) for lane in self.lanes.values())
+
+    @property
+    def delayed(self) -> int:
+        """How many were returned, and are not due again."""
+        return len(self._delayed)
+
+    @property
+    def group_blocked(self) -> int:
+        """How many wait because another session has messages of their group."""
+        return self.groups.waiting
+
+    @property
+    def selectors(self) -> list[str | None]:
+        """The text forms of the selectors of started consumers; None is none."""
+        return [None if selector is None else str(selector) for selector in self.lanes]
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a consumer waits, here or, as far as is known, in another process."""
+        return self.is_hungry or any(partner.wants for partner in self.partners)
+
+    @property
+    def kept_back(self) -> int:
+        """How many are here and not ready: no consumer wants them, they are not due, or their group is busy."""
+        return len(self.unwanted) + len(self._delayed) + self.groups.waiting
+
+    def is_full(self, limit: int) -> bool:
+        """Whether no more is to be read: *limit* messages are ready; more of them while a consumer waits for others."""
+        most = MAX_KEPT_BACK if self.is_hungry else limit
+        return self.held >= most or self.kept_back >= MAX_KEPT_BACK
+
+    def has_room(self, limit: int) -> bool:
+        """Whether half of it is taken: what was full is read on."""
+        most = MAX_KEPT_BACK - 1 if self.is_hungry else limit >> 1
+        return self.held <= most and self.kept_back < MAX_KEPT_BACK
+
+    @property
+    def next_due(self) -> int:
+        """When the next message is due that waits, in milliseconds since the epoch; 0: none waits."""
+        return self._delayed[0][0] if self._delayed else 0
+
+    def join(self, feed: ConsumerSlot) -> None:
+        """Let the consumer of *feed* take part."""
+        lane = self.lanes.get(feed.selector)
+        if lane is None:
+            lane = self.lanes[feed.selector] = SelectorQueue(feed.selector, 2 * self._limit)
+            self._parking = {partition for partition in self._parking if partition.settlement.parked}
+            parking = self._with_parked()
+            self._passed_over |= parking  # older ones come first
+            if lane.selector is None:
+                self._in_order |= parking
+                self._is_aside_first = any(partition.is_aside for partition in self._parking)
+                self.is_urgent = bool(self._in_order) or self._is_aside_first
+            self.wants_recall = self.wants_recall or self.is_urgent or bool(parking)
+            everything = self._everything()
+            self.unwanted = []
+            for delivery in everything:
+                is_late = delivery.partition in parking or self._is_held_back(delivery.partition)
+                if not is_late and self._wants(lane, delivery):
+                    self._add(lane, delivery)
+                elif not delivery.lanes:
+                    self._keep(delivery)
+        lane.feeds.append(feed)
+        lane.is_withdrawn = False
+        feed.lane = lane
+
+    def _everything(self) -> list[Delivery]:
+        """Return what is ready or unwanted, oldest first."""
+        found = {delivery.order: delivery for lane in self.lanes.values() for delivery in lane}
+        found.update((delivery.order, delivery) for delivery in self.unwanted)
+        return [delivery for _, delivery in sorted(found.items())]
+
+    def leave(self, feed: ConsumerSlot) -> None:
+        """Take the consumer of *feed* out; what it was to get goes to others."""
+        lane = feed.lane
+        if lane is None:
+            return
+        feed.lane = None
+        lane.feeds.remove(feed)
+        self._pass_on(lane, feed)
+        returned = list(feed.returned)
+        feed.returned.clear()
+        if not lane.feeds:
+            del self.lanes[lane.selector]
+            for delivery in lane:
+                delivery.lanes -= 1
+                if not delivery.lanes:
+                    self.held -= 1
+                    returned.append(delivery)
+        for delivery in returned:
+            self.let_go(delivery)
+        self.put_back(returned)
+        self.put_back(self.groups.free())  # it may have been an older one of their group that nobody wants now
+
+    def arrive(self, delivery: Delivery) -> None:
+        """Make *delivery*, the newest message, ready for whoever wants it."""
+        delivery.rank(self._destination)
+        if delivery.priority != DEFAULT_PRIORITY:
+            self.is_ranked = True
+        if delivery.due:
+            self._delay(delivery)
+            return
+        if self.is_urgent and self._is_held_back(delivery.partition):
+            self._parking.add(delivery.partition)
+            _forget(delivery)
+            return
+        lucky = None
+        for lane in self.lanes.values():
+            if lane.selector is None or self._wants(lane, delivery):
+                self._add(lane, delivery)
+                lucky = lucky or (lane if lane.hungry else None)
+        if not delivery.lanes:
+            self._keep(delivery)
+        elif lucky is not None:
+            lucky.wake_one()
+
+    def take(self, feed: ConsumerSlot) -> Delivery | None:
+        """Return the next message for *feed*, or note that it waits for one."""
+        lane = feed.lane
+        if lane is None:
+            return None
+        delivery = self._next(feed, lane)
+        if delivery is None:
+            self._wait(feed, lane)
+        elif lane.hungry:
+            lane.hungry.pop(feed, None)  # it does not wait any more: the next wake-up is somebody else's
+        return delivery
+
+    def _next(self, feed: ConsumerSlot, lane: SelectorQueue) -> Delivery | None:
+        if feed.returned:
+            delivery = feed.returned.popleft()
+            delivery.is_taken = True
+            return delivery
+        if self.groups.waiting:
+            for delivery in self.groups.followers(feed.wakeup):
+                if self._wants(lane, delivery):
+                    if not self._may_hand_out(delivery):
+                        return None
+                    self.groups.follow(delivery)
+                    self._hand_out(feed, delivery)
+                    return delivery
+        for _, ready in lane.levels if len(lane.levels) < 2 else self._by_turn(lane):
+            while ready:
+                delivery = ready[0]
+                if delivery.is_taken:
+                    ready.popleft()
+                    lane.size -= 1
+                elif delivery.group is not None and self._is_held_up(feed, delivery):
+                    ready.popleft()
+                    lane.size -= 1
+                    self.held -= 1
+                elif self._may_hand_out(delivery):
+                    ready.popleft()
+                    lane.size -= 1
+                    self.held -= 1
+                    self._hand_out(feed, delivery)
+                    return delivery
+                else:
+                    return None
+        return None
+
+    def _by_turn(self, lane: SelectorQueue) -> list[tuple[int, deque[Delivery]]]:
+        """Return the levels of *lane*, the most urgent first; before it one that was overtaken by too many."""
+        levels = [level for level in lane.levels if level[1]]
+        if len(levels) > 1:
+            last = max(levels[1:], key=_age)
+            if levels[0][1][0].order - last[1][0].order > OVERTAKING * self._limit:
+                levels.remove(last)
+                levels.insert(0, last)
+        return levels
+
+    def _may_hand_out(self, delivery: Delivery) -> bool:
+        """Whether *delivery* is below the mark; if it is not, or only just, the mark is to be moved."""
+        partition, offset = delivery.partition, delivery.offset
+        if offset >= partition.extend_at:
+            self.wants_mark = True
+            if offset >= partition.settlement.mark:
+                partition.wants = max(partition.wants, offset + 1)
+                return False
+        return True
+
+    def _hand_out(self, feed: ConsumerSlot, delivery: Delivery) -> None:
+        delivery.partition.settlement.hand_out(delivery.offset)
+        delivery.is_taken = True
+        delivery.lanes = 0
+        delivery.feed = feed
+        instead = self.groups.take(feed.wakeup, delivery)
+        if instead is not None:
+            instead.is_taken = True
+            instead.lanes = 0
+            self.held -= 1
+
+    def _is_held_up(self, feed: ConsumerSlot, delivery: Delivery) -> bool:
+        """Whether *feed* may not have *delivery*, for the sake of its group's order; if so, it waits from now on."""
+        session = self.groups.hold_up(feed.wakeup, delivery)
+        if session is None:
+            return False
+        delivery.is_taken = True
+        delivery.lanes = 0
+        for lane in self.lanes.values():
+            for other in lane.hungry:
+                if other.wakeup is session and self._wants(lane, delivery):
+                    del lane.hungry[other]
+                    other.wakeup.set()
+                    return True
+        return True
+
+    def let_go(self, delivery: Delivery) -> None:
+        """Note that no session has *delivery* any more: the next of its group may be handed out."""
+        group = self.groups.let_go(delivery)
+        while group is not None:
+            following = self.groups.next(group)
+            if following is None:
+                return
+            self.put_back([following])
+            if following.lanes:
+                return
+
+    def wait(self, feed: ConsumerSlot) -> Delivery | None:
+        """Note that *feed* waits, though there may be a message; return none."""
+        if feed.lane is not None:
+            self._wait(feed, feed.lane)
+        return None
+
+    def _wait(self, feed: ConsumerSlot, lane: SelectorQueue) -> None:
+        lane.hungry[feed] = None
+        lane.busy_since = 0.0
+        if lane.is_withdrawn:
+            lane.is_withdrawn = False
+            self.has_reopened = True
+
+    def rest(self, feed: ConsumerSlot) -> None:
+        """Note that *feed* waits no longer."""
+        if feed.lane is not None:
+            self._pass_on(feed.lane, feed)
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Make messages that were taken ready again, each in its old place."""
+        touched: set[SelectorQueue] = set()
+        for delivery in deliveries:
+            delivery.is_taken = False
+            delivery.lanes = 0
+            if delivery.due:
+                self._delay(delivery)
+                continue
+            for lane in self.lanes.values():
+                if self._wants(lane, delivery):
+                    self._add(lane, delivery, is_back=True)
+                    touched.add(lane)
+            if not delivery.lanes:
+                self._keep(delivery)
+        for lane in touched:
+            if not lane.is_sorted:
+                lane.sort()
+        self._wake(touched)
+
+    def release(self, now: int) -> None:
+        """Make the messages ready that are due at *now*, in milliseconds since the epoch."""
+        due = []
+        while self._delayed and self._delayed[0][0] <= now:
+            delivery = heapq.heappop(self._delayed)[2]
+            delivery.due = 0
+            due.append(delivery)
+        self.put_back(due)
+
+    def marked(self) -> None:
+        """Go on handing out: the marks have moved."""
+        self.wants_mark = False
+        self._wake(self.lanes.values())
+
+    def _wake(self, lanes: Iterable[SelectorQueue]) -> None:
+        """Wake as many consumers as there are messages ready in their lanes."""
+        for lane in lanes:
+            for _ in range(lane.size):
+                if not lane.wake_one():
+                    break
+
+    def wake_all(self) -> None:
+        """Wake every consumer that waits: there is something to hear."""
+        for lane in self.lanes.values():
+            while lane.wake_one():
+                pass
+
+    def _delay(self, delivery: Delivery) -> None:
+        heapq.heappush(self._delayed, (delivery.due, delivery.order, delivery))
+
+    def drop(self, partition: AssignedPartition) -> None:
+        """Forget the messages of *partition*: another reader has it now."""
+        gone: set[int] = set()
+        for lane in self.lanes.values():
+            gone.update(delivery.order for delivery in lane if delivery.partition is partition)
+            lane.tidy(partition)
+            for feed in lane.feeds:
+                feed.returned = deque(d for d in feed.returned if d.partition is not partition)
+        self.held -= len(gone)
+        self.unwanted = [delivery for delivery in self.unwanted if delivery.partition is not partition]
+        self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
+        heapq.heapify(self._delayed)
+        self.groups.drop(partition.lot)
+        self._parking.discard(partition)
+        self._passed_over.discard(partition)
+        self._in_order.discard(partition)
+
+    def _wants(self, lane: SelectorQueue, delivery: Delivery) -> bool:
+        return lane.selector is None or lane.selector.matches(delivery.message(self._destination))
+
+    def _add(self, lane: SelectorQueue, delivery: Delivery, *, is_back: bool = False) -> None:
+        if not delivery.lanes:
+            self.held += 1
+        delivery.lanes += 1
+        if is_back:
+            lane.put_back(delivery)
+        else:
+            lane.add(delivery)
+        if lane.size > lane.prune_at:
+            lane.tidy()
+            lane.prune_at = 2 * max(self._limit, lane.size)
+
+    def _keep(self, delivery: Delivery) -> None:
+        if not self._keeps_unwanted and self.lanes:
+            delivery.partition.settlement.settle(delivery.offset)
+            return
+        partner = self._partner_for(delivery) if self.partners else None
+        if partner is None:
+            self.unwanted.append(delivery)
+            if len(self.unwanted) >= self._park_at and self._parks:
+                self._park()
+        else:
+            self._leave(delivery, partner)
+
+    def _park(self) -> None:
+        half = len(self.unwanted) >> 1
+        kept = []
+        for delivery in self.unwanted[:half]:
+            # What makes a settlement large is moved aside before it is parked: then it is together.
+            if _stays(delivery) or delivery.partition.is_crowded or self._is_wanted_elsewhere(delivery):
+                kept.append(delivery)
+            else:
+                self._parking.add(delivery.partition)
+                _forget(delivery)
+        self.unwanted = kept + self.unwanted[half:]
+        self._park_at = max(self._most_unmatched, len(self.unwanted) + half)
+
+    def is_staying(self, delivery: Delivery) -> bool:
+        """Tell whether *delivery* is wanted by nobody, or not due."""
+        return not (delivery.is_taken or delivery.lanes or self._is_wanted_elsewhere(delivery))
+
+    def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
+        return any(
+            partner.wants and partner.does_want(delivery.message(self._destination)) for partner in self.partners
+        )
+
+    def recalled(self) -> list[AssignedPartition]:
+        """Return the partitions with parked messages, to be read again, and with them whatever is ready: in order.
+
+        Where all of them are wanted, these are only the partitions of what was moved aside as long as there are such.
+        """
+        everything = self._everything()
+        partitions = self._with_parked() | {d.partition for d in everything if self._is_held_back(d.partition)}
+        passed_over, self._passed_over = self._passed_over | partitions, set()
+        left = []
+        for delivery in everything:
+            if delivery.partition in passed_over or not delivery.lanes:
+                self.held -= bool(delivery.lanes)
+                if delivery.partition in partitions and not _stays(delivery):
+                    _forget(delivery)
+                else:
+                    left.append(delivery)
+        self._parking |= partitions
+        self.unwanted = []
+        aside = {partition for partition in partitions if partition.is_aside}
+        self._is_aside_first = self._is_aside_first and bool(aside) and None in self.lanes
+        first = aside if self._is_aside_first else partitions
+        self._in_order = partitions - first
+        self.is_urgent = self.wants_recall = self._is_aside_first
+        self.put_back(left)  # some may have been in one of these partitions when somebody came who wants them
+        return list(first)
+
+    def _is_held_back(self, partition: AssignedPartition) -> bool:
+        """Whether nothing of *partition* is made ready before what is parked has been read again."""
+        return partition in self._in_order or (self._is_aside_first and not partition.is_aside)
+
+    def _with_parked(self) -> set[AssignedPartition]:
+        return {partition for partition in self._parking if partition.settlement.has_parked}
+
+    # Other processes.
+
+    @property
+    def feeds(self) -> int:
+        """How many consumers are started here."""
+        return sum(len(lane.feeds) for lane in self.lanes.values())
+
+    @property
+    def room_elsewhere(self) -> int:
+        """How many messages other processes have asked for that they do not have yet."""
+        return sum(partner.free for partner in self.partners if partner.wants)
+
+    def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
+        """Return the selectors of the consumers that are started here."""
+        lanes = [lane for lane in self.lanes.values() if not (without_withdrawn and lane.is_withdrawn)]
+        return {None if lane.selector is None else lane.selector.text for lane in lanes}
+
+    def waiting(self, partition: AssignedPartition) -> int:
+        """Return how many messages of *partition* are here and not handed out."""
+        orders = {d.order for lane in self.lanes.values() for d in lane if d.partition is partition}
+        return len(orders) + sum(delivery.partition is partition for delivery in self.unwanted)
+
+    def offer(self, partner: Peer, among: Collection[str | None], *, is_new: bool) -> None:
+        """Let *partner* have those that nobody here wants, and its consumers with the selectors *among* do.
+
+        If that *is_new*, they may want what is parked, too.
+        """
+        self.wants_recall = self.wants_recall or (is_new and bool(self._with_parked()))
+        kept: list[Delivery] = []
+        for number, delivery in enumerate(self.unwanted):
+            if not partner.room(is_targeted=True):
+                partner.waits = True
+                kept += self.unwanted[number:]
+                break
+            if not partner.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, partner):
+                kept.append(delivery)
+            else:
+                self._leave(delivery, partner)
+        self.unwanted = kept
+
+    def share(self, now: float) -> bool:
+        """Let others have some of what consumers here want, too, where these have been busy for a while by *now*.
+
+        Groups stay here, and what others handed over; so do as many messages as there are consumers, while these take
+        them quickly. Return whether time alone may change what is to be shared: to be called again soon.
+        """
+        pressed = []
+        is_soon = False
+        for lane in self.lanes.values():
+            if lane.hungry:
+                lane.busy_since = 0.0
+                continue
+            lane.busy_since = lane.busy_since or now
+            if next(iter(lane), None) is None:
+                continue
+            if now - lane.busy_since >= BUSY_SECONDS:
+                pressed.append(lane)
+            is_soon = is_soon or now - max(lane.busy_since, lane.taken_at) < BUSY_SECONDS
+        takers = [partner for partner in self.partners if partner.room(is_targeted=False)] if pressed else []
+        for lane in pressed:
+            self._share(lane, takers, len(lane.feeds) if now - lane.taken_at < BUSY_SECONDS else 0)
+        return is_soon
+
+    def _share(self, lane: SelectorQueue, takers: list[Peer], own: int) -> None:
+        for delivery in itertools.islice(lane, own, own + self._limit):
+            if not takers:
+                return
+            if delivery.group is not None or delivery.partition.is_box:
+                continue
+            wanting = [p for p in takers if None in p.wants or p.does_want(delivery.message(self._destination))]
+            if wanting:
+                partner = max(wanting, key=_free_room)
+                self.held -= 1
+                self._leave(delivery, partner)
+                if not partner.room(is_targeted=False):
+                    takers.remove(partner)
+
+    def _partner_for(self, delivery: Delivery) -> Peer | None:
+        """Return who is to get *delivery*, which nobody here wants."""
+        best, most = None, 0
+        for partner in self.partners:
+            if not partner.wants or not partner.does_want(delivery.message(self._destination)):
+                continue
+            if self._is_bound(delivery, partner):
+                continue
+            room = partner.room(is_targeted=True)
+            if room > most:
+                best, most = partner, room
+            elif not room:
+                partner.waits = True
+        return best
+
+    def _is_bound(self, delivery: Delivery, partner: Peer) -> bool:
+        """Tell whether the group of *delivery* goes to another partner than *partner*."""
+        if delivery.group is None:
+            return False
+        bound = self._bound.get(delivery.group)
+        return bound is not None and bound is not partner and bool(bound.wants)
+
+    def _leave(self, delivery: Delivery, partner: Peer) -> None:
+        delivery.is_taken = True
+        delivery.lanes = 0
+        if delivery.group is not None:
+            if len(self._bound) > MOST_BOUND:
+                self._bound.clear()
+            self._bound[delivery.group] = partner
+        partner.sent()
+        self.leaving.append((partner, delivery))
+
+    def may_get_stuck(self, now: float) -> bool:
+        """Whether messages are ready for consumers none of which waits, and which have not been busy for long."""
+        return any(
+            not (lane.hungry or lane.is_stuck(now)) and next(iter(lane), None) is not None
+            for lane in self.lanes.values()
+        )
+
+    def send_back(self, now: float) -> list[Delivery]:
+        """Return what others handed over that is stuck, by *now*, behind busy consumers: it is here no more.
+
+        Groups stay. Others are not to hand over such messages before one of these consumers waits.
+        """
+        stuck = [lane for lane in self.lanes.values() if lane.is_stuck(now)]
+        gone: list[Delivery] = []
+        for lane in stuck:
+            for delivery in lane:
+                if not delivery.partition.is_box or delivery.group is not None or delivery.due:
+                    continue
+                if delivery.lanes > 1 and any(
+                    self._wants(other, delivery) for other in self.lanes.values() if other not in stuck
+                ):
+                    continue
+                delivery.is_taken = True
+                delivery.lanes = 0
+                self.held -= 1
+                lane.is_withdrawn = True
+                gone.append(delivery)
+        return gone
+
+    def give_up(self, is_to_go: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Return those that nobody wants and *is_to_go* is true for: they are here no more."""
+        gone = [delivery for delivery in self.unwanted if is_to_go(delivery)]
+        if gone:
+            self.unwanted = [delivery for delivery in self.unwanted if not is_to_go(delivery)]
+        for delivery in gone:
+            delivery.is_taken = True
+        return gone
+
+    def _pass_on(self, lane: SelectorQueue, feed: ConsumerSlot) -> None:
+        """Take *feed* from those who wait; had it been woken, wake somebody else for what it leaves."""
+        if feed in lane.hungry:
+            del lane.hungry[feed]
+            return
+        for other in self.lanes.values():
+            if other.hungry and next(iter(other), None) is not None:
+                other.wake_one()
+
+
+def _stays(delivery: Delivery) -> bool:
+    """Tell whether *delivery* cannot be parked: it is being moved, or reading has not come to it yet."""
+    return delivery.is_moving or delivery.offset >= delivery.partition.settlement.position
+
+
+def _forget(delivery: Delivery) -> None:
+    delivery.is_taken = True
+    delivery.lanes = 0
+    delivery.partition.settlement.park(delivery.offset)
+
+
+def _order(delivery: Delivery) -> int:
+    return delivery.order
+
+
+def _free_room(partner: Peer) -> int:
+    return partner.room(is_targeted=False)
+
+
+def _age(level: tuple[int, deque[Delivery]]) -> int:
+    return -level[1][0].order
+
+
+def _rank(level: tuple[int, deque[Delivery]]) -> int:
+    return level[0]

@@ -1,0 +1,1593 @@
+"""One Kafka consumer, its thread, and the messages it holds ready for the JMS consumers of this process."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.destinations import Destination
+from kjms.engine.admin.topics import NOT_READY
+from kjms.engine.consumer.access_denial import AccessDenial
+from kjms.engine.consumer.assignment import NOT_KNOWN, Assignment, Commit, Recall, beginning, oldest
+from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+from kjms.engine.consumer.dispatcher import BUSY_SECONDS, ConsumerSlot, Dispatcher
+from kjms.engine.consumer.membership import Membership
+from kjms.engine.handover.transfer import Handover
+from kjms.engine.kafka import (
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+    open_consumer,
+)
+from kjms.engine.log_reading import UNTIL_END, Place
+from kjms.engine.settings import NEW_TOPIC
+from kjms.engine.statistics import GroupConsumerStatistics
+from kjms.engine.transactions.deduplicator import LOOK_BACK, Deduplicator
+from kjms.engine.transactions.redelivery_log import Event
+from kjms.engine.transactions.transactional_producer import AbortedError, Copy, LostError, Made, Move, OutgrownError
+from kjms.errors import JMSException, JMSSecurityException
+from kjms.mapping.later import place_of
+from kjms.mapping.moved import moved_record, unmoved
+from kjms.txn.metadata import State, owner
+from kjms.txn.states import NEVER
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.handover.interest import Exchange
+    from kjms.mapping.bridges import Decoder
+    from kjms.selector import Selector
+
+__all__ = ["GroupConsumer"]
+
+_log = logging.getLogger("kjms.reader")
+
+TICK_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait for its commit
+SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in hands
+BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
+RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
+MOST_RESCUED: Final = 10_000  # messages in the hands of sessions that a rebalance may wait for
+PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
+COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
+CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
+MOVES_SECONDS: Final = 3.0  # how long leaving waits for moves that were asked for; what is not moved is found again
+LOOK_AHEAD: Final = 10  # times the prefetch are looked through where some messages are more urgent than others
+LOOK_AHEAD_BYTES: Final = 32_000_000  # if the messages are no larger than that together
+STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer may have lost its partitions unawares
+COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
+REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
+NOTHING: Final[Mapping[int, int]] = {}
+IN_DOUBT: Final = KafkaError(KafkaError._FAIL, "what became of a transaction is not known")
+ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
+
+_PASSING: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError._ASSIGNMENT_LOST,
+        KafkaError._STATE,
+        KafkaError._WAIT_COORD,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
+
+Receipt = tuple[AssignedPartition, int]
+
+
+class GroupConsumer:
+    """Reads one Kafka topic for one queue or subscription, and serves all its consumers in this process.
+
+    The thread runs, and is a member of the group, while a started consumer is there. It alone polls Kafka. Whoever
+    settles messages commits them, one at a time; what others settled meanwhile goes along.
+
+    Args:
+        destination: What it reads; its messages say that they were sent to it.
+        name: The destination's name, for thread names and logs.
+        config: librdkafka's settings of the consumer.
+        topic: The Kafka topic.
+        aside: What the engine does for messages that are moved aside.
+        starts: Without a group: the offset from which each partition is read. None: the group knows.
+        keeps_unwanted: Whether a message that no selector here wants stays (a queue) or is done with (a subscription).
+        prefetch: How many messages it holds ready.
+        decode: How its records are read.
+        on_error: Told of errors that only the connection's exception listener can hear.
+        delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
+            each partition that they waited in ended then. They are none of its messages.
+        exchange: Through which other processes in the group get messages; None: there can be none.
+        identity: Kafka's id of the topic that *starts* are of; ``-``: it is asked for when the thread begins.
+        repeats: Knows what was there already, and is not to be delivered; None: everything is delivered.
+    """
+
+    def __init__(
+        self,
+        destination: Destination,
+        name: str,
+        config: Mapping[str, Any],
+        topic: str,
+        aside: Overflow,
+        *,
+        starts: Mapping[int, int] | None,
+        keeps_unwanted: bool,
+        prefetch: int,
+        decode: Decoder,
+        on_error: Callable[[JMSException], None],
+        delayed_before: Mapping[int, int] = NOTHING,
+        exchange: Exchange | None = None,
+        identity: str = "-",
+        repeats: Deduplicator | None = None,
+    ) -> None:
+        self.destination = destination
+        self.name = name
+        self.topic = topic
+        self._config = dict(config)
+        self._starts = None if starts is None else dict(starts)
+        self._delayed_before = dict(delayed_before)
+        self._repeats = repeats
+        self.prefetch = prefetch
+        self._limit = prefetch  # as many as are held ready; more where priorities tell them apart
+        self._capacity = prefetch  # the same, and what other processes have asked for
+        self._is_to_share = False  # whether it is to be looked soon whether consumers here are busy
+        self._decode = decode
+        self._on_error = on_error
+        self.refusal = AccessDenial(on_error)
+        self.lock = threading.RLock()
+        self._news = threading.Condition(self.lock)
+        self._told = threading.Condition(self.lock)  # for those who wait until Kafka knows what they settled
+        self._is_telling = False  # whether one of them is about to commit for all
+        self._is_in_doubt = False  # whether Kafka may still settle messages in a transaction that nobody waits for
+        # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
+        self._client = threading.RLock()
+        self._committing = 0  # threads that wait for it to commit
+        self._consumer: ConsumerPort | None = None
+        self._thread: threading.Thread | None = None
+        self.aside = aside
+        self._holdings = Assignment(name, topic, aside, decode, on_error)
+        self._crowding: set[AssignedPartition] = set()  # whose messages are being moved aside
+        self._lacks_room = False  # whether the last commit left out what did not fit
+        self._heard = time.monotonic()  # when the thread was seen to run last
+        self._is_proved = True  # whether the partitions are surely still this process's
+        self.keeps_unwanted = keeps_unwanted
+        self.buffer = Dispatcher(
+            destination,
+            keeps_unwanted=keeps_unwanted,
+            limit=prefetch,
+            parks=keeps_unwanted and starts is None,
+            most_unmatched=aside.tuning.most_unmatched,
+        )
+        self._orders = itertools.count()
+        self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
+        self._in_hands = 0  # messages handed out and not settled
+        self._dispatched = 0  # messages handed out, ever
+        self._commits = 0  # ever
+        self._urgent = 0  # messages settled that are to be committed at once
+        self._urgent_planned = 0  # how many of them were part of a commit, at least of one that was tried
+        self._started = 0
+        self._idle_since = 0.0
+        self._full_since = 0.0  # when the buffer was first seen to be full
+        self._recalled_at = 0.0  # when what was parked began to be read again
+        self._rest_until = 0.0  # it is not begun anew before
+        self._closing = False
+        self._is_leaving = False  # whether the thread is about to end its client
+        self._identity = identity  # Kafka's id of the topic when it was read last
+        self._is_suspicious = False  # whether something came that a topic made again explains
+        self._is_outdated = False  # whether it was: the thread begins anew, with another client
+        self._membership = Membership()
+        self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
+        self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
+        self._handover = None if exchange is None else Handover(self, exchange)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self.buffer.held} ready,"
+            f" {self._in_hands} in hands, {self._started} consumers started>"
+        )
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether a started consumer is there, or was a moment ago."""
+        return self._thread is not None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether Kafka keeps its settlement."""
+        return self._starts is None
+
+    @property
+    def session_timeout(self) -> float:
+        """Seconds after which Kafka takes a silent member of the group for gone."""
+        return float(self._config["session.timeout.ms"]) / 1000
+
+    @property
+    def group(self) -> str:
+        """Kafka's name of its group; empty without one."""
+        return self.aside.group
+
+    def places(self) -> list[tuple[str, int]]:
+        """Return the topic and number of each partition that it holds."""
+        with self.lock:
+            return [(partition.topic, partition.number) for partition in self._holdings]
+
+    def numbers(self) -> list[int]:
+        """Return the partitions of its topic that it holds."""
+        with self.lock:
+            return self._holdings.numbers()
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether a consumer is started."""
+        return self._started > 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several consumers are started, here or in other processes that may get messages from here."""
+        return self._started > 1 or bool(self.buffer.partners)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was told to close."""
+        return self._closing
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """The thread that reads; None: it does not run."""
+        return self._thread
+
+    def statistics(self) -> GroupConsumerStatistics:
+        """Return what it holds, and who waits for it."""
+        with self.lock:
+            buffer = self.buffer
+            return GroupConsumerStatistics(
+                destination=str(self.destination),
+                name=self.name,
+                topic=self.topic,
+                group=self.group,
+                is_reading=self._thread is not None,
+                consumers=self._started,
+                waiting=buffer.hungry,
+                selectors=tuple(buffer.selectors),
+                ready=buffer.held,
+                unmatched=len(buffer.unwanted),
+                delayed=buffer.delayed,
+                group_blocked=buffer.group_blocked,
+                in_flight=self._in_hands,
+                moving=self.aside.mover.moving(self),
+                dispatched=self._dispatched,
+                commits=self._commits,
+                is_certain=self._is_proved,
+                partitions=tuple(partition.statistics() for partition in self._holdings),
+                handover=None if self._handover is None else self._handover.statistics(),
+            )
+
+    @property
+    def has_messages_in_hands(self) -> bool:
+        """Whether a session has messages that it may still settle or give back."""
+        with self.lock:
+            return self._in_hands > 0 and any(
+                delivery.is_out for partition in self._holdings for _, delivery in partition.settlement.messages()
+            )
+
+    # Consumers come and go.
+
+    def add_feed(self, selector: Selector | None, wakeup: threading.Event) -> ConsumerSlot:
+        """Return a new consumer's feed; it is not started."""
+        return ConsumerSlot(self, selector, wakeup)
+
+    def remove_feed(self, feed: ConsumerSlot) -> None:
+        """Take the consumer of *feed* away; what it was to get goes to others."""
+        with self.lock:
+            feed.is_open = False
+            self.stop_feed(feed)
+        feed.wakeup.set()
+
+    def start_feed(self, feed: ConsumerSlot) -> None:
+        """Let messages come to *feed*, and begin to read if nobody else had asked for it.
+
+        Raises:
+            JMSException: librdkafka refuses a setting.
+        """
+        with self.lock:
+            if feed.is_started or not feed.is_open:
+                return
+            if self._thread is None and not self._closing:
+                self._begin()
+            feed.is_started = True
+            self._started += 1
+            ConsumerSlot.starts += 1
+            self._idle_since = 0.0
+            if self._started == 2:
+                self.buffer.wake_all()  # the consumer that was alone may wait though its session is busy
+            self.buffer.join(feed)
+            if self._handover is not None:
+                self._handover.changed()
+        feed.wakeup.set()
+
+    def stop_feed(self, feed: ConsumerSlot) -> None:
+        """Hold messages back from *feed*."""
+        with self.lock:
+            if not feed.is_started:
+                return
+            feed.is_started = False
+            self._started -= 1
+            if not self._started:
+                self._idle_since = time.monotonic()
+            self.buffer.leave(feed)
+            self.send_over()
+
+    def rest(self, feed: ConsumerSlot) -> None:
+        """Note that the consumer of *feed* stopped waiting."""
+        with self.lock:
+            self.buffer.rest(feed)
+
+    # Messages go out and come back.
+
+    def take(self, feed: ConsumerSlot) -> Delivery | None:
+        """Return the next message for *feed*, or note that it waits for one."""
+        with self.lock:
+            buffer = self.buffer
+            now = time.monotonic()
+            if now - self._heard > STALL_SECONDS and self._starts is None:
+                self._is_proved = False  # the process slept; the thread, when it has woken, asks Kafka
+            delivery = buffer.take(feed) if self._is_proved else buffer.wait(feed)
+            worked = feed.took(delivery, now)
+            if self._handover is not None:
+                self._handover.took(delivery, worked, now)
+            if delivery is None:
+                if feed.is_started:
+                    self._news.notify()
+                return None
+            self._in_hands += 1
+            self._dispatched += 1
+            self._is_active = delivery.is_out = True
+            if buffer.wants_mark or buffer.held == self._limit >> 1:
+                self._news.notify()
+            return delivery
+
+    def _share(self) -> None:
+        """Let other processes have what consumers here have no time for."""
+        if self._handover is not None and self.buffer.partners:
+            with self.lock:
+                self._is_to_share = self._handover.share(time.monotonic())
+                self._capacity = self._limit + self.buffer.room_elsewhere
+        else:
+            self._is_to_share, self._capacity = False, self._limit
+
+    def settle(self, delivery: Delivery, *, is_urgent: bool = False) -> Receipt:
+        """Note that *delivery* is done, and return what `flush` and `lost` take.
+
+        Args:
+            delivery: The delivery, which a session had.
+            is_urgent: Whether the reader's thread commits it at once. Else the next `flush` does, or the thread within
+                0.1 s.
+        """
+        with self.lock:
+            self._in_hands -= 1
+            delivery.is_out = False
+            if delivery.busy is not None:
+                self.buffer.let_go(delivery)
+            partition = delivery.partition
+            partition.settlement.settle(delivery.offset)
+            if is_urgent and partition.is_kept:
+                if self._urgent == self._urgent_planned:
+                    self._news.notify()
+                self._urgent += 1
+            return partition, partition.settlement.version
+
+    def excuse(self, delivery: Delivery) -> None:
+        """Note that the session which has *delivery* goes on to another message."""
+        with self.lock:
+            delivery.excuse()
+
+    def lost(self, receipts: Iterable[Receipt]) -> int:
+        """Return how many of what was settled, and flushed since, Kafka did not take: its partition was lost."""
+        return sum(
+            partition.is_kept
+            and not (partition.is_held or partition.is_gone)
+            and not partition.settlement.knows(version)
+            for partition, version in receipts
+        )
+
+    def record(self, delivery: Delivery) -> bool:
+        """Make sure that Kafka knows of *delivery* before it is made; tell whether it still may be.
+
+        Raises:
+            JMSException: Kafka did not take it.
+        """
+        with self.lock:
+            delivery.note()
+        self.aside.journal.note("redelivery", self.group, self.destination, delivery)
+        self.flush()
+        with self.lock:  # from here on, who gives the partition up counts the delivery
+            delivery.is_made = delivery.partition.is_held
+            return delivery.is_made
+
+    def give_back(
+        self,
+        deliveries: Iterable[Delivery],
+        *,
+        to: ConsumerSlot | None = None,
+        is_counted: bool = True,
+        due: Callable[[Delivery], int] | None = None,
+    ) -> None:
+        """Take back messages that were handed out: they are delivered again, in their order.
+
+        Args:
+            deliveries: The messages, oldest first.
+            to: The consumer that gets them again; None, or one that is stopped: whoever wants them.
+            is_counted: Whether they come marked as redelivered: they do, unless no application saw them.
+            due: Says when a message may be delivered again, in milliseconds since the epoch; 0 is at once.
+        """
+        with self.lock:
+            back: list[Delivery] = []
+            later: list[Delivery] = []
+            for delivery in deliveries:
+                self._in_hands -= 1
+                delivery.is_out = False
+                delivery.decoded = None
+                delivery.is_made = False
+                if is_counted:
+                    delivery.come_back(due, self.aside.tuning.now_ms())
+                elif delivery.count > 1 or delivery.told != NEVER:
+                    delivery.note()  # the delivery may have been recorded, and was not made
+                if delivery.partition.is_held:
+                    (later if delivery.due else back).append(delivery)
+            is_for_all = to is None or not to.is_started
+            for delivery in (*back, *later) if is_for_all else later:
+                delivery.is_back = True
+                self.buffer.let_go(delivery)
+            self.buffer.put_back(later)
+            if to is None or is_for_all:
+                self.buffer.put_back(back)
+            else:
+                to.returned.extendleft(reversed(back))
+                to.wakeup.set()
+            if later:
+                self._news.notify()
+            self.send_over()
+
+    # Messages are moved: the engine's mover does it, in its own thread.
+
+    def bury(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
+        """Move *delivery*, which a session has, elsewhere: no consumer here gets it again.
+
+        Its count says how many deliveries were made.
+        """
+        with self.lock:
+            delivery.is_made = True  # should its partition be lost before, it has the count that it has now
+            self.buffer.let_go(delivery)
+        self.aside.journal.note(why, self.group, self.destination, delivery)
+        self.aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
+
+    def send_over(self) -> None:
+        """Send messages to the other processes that they were given to; the caller holds the lock."""
+        leaving = self.buffer.leaving
+        if leaving and self._handover is not None:
+            self.buffer.leaving = []
+            self.submit([self._handover.move(delivery, partner) for partner, delivery in leaving])
+
+    def submit(self, moves: Sequence[Move]) -> None:
+        """Have messages moved that were taken out of the buffer; the caller holds the lock."""
+        self._in_hands += len(moves)
+        self.aside.mover.submit(self, moves)
+
+    def _make_room(self, partitions: Iterable[AssignedPartition], share: float = ROOM) -> None:
+        """Move messages of *partitions* aside, so that their settlement gets small again.
+
+        While there is time, those go that lie scattered and that nobody wants: others will soon be settled. If there
+        are none, or at the last moment, it is the oldest *share*.
+        """
+        for partition in partitions:
+            if partition in self._crowding:
+                continue
+            chosen = (
+                [d for d in partition.settlement.fragments(share) if self.buffer.is_staying(d)] if share < 1 else []
+            )
+            chosen = chosen or oldest(partition, share)
+            if chosen:
+                self._crowding.add(partition)
+                for delivery in chosen:
+                    delivery.is_moving = True
+                self.aside.mover.submit(
+                    self,
+                    [Move(each, self.copy_for(each, partial(self._room_for, each)), is_aside=True) for each in chosen],
+                )
+
+    def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
+        """Return what makes the copy of *delivery*, with what has happened to it by then, for where *place* says."""
+
+        def copy(_too_large: int) -> Copy:
+            topic, number = place()
+            with self.lock:
+                history = delivery.history
+                return Copy(topic, number, moved_record(delivery.record, history), history)
+
+        return copy
+
+    def _room_for(self, delivery: Delivery) -> tuple[str, int]:
+        """Return where *delivery* is moved aside to; it is read by then."""
+        topic, number = self._aside_place(delivery.partition)
+        if topic == self.aside.topic:
+            self.open_aside(number)
+        return topic, number
+
+    def _aside_place(self, partition: AssignedPartition) -> tuple[str, int]:
+        """Return where messages of *partition* are moved aside to; those of a box to its end."""
+        return (partition.topic if partition.is_box else self.aside.topic), partition.number
+
+    def open_aside(self, number: int) -> None:
+        """See to it that what is moved aside of partition *number* is read by this reader.
+
+        Raises:
+            JMSException: The partition is read elsewhere now.
+        """
+        topic = self.aside.topic
+        if self._holdings.get(topic, number) is not None:
+            return
+        self.aside.ensure(number)
+        begins = {(topic, number): self.aside.beginning(topic, number)}  # without the client: sessions go on meanwhile
+        with self.client_held(COMMIT_SECONDS):
+            consumer = self._consumer
+            if consumer is None or self._holdings.get(self.topic, number) is None:
+                raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
+            # It was not there when the partition was assigned, so nothing of it can have been forgotten.
+            if not self._open(consumer, list(begins), dict.fromkeys, begins=begins):
+                raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
+
+    def open_box(self, topic: str, number: int, is_ours: Callable[[AssignedPartition], bool]) -> None:
+        """Read partition *number* of the hand-over *topic*, if that is possible now.
+
+        Args:
+            topic: The topic.
+            number: The partition.
+            is_ours: Asked with the lock, after all waiting, whether it is still to be read; from then on, it is.
+
+        Raises:
+            JMSException: Kafka does not answer.
+            KafkaException: It does not say what was committed.
+        """
+        begins = {(topic, number): self.aside.beginning(topic, number)}
+
+        def opened(recall: Recall) -> list[AssignedPartition]:
+            with self.client_held(COMMIT_SECONDS):
+                consumer = self._consumer
+                if consumer is None or self._is_leaving or not self._is_proved or not consumer.memberid():
+                    return []
+                self._forsake(consumer)  # it may be one of those that are to be given up
+                return self._open(consumer, list(begins), recall, is_ours, begins)
+
+        self._with_copies(opened)
+
+    def _with_copies(self, restored: Callable[[Recall], list[AssignedPartition]]) -> list[AssignedPartition]:
+        """Return what *restored*, which holds the client, returns; copies are read in between, without the client."""
+        forgotten: list[Place] = []
+
+        def put_off(places: Sequence[Place]) -> dict[Place, None]:
+            forgotten.extend(places)
+            return {}
+
+        found = restored(put_off)
+        if forgotten:
+            copies = self.aside.recall(forgotten)
+            found += restored(lambda places: {place: copies[place] for place in places if place in copies})
+        return found
+
+    def _open(
+        self,
+        consumer: ConsumerPort,
+        places: Sequence[Place],
+        recall: Recall,
+        is_ours: Callable[[AssignedPartition], bool] = lambda partition: True,
+        begins: Mapping[Place, int] = NOT_KNOWN,
+    ) -> list[AssignedPartition]:
+        """Read the partitions at *places* from where their settlement stands; the caller holds the client."""
+        restored = self._holdings.restore(consumer, places, recall, begins)  # without the lock: it may take long
+        self._hold(consumer, restored, is_ours)
+        return restored
+
+    def _hold(
+        self,
+        consumer: ConsumerPort,
+        restored: Sequence[AssignedPartition],
+        is_ours: Callable[[AssignedPartition], bool] = lambda partition: True,
+    ) -> None:
+        """Hold *restored*, and read on where they stand; the caller holds the client."""
+        starts = [self._start(partition) for partition in restored]
+        consumer.incremental_assign(starts)
+        consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
+        with self.lock:
+            for partition in restored:
+                if is_ours(partition):
+                    self._holdings.add(partition)
+                else:
+                    self._left.append(TopicPartition(partition.topic, partition.number))
+        for partition in restored:
+            if partition.topic == self.topic and partition.identity != "-":
+                if self._identity not in {"-", partition.identity}:  # Kafka's client was the first to notice
+                    self._made_again(self.topic, self._identity)
+                self._identity = partition.identity
+
+    def _start(self, partition: AssignedPartition) -> TopicPartition:
+        """Return from where to read *partition*: earlier where it matters what was there."""
+        start = partition.start
+        if self._repeats is not None and self.keeps_unwanted and partition.topic == self.topic and start.offset > 0:
+            start.offset = max(start.offset - LOOK_BACK, 0)  # a log that begins later is read from there
+        return start
+
+    def drop_box(self, partition: AssignedPartition) -> None:
+        """Read *partition*, a box, no longer; the caller holds the lock."""
+        self._holdings.remove(partition)
+        self.buffer.drop(partition)
+        self._crowding.discard(partition)
+        self._left.append(TopicPartition(partition.topic, partition.number))
+        self._news.notify()
+
+    def find_unread(self, topic: str, numbers: Collection[int], known_empty: Mapping[int, int]) -> set[int]:
+        """Return which partitions of the hand-over *topic* have something behind what is settled.
+
+        Args:
+            topic: The topic.
+            numbers: The partitions.
+            known_empty: Of some of them: where they ended when there was no message.
+
+        Raises:
+            JMSException: Kafka does not answer.
+            KafkaException: It does not say.
+        """
+        ends = self.aside.ends(topic)
+        changed = [number for number in numbers if ends.get(number, 0) not in {0, known_empty.get(number)}]
+        with self.client_held(COMMIT_SECONDS):
+            consumer = self._consumer
+            if consumer is None or not changed:
+                return set()
+            known = consumer.committed([TopicPartition(topic, number) for number in changed], COMMIT_SECONDS)
+        return {place.partition for place in known if place.offset < ends[place.partition]}
+
+    def end_if_settled(self, topic: str, number: int) -> int | None:
+        """Return where partition *number* of the hand-over *topic* ends if all in it is settled, else None.
+
+        Raises:
+            JMSException: Kafka does not answer.
+            KafkaException: It does not say what was committed.
+        """
+
+        def find(recall: Recall) -> list[AssignedPartition]:
+            with self.client_held(COMMIT_SECONDS):
+                consumer = self._consumer
+                return [] if consumer is None else self._holdings.restore(consumer, [(topic, number)], recall)
+
+        restored = self._with_copies(find)
+        if not restored:
+            return None
+        partition = restored[0]
+        reading = open_consumer({**self._config, **UNTIL_END, **NEW_TOPIC})
+        try:
+            reading.assign([partition.start])
+            while True:
+                record = reading.poll(COMMIT_SECONDS)
+                error = None if record is None else record.error()
+                if record is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
+                    return None
+                offset = record.offset() or 0
+                if error is not None:
+                    return offset  # markers of transactions may be all that stands before it
+                if partition.settlement.read(offset, Delivery(record, partition, offset, 0)):
+                    return None
+        finally:
+            reading.close()
+
+    def still_held(self, moves: Iterable[Move]) -> list[Move]:
+        """Return those of *moves* that are still to be made: the messages are held here, and not settled."""
+        with self.lock:
+            left: list[Move] = []
+            gone: list[Move] = []
+            for move in moves:
+                (left if self._is_movable(move) else gone).append(move)
+            for move in gone:
+                self._crowding.discard(move.delivery.partition)
+                move.delivery.is_moving = False
+                if not move.is_aside:
+                    self._in_hands -= 1
+                if move.partner is not None:
+                    move.partner.written(None)
+                    if move.delivery.partition.is_held:  # its partner is gone
+                        move.delivery.is_back = True
+                        self.buffer.put_back([move.delivery])
+            return left
+
+    def _is_movable(self, move: Move) -> bool:
+        partition = move.delivery.partition
+        if move.partner is not None and (move.box < 0 or move.partner.box != move.box):
+            return False
+        return partition.is_held and partition.settlement.holds(move.delivery.offset)
+
+    @contextmanager
+    def client_held(self, seconds: float) -> Iterator[None]:
+        """Be the one thread inside of the Kafka consumer, as soon as the reader's own thread is out of its poll.
+
+        Raises:
+            JMSException: It did not come out in time: Kafka does not answer.
+        """
+        with self.lock:
+            self._committing += 1
+        try:
+            if not self._client.acquire(timeout=seconds):
+                raise JMSException(f"acknowledge messages of {self.name}: Kafka has not answered for {seconds} s")
+            try:
+                yield
+            finally:
+                self._client.release()
+        finally:
+            with self.lock:
+                self._committing -= 1
+                if not self._committing:
+                    self._news.notify()
+
+    # Messages are settled in a Kafka transaction: the engine's transactors do it, in their own threads.
+
+    def plan(self, made: Sequence[Made], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
+        """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata.
+
+        The caller holds the client. What became of a message while it was being copied is in them, too.
+
+        Raises:
+            OutgrownError: The settlement would not fit even so.
+            LostError: Some of the messages are not held any more.
+            JMSException: What became of another transaction is not known.
+        """
+        with self.lock:
+            if self._is_in_doubt:
+                raise jms_error(IN_DOUBT, f"acknowledge messages of {self.name}")
+            if self._handover is not None:
+                self._handover.keep_to_what_is_ours(time.monotonic())
+            settled: dict[AssignedPartition, set[int]] = {}
+            everything = [*(move.delivery for move, _, _ in made), *deliveries]
+            lost = [delivery for delivery in everything if not delivery.partition.is_held]
+            if lost:
+                raise LostError(
+                    f"{len(lost)} messages of {self.name} were of partitions that were lost, to another consumer"
+                    " or in an outage",
+                    lost,
+                )
+            for delivery in everything:
+                settled.setdefault(delivery.partition, set()).add(delivery.offset)
+            consumer = self._consumer
+            if self._starts is not None or consumer is None:
+                return [], None
+            for move, told, (_, offset) in made:
+                if move.is_aside:
+                    aside = self._aside_partition(move)
+                    settled.setdefault(aside, set())
+                    delivery = move.delivery
+                    aside.settlement.place(offset, delivery)
+                    if not delivery.partition.settlement.holds(delivery.offset):
+                        aside.settlement.settle(offset)
+                    elif delivery.history != told:
+                        aside.settlement.note(offset, delivery.history)
+            commits, too_large = self._holdings.plan(settled=settled)
+            if too_large:
+                self.unplan(made)
+                if not made:
+                    self._make_room(too_large, 1.0)
+                raise OutgrownError(f"the settlement of {self.name} does not fit")
+        return commits, consumer.consumer_group_metadata()
+
+    def _aside_partition(self, move: Move) -> AssignedPartition:
+        aside = self._target(move)
+        if aside is None:
+            number = move.delivery.partition.number
+            raise JMSException(f"what is moved aside of partition {number} of {self.name} is read elsewhere now")
+        return aside
+
+    def _target(self, move: Move) -> AssignedPartition | None:
+        """Return where *move*, one aside, goes to, if that is held."""
+        return self._holdings.get(*(move.to or self._aside_place(move.delivery.partition)))
+
+    def unplan(self, made: Sequence[Made]) -> None:
+        """Note that *made* did not come through: their copies do not count."""
+        with self.lock:
+            for move, _, (_, offset) in made:
+                aside = self._target(move) if move.is_aside else None
+                if aside is not None:
+                    aside.settlement.unplace(offset)
+
+    def forget(self, moves: Sequence[Move]) -> None:
+        """Note that *moves* will not be made; others may be chosen."""
+        with self.lock:
+            for move in moves:
+                self._crowding.discard(move.delivery.partition)
+                move.delivery.is_moving = False
+            self._lacks_room = False
+            self._news.notify()
+
+    def has_committed(self, commits: Sequence[Commit]) -> bool | None:
+        """Ask Kafka whether *commits* came through; the caller holds the client.
+
+        None: they are not there, but others may have committed since.
+        """
+        assert self._consumer is not None
+        known = self._consumer.committed(
+            [TopicPartition(commit.offset.topic, commit.offset.partition) for commit in commits], COMMIT_SECONDS
+        )
+        if [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]:
+            return True
+        for place, commit in zip(known, commits, strict=True):  # any member of the group can commit for a box
+            if commit.partition.is_box and owner(place.metadata)[1] != self.aside.engine:
+                return None
+        error, _ = self._commit(is_proof=True)  # only who holds the partitions still can do that
+        return False if error is None else None
+
+    def commit_no_more(self) -> None:
+        """Tell Kafka nothing any more: it may still carry out a transaction, which a later commit would undo in part.
+
+        That transaction settles messages, and whoever comes next waits until Kafka knows what becomes of it.
+        """
+        with self.lock:
+            self._is_in_doubt = True
+
+    def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
+        """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
+        with self.lock:
+            self._holdings.committed(commits)
+            for delivery in deliveries:
+                self.settle(delivery)
+            self._lacks_room = False
+            for move, told, place in made:
+                delivery, offset = move.delivery, place[1]
+                self._crowding.discard(delivery.partition)
+                delivery.is_moving = False
+                old = delivery.partition.settlement
+                is_done = not old.holds(delivery.offset)  # by now
+                old.settle(delivery.offset)
+                if not move.is_aside:
+                    self._in_hands -= 1
+                    if move.partner is not None:
+                        move.partner.written(place)
+                    continue
+                aside = self._target(move)
+                if aside is None:  # it was given up at once: whoever has it reads the copy
+                    continue
+                delivery.partition, delivery.offset, delivery.told = aside, offset, told
+                if is_done:
+                    aside.settlement.settle(offset)
+                else:
+                    delivery.note()  # it may have come back meanwhile
+            self._news.notify()
+
+    # What is settled is told to Kafka.
+
+    def flush(self, patience: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> None:
+        """Return when Kafka knows everything that was settled before the call.
+
+        One of the threads that want this commits for all of them; the others wait for its commit to end. What cannot be
+        committed because the partition went to another member of the group is that member's now. A commit that is under
+        way when the last broker goes returns when one is back: librdkafka never gives it up.
+
+        Args:
+            receipts: What the caller waits for; empty: everything that was settled.
+            patience: Seconds to try again for what passes, and to wait behind a commit that gets no answer.
+
+        Raises:
+            JMSException: Kafka did not take it.
+        """
+        if self._starts is not None or self._is_durable(receipts):
+            return
+        deadline = time.monotonic() + patience
+        while True:
+            if self._has_been_told(deadline, receipts):
+                return
+            try:
+                with self.client_held(max(deadline - time.monotonic(), TICK_SECONDS)):
+                    if self._is_durable(receipts):  # the thread that had the client has committed it
+                        return
+                    error, is_complete = self._commit()
+            finally:
+                with self._told:
+                    self._is_telling = False
+                    self._told.notify_all()
+            if error is None and (is_complete or (receipts and self._are_known(receipts))):
+                return
+            if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in _PASSING):
+                if error is None:
+                    raise JMSException(f"acknowledge messages of {self.name}: no room for their settlement was found")
+                doing = f"acknowledge messages of {self.name}"
+                raise jms_error(error, doing, to="Read", topic=self.topic, group=self.group) from error
+            with self._news:  # without the client: the rebalance itself happens in a poll
+                self._news.wait(0.02)
+
+    def _has_been_told(self, deadline: float, receipts: Sequence[Receipt]) -> bool:
+        """Wait while another thread commits; tell whether Kafka knows by then, or else it is the caller's to commit."""
+        with self._told:
+            while self._is_telling:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._told.wait(left)
+                if self._is_durable(receipts):
+                    return True
+            self._is_telling = True
+            return False
+
+    def _is_durable(self, receipts: Sequence[Receipt]) -> bool:
+        """Whether Kafka knows what *receipts* are of, or that is another process's now; empty: all that was settled."""
+        return self._are_known(receipts) if receipts else not self._is_dirty()
+
+    def _are_known(self, receipts: Sequence[Receipt]) -> bool:
+        with self.lock:
+            return all(part.settlement.knows(version) or not part.is_held for part, version in receipts)
+
+    def flush_at_last(self, receipts: Sequence[Receipt] = ()) -> None:
+        """Flush, and return in any case: for closing.
+
+        Args:
+            receipts: As for `flush`.
+
+        Raises:
+            JMSException: Kafka did not take it, or did not answer in time.
+        """
+        failures: list[JMSException] = []
+
+        def flush() -> None:
+            try:
+                self.flush(CLOSE_SECONDS, receipts)
+            except JMSException as failure:
+                failures.append(failure)
+
+        if self._starts is not None or self._is_durable(receipts):
+            return
+        thread = threading.Thread(target=flush, name=f"kjms-reader-{self.name}-last-commit", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, and allows no more threads: the reader's own commits as it leaves
+            return
+        thread.join(CLOSE_SECONDS + 1)
+        if thread.is_alive():
+            failures.append(JMSException(f"acknowledge messages of {self.name}: Kafka does not answer"))
+        if failures:
+            raise failures[0]
+
+    def _is_dirty(self) -> bool:
+        with self.lock:
+            return any(partition.settlement.is_dirty for partition in self._holdings)
+
+    def _commit(
+        self, last: Collection[AssignedPartition] = (), *, is_proof: bool = False
+    ) -> tuple[KafkaException | None, bool]:
+        """Commit every settlement that changed; the caller holds the client.
+
+        Returns:
+            What went wrong, and whether there was room for all of it.
+        """
+        if self._is_in_doubt:
+            self._urgent_planned = self._urgent  # no commit will be made
+            return KafkaException(IN_DOUBT), False
+        with self.lock:
+            self._urgent_planned = self._urgent  # a commit that fails is tried again by the next flush, or in 0.1 s
+            if self._handover is not None:
+                self._handover.keep_to_what_is_ours(time.monotonic())
+            commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
+            consumer = self._consumer
+            self._lacks_room = bool(too_large)
+            self._make_room(too_large, 1.0)
+            self._make_room(commit.partition for commit in commits if commit.partition.is_crowded and not last)
+            if not commits:
+                self.buffer.wants_mark = False
+        if not commits or consumer is None:
+            return None, not too_large
+        try:
+            for answer in consumer.commit(offsets=[commit.offset for commit in commits], asynchronous=False):
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+        except KafkaException as error:
+            if kafka_error(error).code() == KafkaError.OFFSET_METADATA_TOO_LARGE and self._holdings.refused():
+                return self._commit(last, is_proof=is_proof)
+            return error, not too_large
+        with self.lock:
+            self._commits += 1
+            self._holdings.committed(commits)
+            self.buffer.marked()
+        return None, not too_large
+
+    # The thread. It blocks in a poll only while a consumer waits for messages; else it waits for news here, and whoever
+    # has something to commit finds the client free.
+
+    def _begin(self) -> None:
+        self._is_outdated = False
+        try:
+            self._consumer = open_consumer(self._config)
+        except KafkaException as error:
+            raise jms_error(error, f"read {self.name}") from error
+        self._thread = threading.Thread(target=self._run, name=f"kjms-reader-{self.name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        consumer = self._consumer
+        assert consumer is not None
+        try:
+            if self._starts is not None and self._identity == "-":
+                self._identity = self.aside.identity(self.topic)
+            with self._client:
+                self._join(consumer)
+            if self._handover is not None:
+                self._handover.begin()
+            committed = checked = time.monotonic()
+            look, copy, refresh = (
+                committed + self.aside.tuning.partition_check_seconds,
+                committed + COPY_SECONDS,
+                committed + REFRESH_SECONDS,
+            )
+            while not (self._may_end() or self._is_outdated):
+                self._see_whether_it_slept()
+                self._open_forgotten(consumer)
+                if self._is_full():
+                    self._wait_for_space(consumer)
+                else:
+                    self._read(consumer)
+                    self._wait_for_news()
+                self._release()
+                self._share()
+                if self.buffer.wants_recall:
+                    self._read_parked(consumer)
+                now = time.monotonic()
+                if now - checked >= TICK_SECONDS:
+                    self._check_topics()
+                    checked = now
+                if self._wants_commit() or now - committed >= TICK_SECONDS:
+                    self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
+                    committed = now
+                    self.aside.journal.write()
+                    if self._starts is not None and now >= look:
+                        self._look_for_partitions(consumer)
+                        look = now + self.aside.tuning.partition_check_seconds
+                    if now >= copy:
+                        self._keep_copies(list(self._holdings))
+                        copy = now + COPY_SECONDS
+                    if now >= refresh:
+                        refresh = now + REFRESH_SECONDS
+        except Exception as error:  # the thread's last words must be heard
+            if isinstance(error, JMSSecurityException):
+                self.refusal.note(error)
+            else:
+                _log.exception("reader of %s failed", self.name)
+                self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
+            with self._news:
+                self.buffer.wake_all()
+                self._news.wait_for(lambda: self._closing, RETRY_SECONDS)
+        finally:
+            self._leave(consumer)
+
+    def _check_topics(self) -> None:
+        """Begin anew where a topic was deleted and made again: what is settled of the former one says nothing of it.
+
+        Kafka's client reads on from where it was in the former topic, or from the start, and does not say which.
+        """
+        is_urgent, self._is_suspicious = self._is_suspicious, False
+        with self.lock:
+            partitions = [partition for partition in self._holdings if not partition.is_box]
+        seen = {t: self.aside.last_identity(t, is_urgent=is_urgent) for t in {p.topic for p in partitions}}
+        gone = []
+        for partition in partitions:
+            latest = seen[partition.topic]
+            if partition.identity == "-" and not partition.is_kept:
+                partition.identity = latest
+            elif "-" not in (partition.identity, latest) and partition.identity != latest:
+                gone.append(partition)
+        if not gone:
+            return
+        # Asked once more: an answer that was late, or of a broker that lags behind, must not do that.
+        present = {topic: self.aside.identity(topic) for topic in {partition.topic for partition in gone}}
+        gone = [partition for partition in gone if present[partition.topic] not in {"-", partition.identity}]
+        if not gone:
+            return
+        self._is_outdated = True
+        with self.lock:
+            for partition in gone:
+                partition.is_gone = True
+                self._holdings.remove(partition)
+                self.buffer.drop(partition)
+                self._crowding.discard(partition)
+        for topic, identity in {partition.topic: partition.identity for partition in gone}.items():
+            self._made_again(topic, identity)
+        if self._starts is not None:
+            with self.lock:
+                self._starts.clear()  # all that is in the new topic came later than the consumer
+            self._look_for_partitions(None)
+
+    def _made_again(self, topic: str, former: str) -> None:
+        """Report that *topic*, whose id was *former*, was deleted and made again."""
+        if topic == self.topic:
+            self._identity = "-"
+        self.aside.forget(topic, former)
+        failure = JMSException(
+            f"the Kafka topic {topic!r} of {self.destination} was deleted and made again: it is read from its start;"
+            " messages of the former topic that were not acknowledged are gone"
+        )
+        _log.warning("%s", failure)
+        self._on_error(failure)
+
+    def _see_whether_it_slept(self) -> None:
+        """After a long sleep of the process, hand nothing out until Kafka says that the partitions are still its."""
+        with self.lock:
+            now = time.monotonic()
+            slept, self._heard = now - self._heard, now
+            if slept > STALL_SECONDS and self._starts is None:
+                self._is_proved = False
+            if self._is_proved:
+                return
+        with self._client:
+            error, _ = self._commit(is_proof=True)  # if they are not, the next poll takes them away
+        with self.lock:
+            if error is None:
+                self._is_proved = True
+                self.buffer.marked()
+
+    def _keep_copies(self, partitions: Collection[AssignedPartition]) -> None:
+        """Write down, for the day when Kafka forgets it, what is committed of *partitions*."""
+        with self.lock:
+            offsets = [partition.kept for partition in partitions if partition.kept is not None]
+            for partition in partitions:
+                partition.kept = None
+        if offsets:
+            self.aside.keep(offsets)
+
+    def _release(self) -> None:
+        """Make ready what is due."""
+        if self.buffer.next_due:
+            with self.lock:
+                self.buffer.release(self.aside.tuning.now_ms())
+
+    def _wants_commit(self) -> bool:
+        """Whether messages wait for the mark to be moved on, or for a commit that no other thread is about to make."""
+        if self._lacks_room:  # it would not be complete: the mover is making room
+            return False
+        if self._urgent != self._urgent_planned and not self._committing:
+            return True
+        return self.buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
+
+    def _join(self, consumer: ConsumerPort) -> None:
+        if self._starts is None:
+            self._membership.subscribe(
+                consumer, self.topic, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+            return
+        with self.lock:
+            for number, start in self._starts.items():
+                if self._holdings.get(self.topic, number) is None:  # the others go on where they were
+                    state = State(start, start, (), start)
+                    added = AssignedPartition(
+                        self.topic, number, state, self._decode, is_kept=False, identity=self._identity
+                    )
+                    self._holdings.add(added)
+            places = [(p.topic, p.number, p.settlement.position) for p in self._holdings]
+        consumer.assign([TopicPartition(*place) for place in places])
+
+    def _look_for_partitions(self, consumer: ConsumerPort | None) -> None:
+        """Read partitions that were added to the topic, from their start."""
+        assert self._starts is not None
+        try:
+            count = self.aside.source_partitions()
+        except JMSException as error:
+            _log.debug("%s", error)
+            return
+        added = [number for number in range(count) if number not in self._starts]
+        if added:
+            self._starts.update(dict.fromkeys(added, 0))
+            if consumer is None:
+                return
+            with self._client:
+                self._join(consumer)
+
+    def _read(self, consumer: ConsumerPort) -> None:
+        """Take what Kafka has; wait for it only while a consumer here waits, too."""
+        self._full_since = 0.0
+        room = self._capacity - self.buffer.held
+        room = min(BATCH, room if room > 0 else self._capacity)  # a consumer waits for what comes behind
+        with self._client:
+            self._forsake(consumer)
+            first = self._membership.poll(consumer, self._patience())
+            if first is None:
+                return
+            records = [first]
+            if room > 1:
+                records += consumer.consume(room - 1, 0)
+        with self.lock:
+            self._arrived(records)
+
+    def _forsake(self, consumer: ConsumerPort) -> None:
+        """Have Kafka's client read no longer what was given up."""
+        if self._left:
+            with self.lock:
+                left, self._left = self._left, []
+            held = {(place.topic, place.partition) for place in consumer.assignment()}
+            consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
+
+    def _read_parked(self, consumer: ConsumerPort) -> None:
+        """Read again what was parked: somebody has come who may want it.
+
+        That takes its time, so it is finished before it begins anew, and what is new is read for as long first.
+        """
+        now = time.monotonic()
+        with self.lock:
+            if self._crowding:  # what is being moved would come before older ones
+                return
+            rereading = [partition for partition in self._holdings if partition.settlement.is_rereading]
+            if self.buffer.is_urgent:
+                if any(p.is_aside and (p.settlement.is_rereading or p.settlement.is_behind) for p in self._holdings):
+                    return  # older ones are still to come
+            elif rereading:
+                self._rest_until = now + (now - self._recalled_at)
+                return
+            elif now < self._rest_until:
+                return
+            self._recalled_at = now
+            partitions = self.buffer.recalled()
+        with self._client:
+            firsts = [beginning(consumer, partition.start) for partition in partitions]
+            with self.lock:
+                places = [
+                    TopicPartition(partition.topic, partition.number, partition.settlement.recall(first))
+                    for partition, first in zip(partitions, firsts, strict=True)
+                    if partition.is_held
+                ]
+            consumer.incremental_unassign(places)
+            consumer.incremental_assign(places)
+
+    def _patience(self) -> float:
+        """Return how long a poll may last: nobody can commit meanwhile."""
+        with self.lock:
+            is_active, self._is_active = self._is_active, False
+            if not self.buffer.is_awaited:
+                return 0
+            if is_active or self._in_hands or self.buffer.held:
+                return SHORT_POLL_SECONDS
+            return self._until_due()
+
+    def _wait_for_news(self) -> None:
+        """Wait until a consumer is hungry, half of what was ready is taken, or it is time to look after the group."""
+        with self._news:
+            if self._committing:  # let them, before the next poll holds the client
+                self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
+            deadline = time.monotonic() + self._until_due()
+            while not self._wants_commit() and not self._wants_more():
+                urgent = self._urgent
+                if not self._news.wait(self._until_due()) or urgent == self._urgent or time.monotonic() > deadline:
+                    return  # but not where a session has settled a message and committed it itself
+
+    def _wants_more(self) -> bool:
+        """Return whether a consumer waits, here or elsewhere; what is ready is not for one that waits here."""
+        buffer = self.buffer
+        return buffer.is_hungry or (buffer.is_awaited and buffer.held <= self._capacity >> 1)
+
+    def _until_due(self) -> float:
+        """Return for how many seconds to wait at the most."""
+        due = self.buffer.next_due
+        most = BUSY_SECONDS if self._is_to_share else TICK_SECONDS
+        return min(most, max(due / 1000 - self.aside.tuning.wall_clock(), 0)) if due else most
+
+    def _arrived(self, records: list[KafkaMessage]) -> None:
+        holdings, buffer, repeats = self._holdings, self.buffer, self._repeats
+        has_boxes = False
+        refusal = None
+        for record in records:
+            error = record.error()
+            if error is not None:
+                refusal = self._report(error) or refusal
+                continue
+            partition = holdings.get(record.topic(), record.partition())
+            if partition is None:
+                continue
+            offset = record.offset()
+            delivery = Delivery(record, partition, offset, next(self._orders))
+            settlement = partition.settlement
+            is_repeat = repeats is not None and partition.topic == self.topic and repeats.sees(record)
+            if not settlement.read(offset, delivery):
+                self._is_suspicious = self._is_suspicious or offset < settlement.position - 1
+                continue
+            if is_repeat:
+                settlement.settle(offset)
+                continue
+            if self._delayed_before and self._is_too_old(record):
+                settlement.settle(offset)
+                continue
+            if partition.is_aside:
+                delivery.record, delivery.told = unmoved(record)
+                delivery.recall(delivery.told)
+                if repeats is not None:
+                    repeats.sees(delivery.record)
+            if offset < settlement.recalls:
+                noted = settlement.noted(offset)
+                if noted is not None:
+                    delivery.recall(noted)
+                elif delivery.count == 1:
+                    delivery.recall(settlement.history(offset))
+                    if delivery.count > 1:
+                        delivery.cause = "previous consumer terminated unexpectedly"
+            buffer.arrive(delivery)
+            has_boxes = has_boxes or partition.is_box
+        if buffer.is_ranked:
+            self._look_ahead(records)
+        if self._handover is not None:
+            if has_boxes:
+                self._handover.arrived()
+            self.send_over()
+        if refusal is not None:
+            raise refusal
+        self.refusal.over()
+
+    def _look_ahead(self, records: list[KafkaMessage]) -> None:
+        """Hold more ready, within bounds, so that urgent messages are found farther behind."""
+        largest = max(len(record.value() or b"") for record in records)
+        self._limit = max(self.prefetch, min(LOOK_AHEAD * self.prefetch, LOOK_AHEAD_BYTES // (largest + 1)))
+
+    def _is_too_old(self, record: KafkaMessage) -> bool:
+        """Whether *record* was sent, with a delay, before there was the subscription (JMS 2.0 §4.12)."""
+        place = place_of(record)
+        return place is not None and place[1] < self._delayed_before.get(place[0], 0)
+
+    def _report(self, error: KafkaError) -> JMSSecurityException | None:
+        """Tell of *error*, or return it if it says that Kafka does not let us: the thread begins anew then."""
+        if error.code() == KafkaError._PARTITION_EOF:
+            return None
+        self._is_suspicious = self._is_suspicious or error.code() in NOT_READY
+        failure = jms_error(error, f"read {self.name}", to="Read", topic=self.topic, group=self.group)
+        if isinstance(failure, JMSSecurityException):
+            return failure
+        _log.warning("%s", failure)
+        if not error.retriable():
+            self._on_error(failure)
+        return None
+
+    def _is_full(self) -> bool:
+        with self.lock:
+            return self.buffer.is_full(self._capacity)
+
+    def _has_space(self) -> bool:
+        with self.lock:
+            return self._closing or self.buffer.has_room(self._capacity)
+
+    def _wait_for_space(self, consumer: ConsumerPort) -> None:
+        """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
+        with self._news:
+            self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
+            self._full_since = self._full_since or time.monotonic()
+            if self._has_space() or self._wants_commit() or time.monotonic() - self._full_since < PAUSE_SECONDS:
+                return
+        with self._client:
+            paused = consumer.assignment()
+            consumer.pause(paused)
+        while not (self._has_space() or self._may_end() or self._is_outdated):
+            with self._news:
+                self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
+            self._see_whether_it_slept()
+            self._check_topics()
+            self._release()
+            self._share()
+            self._flush_quietly()
+            with self._client:
+                record = self._membership.poll(
+                    consumer, 0
+                )  # of what is paused nothing comes; a new partition may give one
+            if record is not None:
+                with self.lock:
+                    self._arrived([record])
+        with self._client:
+            held = {partition.partition for partition in consumer.assignment()}
+            consumer.resume([partition for partition in paused if partition.partition in held])
+
+    def _may_end(self) -> bool:
+        if self._closing:
+            return True
+        idle_since = self._idle_since
+        return (
+            idle_since > 0
+            and self._starts is None
+            and time.monotonic() - idle_since > self.aside.tuning.grace_seconds
+            and not self.has_messages_in_hands
+        )
+
+    def _flush_quietly(self, *, is_proof: bool = False) -> None:
+        """Commit once, from the reader's thread; whoever needs to know flushes, too, and gets the error."""
+        if self._starts is not None:
+            return
+        with self._client:
+            error, _ = self._commit(is_proof=is_proof)
+        if error is not None:
+            _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
+
+    def _leave(self, consumer: ConsumerPort) -> None:
+        self._is_leaving = True
+        for leave in (
+            self._finish_moves,
+            partial(self._leave_boxes, consumer),
+            self._flush_quietly,
+            partial(self._close_client, consumer),
+            self.aside.journal.write,
+        ):
+            try:
+                leave()
+            except Exception:
+                _log.exception("reader of %s could not leave its group in order", self.name)
+        with self.lock:
+            if self._starts is None:
+                for number in self._holdings.numbers():
+                    self._drop(number)
+                for box in self._holdings.boxes():
+                    self.drop_box(box)
+                self._left.clear()
+                self._forgotten.clear()
+            self._consumer = self._thread = None
+            self._is_leaving = False
+            if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
+                self._begin()
+
+    def _finish_moves(self) -> None:
+        """Let dead letters go while Kafka still counts us in: no consumer may ask for them again for a long time."""
+        if self.is_kept:
+            self.aside.mover.finish(self, MOVES_SECONDS)
+
+    def _leave_boxes(self, consumer: ConsumerPort) -> None:
+        """Give up the boxes in order, while Kafka still counts us in."""
+        if self._handover is None:
+            return
+        with self.lock:
+            held = self._holdings.boxes()
+            for box in held:
+                box.is_held = False
+                self.buffer.drop(box)
+            boxes = [box for box in held if box.settlement.unsettled or box.settlement.is_dirty]
+        deadline = time.monotonic() + CLOSE_SECONDS
+        with self._client:
+            while boxes:
+                error, _ = self._commit(boxes)
+                if error is None or kafka_error(error).code() not in _PASSING or time.monotonic() > deadline:
+                    break
+                self._membership.poll(consumer, SHORT_POLL_SECONDS)  # it rebalances; what comes is read again
+        if boxes and error is not None:
+            _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name}"))
+        with self.lock:
+            for box in held:
+                self.drop_box(box)
+        with self._client:
+            self._forsake(consumer)
+        self._handover.end()
+
+    def _close_client(self, consumer: ConsumerPort) -> None:
+        with self._client:
+            if self.is_kept:
+                self._membership.close(consumer)
+            else:
+                consumer.close()
+
+    # The group moves partitions between its members; these run in the thread, inside of a poll.
+
+    def _on_assign(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        if self._closing or self._is_leaving:  # the poll is that of the closing: Kafka would not be asked any more
+            return
+        numbers = [assigned.partition for assigned in partitions]
+        asides = self.aside.partitions() if numbers else 0
+        wanted = [(self.topic, number) for number in numbers]
+        wanted += [(self.aside.topic, number) for number in numbers if number < asides]
+        if wanted and self.aside.is_new():
+            self._open(consumer, wanted, dict.fromkeys)
+        else:
+            restored = self._holdings.restore(consumer, wanted, self._put_off)
+            incomplete = {number for _, number in self._forgotten}
+            # What was moved aside of a partition, and the partition, are opened together.
+            self._forgotten += [(each.topic, each.number) for each in restored if each.number in incomplete]
+            self._hold(consumer, [each for each in restored if each.number not in incomplete])
+        with self.lock:
+            self._is_proved = True
+
+    def _put_off(self, places: Sequence[Place]) -> dict[Place, None]:
+        """Note that *places* are opened with copies of their settlement; inside of the client, no log is read."""
+        self._forgotten += places
+        return {}
+
+    def _open_forgotten(self, consumer: ConsumerPort) -> None:
+        """Open the partitions whose settlement Kafka has forgotten, where copies of it say."""
+        if not self._forgotten:
+            return
+        copies = self.aside.recall(self._forgotten)
+        with self._client:
+            places, self._forgotten = self._forgotten, []
+            self._open(consumer, places, lambda asked: {place: copies[place] for place in asked})
+
+    def _on_revoke(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        with self.lock:
+            last = [partition for revoked in partitions for partition in self._holdings.of(revoked.partition)]
+            for partition in last:
+                self.buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
+        if not (self._closing or self._is_leaving):
+            self._rescue(last)
+        with self.lock:
+            for partition in last:
+                partition.is_held = False
+                self.buffer.drop(partition)  # what came back meanwhile
+        error, _ = self._commit(last)  # the poll that called this holds the client
+        if error is not None:
+            _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
+        self._keep_copies(last)
+        self._let_go(consumer, partitions)
+
+    def _rescue(self, leaving: Collection[AssignedPartition]) -> None:
+        """Move what sessions have of partitions that are *leaving* to one that stays: it can still be acknowledged.
+
+        Message groups are left: the next messages of them are delivered elsewhere at once.
+        """
+        with self.lock:
+            numbers = {partition.number for partition in leaving}
+            home = next((number for number in self._holdings.numbers() if number not in numbers), None)
+            in_hands = [
+                delivery
+                for partition in leaving
+                for _, delivery in partition.settlement.messages()
+                if delivery.is_out and not delivery.is_moving and delivery.group is None
+            ]
+        if home is None or not 0 < len(in_hands) <= MOST_RESCUED:
+            return
+        place = self.aside.topic, home
+
+        try:
+            self.open_aside(home)
+            self.aside.rescuer.move(
+                self, [Move(each, self.copy_for(each, lambda: place), is_aside=True, to=place) for each in in_hands]
+            )
+        except (JMSException, AbortedError, KafkaException) as error:
+            _log.warning("%d messages of %s come again elsewhere: %s", len(in_hands), self.name, error)
+
+    def _on_lost(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        with self.lock:
+            if self._handover is not None:
+                self._handover.lost()
+        self._let_go(consumer, partitions)
+
+    def _let_go(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        gone = {partition.partition for partition in partitions}
+        self._forgotten = [place for place in self._forgotten if place[1] not in gone]
+        with self.lock:
+            dropped = [partition for revoked in partitions for partition in self._drop(revoked.partition)]
+            self._is_proved = True
+            self.buffer.marked()
+        leaving = {(place.topic, place.partition) for place in partitions}  # also those that `_on_assign` did not open
+        leaving.update((partition.topic, partition.number) for partition in dropped)
+        # librdkafka refuses the whole list if it does not read one of them.
+        consumer.incremental_unassign(
+            [place for place in consumer.assignment() if (place.topic, place.partition) in leaving]
+        )
+
+    def _drop(self, number: int) -> list[AssignedPartition]:
+        dropped = self._holdings.drop(number)
+        for partition in dropped:
+            self.buffer.drop(partition)
+            self._crowding.discard(partition)
+        return dropped
+
+    def begin_to_close(self) -> None:
+        """Tell the thread to leave the group and end; messages in hands go to whoever reads the topic next."""
+        with self.lock:
+            self._closing = True
+            self._news.notify_all()
+
+    def close(self) -> None:
+        """Leave the group and end the thread; where Kafka does not answer, the thread ends when it does."""
+        self.begin_to_close()
+        thread = self._thread
+        if thread is None:
+            return
+        thread.join(CLOSE_SECONDS)
+        if thread.is_alive():
+            _log.warning("reader of %s: Kafka does not answer; what it holds is let go when it does", self.name)

@@ -1,0 +1,154 @@
+"""Message groups (JMSXGroupID): while one session has a message of a group, no other session gets the next one."""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.delivery import Delivery
+
+__all__ = ["MessageGroup", "MessageGroups"]
+
+Session = threading.Event
+"""What stands for a session: its wake-up."""
+
+
+class MessageGroup:
+    """A message group of one partition, while a session has messages of it, or some wait for that to end.
+
+    Attributes:
+        session: Who has messages of it; None: nobody.
+        count: How many it has.
+        ready: Which of those that waited whoever comes may have, since nobody has one.
+        waiting: The messages that wait, oldest first.
+    """
+
+    __slots__ = ("count", "key", "ready", "session", "waiting")
+
+    def __init__(self, key: tuple[int, bytes]) -> None:
+        self.key = key
+        self.session: Session | None = None
+        self.count = 0
+        self.ready: Delivery | None = None
+        self.waiting: list[Delivery] = []
+
+
+class MessageGroups:
+    """The groups that a reader's sessions are busy with; whoever uses it holds the reader's lock.
+
+    Attributes:
+        waiting: How many messages wait for another one of their group.
+        busy: The groups that sessions have messages of, or that messages wait for, by partition and key.
+        followed: Of each session: the groups in which messages wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.busy: dict[tuple[int, bytes], MessageGroup] = {}
+        self.followed: dict[Session, dict[MessageGroup, None]] = {}
+
+    def take(self, session: Session, delivery: Delivery) -> Delivery | None:
+        """Note that *session* has *delivery* now; return what was ready instead of it, and waits again."""
+        if delivery.group is None:
+            return None
+        key = delivery.partition.lot, delivery.group
+        group = self.busy.get(key)
+        if group is None:
+            group = self.busy[key] = MessageGroup(key)
+        delivery.busy = group
+        group.count += 1
+        instead, group.ready = group.ready, None
+        if instead is delivery or (instead is not None and not instead.lanes):
+            instead = None
+        if instead is not None:
+            insort(group.waiting, instead, key=_order)
+            self.waiting += 1
+        group.session = session
+        if group.waiting:
+            self.followed.setdefault(session, {})[group] = None
+        return instead
+
+    def hold_up(self, session: Session, delivery: Delivery) -> Session | None:
+        """Return who has to be through with its group before *session* may have *delivery*, which then waits.
+
+        None: it may have it.
+        """
+        assert delivery.group is not None
+        group = self.busy.get((delivery.partition.lot, delivery.group))
+        if group is None or group.session is session:
+            return None
+        if group.session is None:
+            first = group.ready if group.ready is not None and group.ready.lanes else None
+            first = first or (group.waiting[0] if group.waiting else None)
+            if first is None or delivery.order <= first.order:
+                return None
+        insort(group.waiting, delivery, key=_order)
+        self.waiting += 1
+        if group.session is None:
+            return session  # an older one is ready; it goes first
+        self.followed.setdefault(group.session, {})[group] = None
+        return group.session
+
+    def followers(self, session: Session) -> list[Delivery]:
+        """Return the first message of each group that waits for *session* to have it."""
+        return [group.waiting[0] for group in self.followed.get(session, ())]
+
+    def follow(self, delivery: Delivery) -> None:
+        """Note that *delivery*, one of the `followers`, does not wait any more: its session has it."""
+        assert delivery.group is not None
+        self._next(self.busy[delivery.partition.lot, delivery.group])
+
+    def let_go(self, delivery: Delivery) -> MessageGroup | None:
+        """Note that no session has *delivery* any more; return its group if the next of it may be handed out."""
+        group = delivery.busy
+        if group is None:
+            return None
+        delivery.busy = None
+        group.count -= 1
+        if group.count or self.busy.get(group.key) is not group:
+            return None
+        self._unfollow(group)
+        group.session = None
+        if not group.waiting:
+            del self.busy[group.key]
+        return group
+
+    def next(self, group: MessageGroup) -> Delivery | None:
+        """Return the oldest that waits in *group*, which nobody has: it waits no more."""
+        group.ready = self._next(group) if group.waiting else None
+        return group.ready
+
+    def _next(self, group: MessageGroup) -> Delivery:
+        self.waiting -= 1
+        delivery = group.waiting.pop(0)
+        if not group.waiting:
+            self._unfollow(group)
+        return delivery
+
+    def _unfollow(self, group: MessageGroup) -> None:
+        followed = self.followed.get(group.session) if group.session is not None else None
+        if followed is not None and group.session is not None:
+            followed.pop(group, None)
+            if not followed:
+                del self.followed[group.session]
+
+    def free(self) -> list[Delivery]:
+        """Return all that wait in groups that nobody has."""
+        free = [group for group in self.busy.values() if group.session is None]
+        for group in free:
+            del self.busy[group.key]
+            self.waiting -= len(group.waiting)
+        return [delivery for group in free for delivery in group.waiting]
+
+    def drop(self, lot: int) -> None:
+        """Forget the groups of the partitions of *lot*."""
+        for group in [group for group in self.busy.values() if group.key[0] == lot]:
+            self._unfollow(group)
+            self.waiting -= len(group.waiting)
+            del self.busy[group.key]
+
+
+def _order(delivery: Delivery) -> int:
+    return delivery.order

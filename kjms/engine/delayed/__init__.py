@@ -1,0 +1,1 @@
+"""Messages with a delivery delay: where they wait, and how they reach their destination."""

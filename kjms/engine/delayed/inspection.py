@@ -1,0 +1,180 @@
+"""What waits for its time in one destination, seen from outside, and what is not to wait any longer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kjms.engine.kafka import (
+    OFFSET_BEGINNING,
+    ConsumerPort,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    TopicPartition,
+    jms_error,
+    open_consumer,
+)
+from kjms.engine.log_reading import UNTIL_END
+from kjms.errors import JMSException
+from kjms.mapping.later import CANCEL, CANCELLED, REWRITTEN, Note, noted, place_of, read
+from kjms.mapping.names import later
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from kjms.engine.engine import Engine
+
+__all__ = ["Delayed", "Entry"]
+
+BATCH: Final = 500  # records taken at once, and offsets in one note
+POLL_SECONDS: Final = 0.05  # between looks whether it took effect
+ALONE_SECONDS: Final = 1.0  # without an answer: perhaps nobody serves them
+ANSWER_SECONDS: Final = 30.0  # a process that was killed keeps its partitions for 6 s
+
+Place = tuple[int, int]
+"""A partition and an offset."""
+
+
+class Entry(NamedTuple):
+    """A message that waits.
+
+    Attributes:
+        due: When it may be delivered, in milliseconds since the epoch.
+        place: Where it stands.
+        origin: Where it stood first.
+        record: The record.
+    """
+
+    due: int
+    place: Place
+    origin: Place
+    record: KafkaMessage
+
+
+class Delayed:
+    """A reading of the delayed messages of a Kafka topic, which goes on where it was with each `read`.
+
+    Args:
+        engine: The engine.
+        topic: The Kafka topic of the destination.
+    """
+
+    def __init__(self, engine: Engine, topic: str) -> None:
+        self._engine = engine
+        self._topic = topic
+        self._later = later(topic)
+        self._patience = engine.options.send_timeout / 1000
+        self._entries: dict[Place, Entry] = {}
+        self._outcomes: dict[Place, str] = {}
+        self._next: dict[int, int] = {}
+        self._consumer: ConsumerPort | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def read(self) -> list[Entry]:
+        """Return what waits now, the messages due first first.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        ends = self._engine.schedule.ends(self._topic)
+        try:
+            self._read(ends)
+        except KafkaException as error:
+            raise jms_error(error, f"read {self._later}") from error
+        return sorted(self._entries.values(), key=lambda entry: (entry.due, entry.place))
+
+    def _read(self, ends: Mapping[int, int]) -> None:
+        left = {number for number, end in ends.items() if self._next.get(number, 0) < end}
+        if not left:
+            return
+        if self._consumer is None:
+            self._consumer = open_consumer(self._config())
+            self._consumer.assign([TopicPartition(self._later, number, OFFSET_BEGINNING) for number in ends])
+        deadline = time.monotonic() + self._patience
+        while left:
+            for record in self._consumer.consume(BATCH, POLL_SECONDS):
+                deadline = time.monotonic() + self._patience
+                self._arrived(record)
+            left = {number for number in left if self._next.get(number, 0) < ends[number]}
+            if time.monotonic() > deadline:
+                raise JMSException(f"{self._later} could not be read within {self._patience:.0f} s")
+
+    def _config(self) -> dict[str, Any]:
+        return {**self._engine.schedule.reading, **UNTIL_END}
+
+    def _arrived(self, record: KafkaMessage) -> None:
+        error = record.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            if not error.retriable():
+                raise KafkaException(error)
+            return
+        number, offset = record.partition() or 0, record.offset() or 0
+        self._next[number] = offset if error is not None else offset + 1
+        if error is not None:
+            return
+        try:
+            found = read(record)
+        except Exception:  # the client raises on header names that are no UTF-8: nobody can copy it, either
+            return
+        if not isinstance(found, Note):
+            place = number, offset
+            self._entries[place] = Entry(found, place, place_of(record) or place, record)
+        elif found.kind != CANCEL:
+            for settled in found.offsets:
+                self._entries.pop((number, settled), None)
+                self._outcomes.setdefault((number, settled), found.kind)
+
+    def cancel(self, chosen: Collection[Entry]) -> int:
+        """Return how many of *chosen* were cancelled, when that is sure; the others were delivered meanwhile.
+
+        Raises:
+            JMSException: Kafka does not answer; or it is not sure yet.
+        """
+        done = 0
+        wanted = {entry.origin: entry for entry in chosen}
+        self._order(wanted.values())
+        begun = heard = time.monotonic()
+        while wanted:
+            self.read()
+            outcomes = {origin: self._outcomes.get(entry.place) for origin, entry in wanted.items()}
+            known = [origin for origin, outcome in outcomes.items() if outcome is not None]
+            anew = {entry.origin: entry for entry in self._entries.values() if entry.origin in wanted}
+            for origin in known:
+                done += outcomes[origin] == CANCELLED
+                del wanted[origin]
+                if outcomes[origin] == REWRITTEN and origin in anew:  # to somewhere else: it is asked for again
+                    wanted[origin] = anew[origin]
+                    self._order([anew[origin]])
+            now = time.monotonic()
+            if known:
+                heard = now
+            elif now - heard > ALONE_SECONDS:
+                self._engine.schedule.serve(self._topic)
+            if now - max(begun, heard) > ANSWER_SECONDS:
+                raise JMSException(
+                    f"{len(wanted)} delayed messages of {self._topic!r} are not cancelled yet: nobody serves them now."
+                    " They will be, when somebody does, unless they are due before"
+                )
+            time.sleep(POLL_SECONDS)
+        return done
+
+    def _order(self, entries: Iterable[Entry]) -> None:
+        by_number: dict[int, list[int]] = {}
+        for entry in entries:
+            by_number.setdefault(entry.place[0], []).append(entry.place[1])
+        send: Callable[..., None] = self._engine.prompt.send_and_wait
+        for number, offsets in by_number.items():
+            for first in range(0, len(offsets), BATCH):
+                send(self._later, number, noted(CANCEL, offsets[first : first + BATCH]))

@@ -1,0 +1,223 @@
+"""The part of an engine in delayed messages: which destinations' it serves, and where new ones wait.
+
+A destination whose messages are not due for a while, and that gets no others, has no clients of its own: one request
+every two seconds tells of all such destinations whether anything has changed.
+
+It serves those of each destination that has a reading consumer here, that a delayed message was sent to from here, or
+that it was told to serve.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.engine.delayed.delayed_delivery import DelayedDelivery, Rest, was_made_again
+from kjms.engine.kafka import level_of
+from kjms.engine.statistics import DelayedStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
+from kjms.errors import JMSException
+from kjms.mapping.names import later
+
+if TYPE_CHECKING:
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.group_consumer import GroupConsumer
+
+__all__ = ["Schedule"]
+
+_log = logging.getLogger("kjms.schedule")
+
+CLOSE_SECONDS: Final = 6.0  # how long closing waits for a Kafka that does not answer
+MANY: Final = 20  # topics that are asked for one by one
+
+
+class Schedule:
+    """Serves delayed messages, in a thread that looks where there are some, and one for each destination that has.
+
+    Args:
+        consumer_config: Gives librdkafka's settings of a consumer in a group, or in none.
+        producer_config: Those of producers.
+        topics: Knows and makes Kafka topics.
+        tell: Told of trouble that lasts.
+        tuning: Its times and limits.
+    """
+
+    def __init__(
+        self,
+        consumer_config: Callable[[str | None], Mapping[str, Any]],
+        producer_config: Mapping[str, Any],
+        topics: Topics,
+        tell: Callable[[JMSException], None],
+        tuning: Tuning = DEFAULTS,
+    ) -> None:
+        self._tuning = tuning
+        self._consumer_config = consumer_config
+        self._producer_config = producer_config
+        self._topics = topics
+        self._tell = tell
+        self._readers: weakref.WeakSet[GroupConsumer] = weakref.WeakSet()
+        self._asked: set[str] = set()
+        self._laters: dict[str, DelayedDelivery] = {}
+        self._resting: dict[str, Rest] = {}  # those that have nothing to do for a while: they are looked at
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return f"<Schedule: {sorted(self._laters)}>"
+
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """Librdkafka's settings of a consumer that looks from outside, in no group."""
+        return self._consumer_config(None)
+
+    def statistics(self) -> list[DelayedStatistics]:
+        """Return what is served, by topic."""
+        with self._lock:
+            resting = [DelayedStatistics(topic, (), 0, is_committed=True, is_resting=True) for topic in self._resting]
+        serving = [each.statistics() for each in self._laters.copy().values()]
+        return sorted([*resting, *serving], key=lambda each: each.topic)
+
+    def threads(self) -> list[threading.Thread | None]:
+        """Return its threads."""
+        return [self._thread, *(each.thread for each in self._laters.copy().values())]
+
+    def watch(self, reader: GroupConsumer) -> None:
+        """Serve what *reader* reads, whenever it does."""
+        with self._lock:
+            self._readers.add(reader)
+            self._begin()
+
+    def serve(self, topic: str) -> None:
+        """Serve the delayed messages of the Kafka topic *topic* from now on."""
+        if topic in self._asked and topic not in self._resting:
+            return
+        with self._lock:
+            self._asked.add(topic)
+            self._resting.pop(topic, None)
+            self._begin()
+        self._wake.set()
+
+    def prepare(self, topic: str, partitions: int) -> str:
+        """Return the Kafka topic for delayed messages of *topic*, which is made where it is missing, and serve it.
+
+        Raises:
+            JMSException: It cannot be made.
+        """
+        name = later(topic)
+        there = self._topics.look_up(name)
+        if not there:
+            self._topics.ensure_internal(name, like=topic, partitions=partitions, smallest=0)  # too large is too large
+        elif there < partitions:
+            self._topics.grow(name, partitions)
+        self.serve(topic)
+        return name
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Return where each partition with delayed messages of *topic* ends now; what comes later is not among them.
+
+        Raises:
+            JMSException: Kafka does not say.
+        """
+        name = later(topic)
+        return self._topics.ends(name) if self._topics.partitions(name) else {}
+
+    def close(self) -> None:
+        """End all of it; other processes go on with what was served here."""
+        with self._lock:
+            self._is_closing = True
+        self._wake.set()
+        for each in list(self._laters.values()):
+            each.begin_to_close()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+
+    def _begin(self) -> None:
+        if self._thread is None and not self._is_closing:
+            self._thread = threading.Thread(target=self._run, name="kjms-schedule", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            self._wake.clear()
+            try:
+                self._look()
+            except JMSException as error:
+                _log.log(level_of(error, logging.INFO), "%s", error)
+            except Exception:
+                if self._is_closing:  # Kafka has not answered, and the engine has not waited for it
+                    return
+                _log.exception("looking for delayed messages failed; tried again")
+            if not self._is_closing:
+                self._wake.wait(self._tuning.delayed_check_seconds)
+        self._end(list(self._laters))
+
+    def _look(self) -> None:
+        with self._lock:
+            wanted = self._asked | {reader.topic for reader in self._readers if reader.is_reading}
+        self._let_rest()
+        self._look_at_resting(wanted)
+        for topic in self._with_delayed(wanted - self._laters.keys() - self._resting.keys()):
+            if not self._is_closing:
+                self._laters[topic] = DelayedDelivery(
+                    topic,
+                    self._consumer_config,
+                    self._producer_config,
+                    self._topics,
+                    self._share,
+                    self._tell,
+                    self._tuning,
+                )
+        self._end([topic for topic in self._laters if topic not in wanted])
+
+    def _let_rest(self) -> None:
+        for topic, each in list(self._laters.items()):
+            if each.rest is not None:
+                del self._laters[topic]
+                each.close()
+                with self._lock:
+                    self._resting[topic] = each.rest
+
+    def _look_at_resting(self, wanted: Collection[str]) -> None:
+        """Let no topic rest whose messages are due soon, whose log has changed, or that is not *wanted* any more."""
+        now = self._tuning.now_ms()
+        resting = dict(self._resting)
+        up = {topic for topic, rest in resting.items() if topic not in wanted or rest.due <= now}
+        up.update(
+            topic
+            for topic in resting.keys() - up
+            if was_made_again(self._topics, later(topic), resting[topic].identity, self._tell)
+        )
+        try:
+            ends = self._topics.log_ends([later(topic) for topic in resting.keys() - up])
+        except JMSException as error:
+            _log.log(level_of(error, logging.INFO), "%s", error)
+        else:
+            up.update(topic for topic in resting.keys() - up if ends.get(later(topic)) != resting[topic].ends)
+        with self._lock:
+            for topic in up:
+                self._resting.pop(topic, None)
+
+    def _with_delayed(self, topics: Collection[str]) -> list[str]:
+        """Return those of *topics* of which there are, or were, delayed messages."""
+        if len(topics) > MANY:
+            there = self._topics.all()
+            return [topic for topic in topics if later(topic) in there]
+        return [topic for topic in topics if self._topics.partitions(later(topic))]
+
+    def _end(self, topics: Collection[str]) -> None:
+        """Serve *topics* no more."""
+        going = [self._laters.pop(topic) for topic in topics]
+        for each in going:
+            each.begin_to_close()
+        for each in going:
+            each.close()
+
+    def _share(self) -> int:
+        """Return how many messages a partition may hold in memory."""
+        partitions = sum(each.partitions for each in list(self._laters.values()))
+        return max(self._tuning.delayed_held_each, self._tuning.delayed_held // max(partitions, 1))

@@ -1,0 +1,523 @@
+"""One engine per process, cluster and credentials: what all connections with the same settings share."""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import itertools
+import logging
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
+from kjms.engine.admin.bookkeeping import Bookkeeping
+from kjms.engine.admin.group_progress import GroupProgress, find_standings
+from kjms.engine.admin.registry import Registry
+from kjms.engine.admin.retention import RetentionCleaner
+from kjms.engine.admin.topics import Topics
+from kjms.engine.browsing import Browsing
+from kjms.engine.consumer.dispatcher import ConsumerSlot
+from kjms.engine.consumer.group_consumer import NOTHING, GroupConsumer
+from kjms.engine.consumer.overflow import Overflow
+from kjms.engine.delayed.schedule import Schedule
+from kjms.engine.handover.interest import Exchange
+from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error, wall_clock_of
+from kjms.engine.outage import OutageDetector
+from kjms.engine.publisher import Publisher
+from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.engine.statistics import EngineStatistics
+from kjms.engine.subscriptions.subscriptions import Identity, OnLost, Subscriptions, Terms
+from kjms.engine.temporary.temporary_destinations import Temporaries
+from kjms.engine.transactions.deduplicator import Deduplicator
+from kjms.engine.transactions.group_committer import GroupCommitter
+from kjms.engine.transactions.redelivery_log import RedeliveryLog
+from kjms.engine.transactions.relocator import Relocator
+from kjms.engine.transactions.sync_relocator import SyncRelocator
+from kjms.engine.tuning import DEFAULTS, Tuning, current
+from kjms.errors import InvalidDestinationException, JMSException
+from kjms.mapping.bridges import decoder
+from kjms.mapping.names import REGISTRY, is_internal, queue_group, topic_for, transactional_ids
+from kjms.options import FactoryOptions
+from kjms.selector import Selector
+
+__all__ = ["Engine", "process_statistics"]
+
+_log = logging.getLogger("kjms.engine")
+
+_engines: dict[object, Engine] = {}
+_making: dict[object, threading.Lock] = {}
+_engines_lock = threading.Lock()
+_numbers = itertools.count(1)
+
+BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
+MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
+REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
+OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
+
+
+class Listener(Protocol):
+    """What an engine tells of trouble: a connection."""
+
+    def _tell(self, failure: JMSException) -> None:
+        """Hear of *failure*, which no call can raise; from any thread."""
+
+    def _tell_recovery(self, failure: JMSException) -> None:
+        """Hear that the outage is over of which *failure* told."""
+
+
+class Engine:
+    """The Kafka clients of one process for one cluster and one set of credentials.
+
+    Connections are views on it: `acquire` gives the engine that is there or makes it, and the last `release` ends it.
+    """
+
+    def __init__(
+        self, options: FactoryOptions, user: str | None, password: str | None, tuning: Tuning = DEFAULTS
+    ) -> None:
+        if tuning.wall_clock is DEFAULTS.wall_clock:
+            tuning = replace(tuning, wall_clock=wall_clock_of(options.bootstrap_servers))
+        self.tuning = tuning
+        self.number = next(_numbers)
+        self.options = options
+        self._listeners: list[Listener] = []
+        self._last_error: list[KafkaError] = []
+        self._users = 0
+        self._lock = threading.Lock()
+        self._readers: dict[str, GroupConsumer] = {}  # of queues, by Kafka topic
+        self._all_readers: weakref.WeakSet[GroupConsumer] = weakref.WeakSet()
+        self._all_lock = threading.Lock()  # of that set; never held while another lock is waited for
+        self.settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
+        self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
+        self.topics = Topics(admin_settings(self.settings), options.send_timeout, tuning)
+        self.topics.follow(options.defaults.replication_factor)
+        self._outage = OutageDetector(
+            f"kjms-engine-{self.number}-outage",
+            lambda s: self.topics.connect(s, []),
+            self._lost,
+            self._recovered,
+            tuning,
+        )
+        # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
+        self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
+        self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
+        self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self.settings, None))
+        self.space = RetentionCleaner(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
+        self.journal = RedeliveryLog(self.topics, lambda: self.bulk, tuning)
+        mover, committer, rescuer = transactional_ids(self.name)
+        self.mover = Relocator(producer_settings(self.settings), mover, self.tell, self.bookkeeping.is_visible, tuning)
+        self.committer = GroupCommitter(producer_settings(self.settings), committer, self.bookkeeping, tuning)
+        self.rescuer = SyncRelocator(producer_settings(self.settings), rescuer, tuning)
+        self.exchange = Exchange(self.name, consumer_settings(self.settings, None), self.prompt)
+        self.registry = self._registry()
+        self.schedule = Schedule(
+            lambda group: consumer_settings(self.settings, group),
+            producer_settings(self.settings),
+            self.topics,
+            self.tell,
+            tuning,
+        )
+        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.schedule.ends)
+        self.temporaries = Temporaries(
+            self.name,
+            str(self.settings.get("sasl.username") or "anonymous"),
+            consumer_settings(self.settings, None),
+            self.registry,
+            self.topics,
+            self.prompt,
+            aside=self.aside,
+            tell=self.tell,
+            patience=options.send_timeout / 1000,
+            tuning=tuning,
+        )
+        try:
+            self.topics.connect(options.send_timeout / 1000, self._last_error)
+        except BaseException:
+            self._close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<Engine {self.number} at {self.options.bootstrap_servers}: {self._users} connections>"
+
+    def statistics(self) -> EngineStatistics:
+        """Return what the engine holds and does now; it asks nothing of Kafka."""
+        with self._all_lock:
+            readers = [reader for reader in self._all_readers if not reader.is_closed]
+        threads = [
+            self.prompt.thread,
+            self.bulk.thread,
+            self._outage.thread,
+            *(part.thread for part in (self.committer, self.mover, self.space, self.exchange, self.registry)),
+            *self.schedule.threads(),
+            *self.temporaries.threads(),
+            *(reader.thread for reader in readers),
+        ]
+        consumers = sorted((reader.statistics() for reader in readers), key=lambda each: each.name)
+        return EngineStatistics(
+            number=self.number,
+            name=self.name,
+            bootstrap_servers=self.options.bootstrap_servers,
+            connections=self._users,
+            is_cluster_lost=self._outage.is_reported,
+            disconnections=self._outage.suspicions,
+            group_consumers=tuple(consumers),
+            commits=self.committer.statistics(),
+            moves=self.mover.statistics(),
+            rescues=self.rescuer.statistics(),
+            cleanings=self.space.rounds,
+            delayed=tuple(self.schedule.statistics()),
+            inbox=self.temporaries.statistics(),
+            registry=self.registry.statistics(),
+            client_ids=tuple(self.subscriptions.client_ids()),
+            subscriptions=tuple(self.subscriptions.names()),
+            threads=tuple(sorted(thread.name for thread in threads if thread is not None and thread.is_alive())),
+        )
+
+    # Life.
+
+    @classmethod
+    def acquire(
+        cls,
+        options: FactoryOptions,
+        user: str | None,
+        password: str | None,
+        listener: Listener,
+    ) -> Engine:
+        """Return the process's engine for these settings; *listener* is told of trouble until `release`.
+
+        Raises:
+            JMSSecurityException: Kafka refused the credentials.
+            JMSException: No broker answered within the send timeout.
+        """
+        tuning = current()
+        key = (
+            tuning,
+            options.bootstrap_servers,
+            tuple(sorted((name, _hashable(value)) for name, value in options.kafka.items())),
+            user,
+            password,
+            options.send_timeout,
+        )
+        with _engines_lock:
+            making = _making.setdefault(key, threading.Lock())
+        with making:  # only who wants the same cluster waits for it
+            with _engines_lock:
+                engine = _engines.get(key)
+                if engine is not None:
+                    engine._users += 1
+                    engine._listeners.append(listener)
+                    engine.topics.follow(options.defaults.replication_factor)
+                    return engine
+            engine = cls(options, user, password, tuning)
+            with _engines_lock:
+                _engines[key] = engine
+                engine._users += 1
+                engine._listeners.append(listener)
+                return engine
+
+    def release(self, listener: Listener) -> None:
+        """Give the engine back; the last user's release closes every client and thread."""
+        with _engines_lock:
+            self._listeners.remove(listener)
+            self._users -= 1
+            if self._users:
+                return
+            for key, engine in list(_engines.items()):
+                if engine is self:
+                    del _engines[key]
+        self._close()
+
+    def _close(self) -> None:
+        readers = list(self._readers.values())
+        for reader in readers:  # while the mover can still make room for what they have to say
+            try:
+                reader.flush_at_last()
+            except JMSException as failure:
+                _log.warning("%s", failure)
+        self.schedule.close()
+        self.committer.close(MOVES_SECONDS)
+        self.mover.close(MOVES_SECONDS)
+        self.space.close()
+        _close_readers(readers)
+        self.subscriptions.close()
+        self.exchange.close()
+        self.temporaries.close()
+        self.registry.close()
+        self.journal.write()
+        self.prompt.close()
+        self.bulk.close()
+        self._outage.close()
+        self.topics.close()
+
+    # Sending.
+
+    def _publisher(self, name: str, linger_ms: int) -> Publisher:
+        settings = producer_settings(self.settings, linger_ms=linger_ms)
+        if linger_ms == 0:
+            settings["linger.ms"] = 0  # a waiting caller pays for every millisecond
+        name = f"kjms-engine-{self.number}-{name}"
+        return Publisher(settings, name, self.options.send_timeout, self.topics.largest, self.tuning)
+
+    # What processes have to agree on.
+
+    def _registry(self) -> Registry:
+        def lost(key: str) -> None:
+            self.subscriptions.lost(key)
+            self.temporaries.lost(key)
+
+        return Registry(
+            {**consumer_settings(self.settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
+            self.prompt,
+            prepare=lambda: self.topics.ensure_compacted(REGISTRY),
+            on_lost=lost,
+            on_error=self.tell,
+            patience=self.options.send_timeout / 1000,
+            tuning=self.tuning,
+        )
+
+    # Destinations.
+
+    def topic_of(self, destination: Destination, options: FactoryOptions) -> tuple[str, int]:
+        """Return the Kafka topic of *destination* and its number of partitions; it is made where *options* say so.
+
+        Raises:
+            InvalidDestinationException: There is no such topic, the name cannot be one, it is temporary, or Kafka's or
+                kjms's own.
+        """
+        if isinstance(destination, TemporaryQueue | TemporaryTopic):
+            raise InvalidDestinationException(f"{destination} is temporary, and has no Kafka topic of its own")
+        name = destination_name(destination)
+        topic = topic_for(destination, options.queue_prefix, options.topic_prefix)
+        if is_internal(topic) or topic.startswith("__"):
+            raise InvalidDestinationException(f"{destination} is no destination: kjms, or Kafka, keeps its own there")
+        chosen = options.destination(name)
+        count = self.topics.ensure(
+            topic,
+            create=options.create_destinations,
+            partitions=chosen.partitions or 1,
+            replication_factor=chosen.replication_factor,
+            queue=isinstance(destination, Queue),
+        )
+        if self.topics.new_queues:
+            self.space.begin()
+        return topic, count
+
+    # Receiving.
+
+    def open_feed(
+        self,
+        destination: Destination,
+        options: FactoryOptions,
+        selector: Selector | None,
+        wakeup: threading.Event,
+    ) -> ConsumerSlot:
+        """Return a feed for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
+        topic, partitions = self.topic_of(destination, options)
+        name = destination_name(destination)
+        chosen = options.destination(name)
+        if not isinstance(destination, Queue):
+            before = self.schedule.ends(topic)
+            identity = self.topics.find_identity(topic)  # first: it may be deleted and made again at any time
+            starts = self.topics.ends(topic, partitions)
+            reader = self._new_reader(destination, topic, None, starts, options, before, identity, is_shared=False)
+            return reader.add_feed(selector, wakeup)
+        with self._lock:
+            queue_reader = self._readers.get(topic)
+            if queue_reader is None:
+                queue_reader = self._readers[topic] = self._new_reader(
+                    destination, topic, queue_group(topic), None, options, is_shared=True
+                )
+            self.space.look_after(queue_reader, chosen.kept_ms)
+            return queue_reader.add_feed(selector, wakeup)
+
+    def open_subscription(
+        self,
+        identity: Identity,
+        terms: Terms,
+        options: FactoryOptions,
+        wanted: Selector | None,
+        wakeup: threading.Event,
+        on_lost: OnLost,
+    ) -> ConsumerSlot:
+        """Return a feed for a consumer of a named subscription; see `Subscriptions.open`."""
+
+        def new_reader(group: str, delayed_before: Mapping[int, int]) -> GroupConsumer:
+            return self._new_reader(
+                terms.destination, terms.topic, group, None, options, delayed_before, is_shared=terms.is_shared
+            )
+
+        return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
+
+    def close_feeds(self, feeds: Sequence[ConsumerSlot]) -> None:
+        """Close *feeds*, and the readers that served nobody else."""
+        for feed in feeds:
+            feed.reader.remove_feed(feed)
+        feeds = self.temporaries.leave(feeds)
+        shared = set(self._readers.values())
+        _close_readers(
+            [feed.reader for feed in feeds if feed.reader not in shared and not self.subscriptions.keeps(feed.reader)]
+        )
+        self.subscriptions.leave(feeds)
+
+    def _new_reader(
+        self,
+        destination: Destination,
+        topic: str,
+        group: str | None,
+        starts: Mapping[int, int] | None,
+        options: FactoryOptions,
+        delayed_before: Mapping[int, int] = NOTHING,
+        identity: str = "-",
+        *,
+        is_shared: bool,
+    ) -> GroupConsumer:
+        chosen = options.destination(destination_name(destination))
+        reader = GroupConsumer(
+            destination,
+            destination_name(destination),
+            consumer_settings(self.settings, group),
+            topic,
+            self.aside(topic, group or ""),
+            starts=starts,
+            keeps_unwanted=isinstance(destination, Queue),
+            prefetch=chosen.prefetch or 1,
+            decode=decoder(chosen.convention or "kjms"),
+            on_error=self.tell,
+            delayed_before=delayed_before,
+            identity=identity,
+            exchange=self.exchange if is_shared and chosen.hand_over is not False else None,
+            repeats=Deduplicator() if options.drop_duplicates else None,
+        )
+        self.schedule.watch(reader)
+        with self._all_lock:
+            self._all_readers.add(reader)
+        return reader
+
+    def aside(self, topic: str, group: str) -> Overflow:
+        """Return what a reader of *topic* in *group* needs of the engine."""
+        return Overflow(
+            self.mover, self.rescuer, self.topics, self.bookkeeping, self.journal, group, topic, self.name, self.tuning
+        )
+
+    def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
+        """Return a look at *queue*; what is settled in this process is settled for it.
+
+        Raises:
+            InvalidDestinationException: There is no such queue, and it may not be created.
+            JMSException: Kafka does not answer.
+        """
+        topic, _ = self.topic_of(queue, options)
+        group = queue_group(topic)
+        reader = self._readers.get(topic)
+        if reader is not None:
+            reader.flush()
+        return Browsing(
+            queue,
+            consumer_settings(self.settings, group),
+            topic,
+            self.aside(topic, group),
+            self.topics,
+            decoder(options.destination(queue.queue_name).convention or "kjms"),
+            selector,
+            self.options.send_timeout / 1000,
+        )
+
+    def standings(self, destination: Destination, topic: str, group: str) -> list[tuple[GroupProgress, int]]:
+        """Return where *group* stands in the Kafka topic of *destination* and those beside it, and where each begins.
+
+        Raises:
+            JMSException: Kafka does not answer, or the settlement was written by a later kjms.
+        """
+        reader = self._readers.get(topic)
+        if reader is not None:
+            reader.flush()
+        config = consumer_settings(self.settings, group)
+        aside = self.aside(topic, group)
+        return find_standings(config, str(destination), topic, aside, self.topics, decoder("kjms"))
+
+    # Trouble.
+
+    def _is_hopeless(self) -> bool:
+        return any(is_refusal(error) or is_shortage(error) for error in self._last_error)
+
+    def _kafka_error(self, error: KafkaError) -> None:
+        """Hear of errors that belong to no call (from any client's thread)."""
+        if is_refusal(error) or not self._is_hopeless():
+            self._last_error[:] = [error]
+        if error.fatal() or is_refusal(error):
+            self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))
+        elif error.code() == OUTAGE and self._listeners:  # every attempt to reconnect says so again
+            self._outage.suspect(jms_error(error, f"connection to {self.options.bootstrap_servers} lost"))
+        else:
+            _log.debug("%s", error)
+
+    def tell(self, failure: JMSException) -> None:
+        """Tell every connection of *failure*; they pass it to their exception listeners."""
+        for listener in list(self._listeners):
+            listener._tell(failure)
+
+    def _lost(self, failure: JMSException) -> None:
+        _log.warning("%s", failure)
+        self.tell(failure)
+
+    def _recovered(self, failure: JMSException, seconds: float) -> None:
+        _log.info("connection to %s is back after %.1f s", self.options.bootstrap_servers, seconds)
+        for listener in list(self._listeners):
+            listener._tell_recovery(failure)
+
+
+def destination_name(destination: Destination) -> str:
+    """Return the name by which options and threads call *destination*."""
+    return destination._name
+
+
+def _close_readers(readers: Sequence[GroupConsumer]) -> None:
+    """Close *readers*, all at the same time."""
+    for reader in readers:
+        reader.begin_to_close()
+    for reader in readers:
+        reader.close()
+
+
+def _hashable(value: Any) -> object:
+    """Return something that equal settings share: callbacks are the same only if they are the same object."""
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
+def close_all() -> None:
+    """End every engine that a program left open, so that the interpreter can end."""
+    with _engines_lock:
+        left = list(_engines.values())
+        _engines.clear()
+    for engine in left:
+        engine._close()
+
+
+def process_statistics() -> list[EngineStatistics]:
+    """Return what each engine of this process holds and does now, oldest first: for metrics and the console."""
+    with _engines_lock:
+        engines = list(_engines.values())
+    return sorted((engine.statistics() for engine in engines), key=lambda each: each.number)
+
+
+def _disown_all() -> None:
+    """Begin, in a forked child, without the engines of its parent, whose locks its other threads may have held."""
+    global _engines_lock  # noqa: PLW0603 - the old one may be held by a thread that is not there
+    for engine in _engines.values():
+        engine.temporaries.is_inherited = True
+    _engines.clear()
+    _making.clear()
+    _engines_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_disown_all)
+atexit.register(close_all)

@@ -1,0 +1,1 @@
+"""How processes that consume one queue hand messages to each other."""

@@ -1,0 +1,87 @@
+"""Find out whether a cluster is lost, and when it is back: a client's loss of its connections may be a moment's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kjms.engine.tuning import DEFAULTS, Tuning
+from kjms.errors import JMSException
+
+__all__ = ["OutageDetector"]
+
+ATTEMPT_SECONDS: Final = 0.5  # closing waits so long
+
+
+class OutageDetector:
+    """Reports each outage of a cluster once (JMS 2.0 §4.3.8), and its end.
+
+    Args:
+        thread_name: The name of the thread that tries to connect, from the first suspicion until a broker answers.
+        connect: Returns when a broker has answered; raises a JMSException if none did within so many seconds.
+        lost: Called with the failure that was suspected when no broker has answered for some seconds.
+        recovered: Called after that, when one answers, with the same failure and the seconds that the outage lasted.
+        tuning: Its times and limits.
+
+    Attributes:
+        is_reported: Whether an outage was reported that is not over.
+        suspicions: How often a client was connected to no broker, ever.
+    """
+
+    def __init__(
+        self,
+        thread_name: str,
+        connect: Callable[[float], None],
+        lost: Callable[[JMSException], None],
+        recovered: Callable[[JMSException, float], None],
+        tuning: Tuning = DEFAULTS,
+    ) -> None:
+        self._tuning = tuning
+        self._thread_name = thread_name
+        self._connect = connect
+        self._lost = lost
+        self._recovered = recovered
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self.is_reported = False
+        self.suspicions = 0
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None: none was started yet."""
+        return self._thread
+
+    def suspect(self, failure: JMSException) -> None:
+        """Note *failure*, a client's word for being connected to no broker; from any thread, which need not wait."""
+        with self._lock:
+            if self._closed.is_set() or (self._thread is not None and self._thread.is_alive()):
+                return
+            self.suspicions += 1
+            self._thread = threading.Thread(target=self._find_out, args=(failure,), name=self._thread_name, daemon=True)
+            self._thread.start()
+
+    def _find_out(self, failure: JMSException) -> None:
+        begin = time.monotonic()
+        while not self._closed.is_set():
+            try:
+                self._connect(ATTEMPT_SECONDS)
+            except JMSException:
+                if not self.is_reported and time.monotonic() - begin >= self._tuning.outage_seconds:
+                    self.is_reported = True
+                    self._lost(failure)
+                self._closed.wait(self._tuning.outage_pause_seconds)
+            else:
+                if self.is_reported:
+                    self.is_reported = False
+                    self._recovered(failure, time.monotonic() - begin)
+                return
+
+    def close(self) -> None:
+        """Stop trying."""
+        with self._lock:
+            self._closed.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,1 @@
+"""Named subscriptions: created, shared, changed and ended among all processes."""

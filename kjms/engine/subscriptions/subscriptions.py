@@ -1,0 +1,677 @@
+"""The named subscriptions of one engine: made, shared, changed and ended by JMS's rules, among all processes.
+
+    durable        kept until `remove`; its messages wait while nobody is there. Unshared: one consumer at a time.
+    non-durable    shared, and kept while a consumer is open in any process.
+
+A subscription is a definition in the registry and a consumer group, whose first offsets are committed before anybody
+can use it. An engine with consumers on it says so in the registry by one claim, a *use*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from kjms.destinations import Topic
+from kjms.engine.admin.claims import DEFINITION, USE, Claim, Claims, resource
+from kjms.engine.kafka import (
+    IN_USE,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+)
+from kjms.errors import (
+    IllegalStateException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    JMSException,
+)
+from kjms.mapping.names import REGISTRY, aside, demand, handover, subscription_group
+from kjms.selector import Selector, parse_selector
+
+if TYPE_CHECKING:
+    from kjms.engine.admin.registry import Registry
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.group_consumer import GroupConsumer
+
+__all__ = ["ACTIVE", "DURABLE", "INACTIVE", "NON_DURABLE", "SILENT", "Found", "Identity", "Subscriptions", "Terms"]
+
+_log = logging.getLogger("kjms.subscriptions")
+
+Space = Literal["durable", "non-durable"]
+DURABLE: Final = "durable"
+NON_DURABLE: Final = "non-durable"
+LEAVING_SECONDS: Final = 2.0  # how long Kafka may count in who has left
+AGAIN_SECONDS: Final = 0.05  # between attempts
+CLIENT: Final = "client"  # the claims on client identifiers
+
+ACTIVE: Final = "active"
+INACTIVE: Final = "inactive"
+SILENT: Final = "not answering"
+
+OnLost = Callable[["ConsumerSlot", JMSException], None]
+NewReader = Callable[[str, Mapping[int, int]], "GroupConsumer"]
+
+
+class Identity(NamedTuple):
+    """What a subscription is found by: two that differ in any of it have nothing to do with each other."""
+
+    space: Space
+    client_id: str | None
+    name: str
+
+    @property
+    def resource(self) -> str:
+        """How the registry calls it."""
+        return resource(self.space, self.client_id, self.name)
+
+    @classmethod
+    def of(cls, resource: str) -> Identity | None:
+        """Return what a definition's *resource* names; None: no subscription."""
+        try:
+            space, client_id, name = json.loads(resource)
+        except ValueError:
+            return None
+        if space not in {DURABLE, NON_DURABLE} or not isinstance(name, str) or not isinstance(client_id, str | None):
+            return None
+        return cls(space, client_id, name)
+
+    def __str__(self) -> str:
+        whose = "" if self.client_id is None else f" of client {self.client_id!r}"
+        return f"{self.space} subscription {self.name!r}{whose}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What makes a subscription another one, although its identity is the same.
+
+    Args:
+        destination: Its topic.
+        topic: The Kafka topic.
+        selector: Which messages it wants; None is all.
+        no_local: Whether it leaves out what its own client sends.
+        is_shared: Whether it may have several consumers.
+    """
+
+    destination: Topic
+    topic: str
+    selector: Selector | None
+    no_local: bool
+    is_shared: bool
+
+    def written(self) -> dict[str, Any]:
+        """Return them as a definition in the registry has them."""
+        return {
+            "destination": self.destination.topic_name,
+            "topic": self.topic,
+            "selector": None if self.selector is None else self.selector.text,
+            "no_local": self.no_local,
+            "shared": self.is_shared,
+        }
+
+    @classmethod
+    def read(cls, definition: Mapping[str, Any]) -> Terms:
+        """Return those that stand in a definition.
+
+        Raises:
+            JMSException: It is none: another program wrote it, or it is damaged.
+        """
+        match definition:
+            case {"destination": str(name), "topic": str(topic), "selector": str() | None as text, "starts": list()}:
+                is_shared, no_local = bool(definition.get("shared")), bool(definition.get("no_local"))
+                return cls(Topic(name), topic, parse_selector(text), no_local, is_shared)
+        raise JMSException(f"the definition of a subscription in {REGISTRY!r} is damaged: {dict(definition)!r}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A subscription as `Subscriptions.find` found it.
+
+    Attributes:
+        state: ``active``: a consumer is there; ``inactive``: none is; ``not answering``: one was, and its program does
+            not answer.
+    """
+
+    identity: Identity
+    terms: Terms
+    group: str
+    state: str
+
+
+@dataclass(eq=False)
+class Subscription:
+    """One that this process has consumers on, or messages of that are not acknowledged."""
+
+    identity: Identity
+    terms: Terms
+    definition: Claim
+    use: Claim
+    reader: GroupConsumer
+    wanted: Selector | None
+    feeds: dict[ConsumerSlot, OnLost] = field(default_factory=dict)
+    is_ended: bool = False
+
+    @property
+    def group(self) -> str:
+        return _group(self.identity, self.definition)
+
+    @property
+    def has_messages_in_hands(self) -> bool:
+        """Whether messages were received that are not settled."""
+        return self.reader.has_messages_in_hands
+
+
+class ClientClaim(NamedTuple):
+    """A client identifier that a connection of this process has."""
+
+    client_id: str
+    owner: str | None
+    on_lost: Callable[[JMSException], None]
+
+
+class Subscriptions:
+    """The engine's part in the subscriptions of all processes.
+
+    Args:
+        registry: Where all processes agree on them.
+        topics: What is known of the cluster's topics.
+        patience: Seconds to wait for Kafka.
+        ends_of_delayed: Gives the end of each partition with a topic's messages that are not due yet.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        topics: Topics,
+        patience: float,
+        ends_of_delayed: Callable[[str], Mapping[int, int]],
+    ) -> None:
+        self._registry = registry
+        self._topics = topics
+        self._patience = patience
+        self._ends_of_delayed = ends_of_delayed
+        self._lock = threading.Lock()
+        self._turns: dict[Identity, list[Any]] = {}  # a lock, and how many want it
+        self._open: dict[Identity, Subscription] = {}
+        self._by_reader: dict[GroupConsumer, Subscription] = {}  # also those that are not ours any more
+        self._clients: dict[str, ClientClaim] = {}  # by their keys in the registry
+
+    def __repr__(self) -> str:
+        return f"<Subscriptions: {len(self._open)} open, {len(self._clients)} client ids>"
+
+    def names(self) -> list[str]:
+        """Return which named subscriptions are open, as ``NAME`` or ``CLIENT-ID/NAME``."""
+        identities = list(self._open.copy())
+        return sorted(i.name if i.client_id is None else f"{i.client_id}/{i.name}" for i in identities)
+
+    def client_ids(self) -> list[str]:
+        """Return the client identifiers that are claimed."""
+        return sorted(claim.client_id for claim in self._clients.copy().values())
+
+    # Client identifiers (JMS 2.0 §4.3.2).
+
+    def claim_client(self, client_id: str, on_lost: Callable[[JMSException], None], owner: str | None = None) -> str:
+        """Make *client_id* that of one connection, among all processes, and return what to `release_client`.
+
+        Args:
+            client_id: The client identifier.
+            on_lost: Told, in a thread of its own, when another program has taken it.
+            owner: The user that durable subscriptions made with it belong to, who may have no client id of another
+                user's; "" is a client without a name. None: a program that Kafka itself lets in, which may have any.
+
+        Raises:
+            InvalidClientIDException: A connection has it, or it belongs to another user.
+            JMSException: Kafka does not answer.
+        """
+        of = resource(CLIENT, client_id)
+        refusal = InvalidClientIDException(f"client id {client_id!r} is in use by another connection (JMS 2.0 §4.3.2)")
+        with self._registry.locked(of) as claims:
+            users = {claim.engine for claim in claims.all(USE, of)}
+            if users and self._registry.one_lives(users):
+                raise refusal
+            if owner is not None and _owners(claims, client_id) - {owner}:
+                raise InvalidClientIDException(
+                    f"client id {client_id!r} belongs to another user, who has durable subscriptions under it"
+                )
+            use = self._registry.put(USE, {"r": of})
+            self._clients[use.key] = ClientClaim(client_id, owner, on_lost)
+            if not _is_first(claims, use):
+                self.release_client(use.key)
+                raise refusal
+        return use.key
+
+    def release_client(self, key: str) -> None:
+        """Let others have a client identifier; trouble is logged."""
+        if self._clients.pop(key, None) is not None:
+            self._take_away([key])
+
+    def _owner_of(self, identity: Identity, claims: Claims) -> str | None:
+        """Return the user that a durable subscription is to belong to: that of its client identifier, or as before."""
+        if identity.space != DURABLE or identity.client_id is None:
+            return None
+        clients = list(self._clients.values())
+        owner = next((client.owner for client in clients if client.client_id == identity.client_id), None)
+        before = claims.first(DEFINITION, identity.resource)
+        return owner if owner or before is None else before.value.get("owner")
+
+    # Consumers come.
+
+    def open(
+        self,
+        identity: Identity,
+        terms: Terms,
+        wanted: Selector | None,
+        wakeup: threading.Event,
+        new_reader: NewReader,
+        on_lost: OnLost,
+    ) -> ConsumerSlot:
+        """Return a feed for a new consumer of a subscription, which is made or made anew where JMS says so.
+
+        Args:
+            identity: Which subscription.
+            terms: What it is to be.
+            wanted: What decides about messages: the selector, with what no_local adds to it.
+            wakeup: The consumer's; see `ConsumerSlot`.
+            new_reader: Makes the reader of a consumer group; told where each partition of delayed messages ended when
+                the subscription was made.
+            on_lost: Told, in a thread of its own, that the subscription is another program's now.
+
+        Raises:
+            JMSException: It has a consumer, and may have no other; or a consumer keeps it from being changed; or it
+                is shared and should not be, or the other way round.
+        """
+        with self._turn(identity):
+            mine = self._open.get(identity)
+            if mine is None:
+                mine = self._begin(identity, terms, wanted, new_reader)
+            else:
+                _check_mine(mine, terms)
+            feed = mine.reader.add_feed(mine.wanted, wakeup)
+            mine.feeds[feed] = on_lost
+            if self._open.get(identity) is mine and self._registry.counts(mine.use.key, mine.definition.key):
+                return feed
+            self._open.pop(identity, None)  # it was lost before anybody could be told
+        self.leave([feed])
+        self._registry.take_away([mine.use.key], wait=False)
+        raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
+
+    def _begin(self, identity: Identity, terms: Terms, wanted: Selector | None, new_reader: NewReader) -> Subscription:
+        registry = self._registry
+        with registry.locked(identity.resource) as claims:
+            owner = self._owner_of(identity, claims)
+            definition = self._usable(claims, identity, terms)
+            is_new = definition is None
+            if definition is None:
+                value = terms.written()
+                value["delayed"] = _in_order(self._ends_of_delayed(terms.topic))  # first: what is moved now is in both
+                value["starts"] = _in_order(self._topics.ends(terms.topic))
+                if owner:
+                    value["owner"] = owner
+                definition = registry.put(DEFINITION, {"r": identity.resource, **value})
+            group = _group(identity, definition)
+            self._commit_starts(group, terms.topic, definition.value["starts"], is_new=is_new)
+            before = dict(enumerate(definition.value.get("delayed", ())))
+            use = registry.put(USE, {"r": identity.resource, "d": definition.key})
+            try:
+                # All of it is checked again, since this process may have slept, and others have had their turn.
+                if not _is_first(claims, definition) or not (terms.is_shared or _is_first(claims, use)):
+                    raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
+                mine = Subscription(identity, terms, definition, use, new_reader(group, before), wanted)
+            except BaseException:
+                registry.take_away([use.key], wait=False)
+                raise
+            with self._lock:
+                self._open[identity] = self._by_reader[mine.reader] = mine
+            return mine
+
+    def _usable(self, claims: Claims, identity: Identity, terms: Terms) -> Claim | None:
+        """Return the definition that a consumer with *terms* can use; None, after ending what there was.
+
+        Raises:
+            JMSException: There is one that it cannot use, and that cannot be ended.
+        """
+        definition = claims.first(DEFINITION, identity.resource)
+        if definition is None:
+            self._end(claims, identity)
+            return None
+        there = Terms.read(definition.value)
+        if there.is_shared != terms.is_shared:
+            raise _is_of_other_kind(identity, there)
+        is_same = there == terms
+        users = {claim.engine for claim in claims.all(USE, identity.resource)}
+        if users and not (is_same and terms.is_shared and identity.space == DURABLE):
+            if self._registry.one_lives(users):
+                if not is_same or not terms.is_shared:
+                    raise _has_consumers(identity, there, terms)
+                return definition
+            users = set()
+        if is_same and (users or identity.space == DURABLE):
+            return definition
+        self._end(claims, identity)
+        return None
+
+    def _commit_starts(self, group: str, topic: str, starts: Iterable[int], *, is_new: bool) -> None:
+        """Commit where *group* starts to read, where it has no offset: it is new, or its maker was killed too early.
+
+        Raises:
+            JMSException: Kafka did not take it.
+        """
+        try:
+            known = set() if is_new else self._committed(group, topic, len(list(starts)))
+            missing = [
+                TopicPartition(topic, number, start) for number, start in enumerate(starts) if number not in known
+            ]
+            if not missing:
+                return
+            self._commit_offsets(group, missing)
+        except KafkaException as error:
+            raise jms_error(error, f"commit where group {group!r} starts", group=group) from error
+
+    def _commit_offsets(self, group: str, places: list[TopicPartition]) -> None:
+        deadline = time.monotonic() + self._patience
+        while True:
+            wanted = ConsumerGroupTopicPartitions(group, places)
+            try:
+                answer = self._topics.admin.alter_consumer_group_offsets([wanted], request_timeout=self._patience)
+                for partition in answer[group].result().topic_partitions:
+                    if partition.error is not None:
+                        raise KafkaException(partition.error)
+            except KafkaException as error:
+                if not kafka_error(error).retriable() or time.monotonic() > deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)  # the group's coordinator has just begun, or moves
+            else:
+                return
+
+    def _committed(self, group: str, topic: str, count: int) -> set[int]:
+        places = [TopicPartition(topic, number) for number in range(count)]
+        return {known.partition for known in self._topics.committed(group, places) if known.offset >= 0}
+
+    # Consumers go.
+
+    def keeps(self, reader: GroupConsumer) -> bool:
+        """Tell whether *reader* is a subscription's, to be closed by `leave` alone."""
+        return reader in self._by_reader
+
+    def leave(self, feeds: Collection[ConsumerSlot]) -> None:
+        """Note that consumers are closed; subscriptions that have none left here are let go.
+
+        A durable one whose messages are received and not acknowledged is let go later: when they are, and another
+        consumer or session closes. Never raises: what Kafka does not take now, it gets when it answers.
+        """
+        for feed in feeds:
+            subscription = self._by_reader.get(feed.reader)
+            if subscription is not None:
+                subscription.feeds.pop(feed, None)
+        with contextlib.ExitStack() as turns:
+            idle = [subscription for subscription in list(self._by_reader.values()) if self._may_go(subscription)]
+            for identity in sorted({subscription.identity for subscription in idle}, key=str):
+                turns.enter_context(self._turn(identity))
+            self._let_go([subscription for subscription in idle if self._may_go(subscription)])
+
+    def _may_go(self, subscription: Subscription) -> bool:
+        if subscription.feeds or subscription.reader not in self._by_reader:
+            return False
+        return not subscription.has_messages_in_hands or (
+            subscription.identity.space == NON_DURABLE and self._open.get(subscription.identity) is subscription
+        )
+
+    def _let_go(self, going: Collection[Subscription]) -> None:
+        """Close the readers of *going*, all at the same time, and then tell the other processes."""
+        ours = [subscription for subscription in going if self._open.get(subscription.identity) is subscription]
+        for subscription in ours:
+            del self._open[subscription.identity]
+        unread = [subscription for subscription in going if not subscription.has_messages_in_hands]
+        for subscription in unread:
+            subscription.reader.begin_to_close()
+        for subscription in unread:
+            subscription.reader.close()
+            self._by_reader.pop(subscription.reader, None)
+        self._take_away([subscription.use.key for subscription in ours if subscription.identity.space == DURABLE])
+        for subscription in ours:
+            if subscription.identity.space == NON_DURABLE:
+                self._end_if_last(subscription)
+        for subscription in unread:
+            if subscription.is_ended:  # while its last messages were not acknowledged yet
+                self._delete_group(subscription.terms.topic, subscription.group)
+
+    def _end_if_last(self, subscription: Subscription) -> None:
+        """Leave a non-durable subscription, and end it where no process has a consumer on it."""
+        registry, identity = self._registry, subscription.identity
+        try:
+            with registry.locked(identity.resource) as claims:
+                registry.take_away([subscription.use.key])
+                if not claims.all(USE, identity.resource):
+                    registry.take_away([claim.key for claim in claims.all(DEFINITION, identity.resource)])
+                    subscription.is_ended = True
+        except JMSException as failure:
+            _log.warning("%s could not be ended: %s", identity, failure)
+            registry.take_away([subscription.use.key], wait=False)
+
+    def _take_away(self, keys: Collection[str]) -> None:
+        if not keys:
+            return
+        try:
+            self._registry.take_away(keys)
+        except JMSException as failure:  # it is tried again
+            _log.warning("other programs do not know yet what was closed here: %s", failure)
+
+    def lost(self, key: str) -> None:
+        """Hear that the claim *key* counts no more: whoever goes by it is told, in a thread of its own."""
+        failure = JMSException(
+            "another program took this one for gone, since it had not answered for some seconds, and has its place now"
+        )
+        client = self._clients.pop(key, None)
+        if client is not None:
+            _start("kjms-client-id-lost", lambda: client.on_lost(failure))
+            return
+        with self._lock:
+            mine = next((s for s in self._open.values() if key in {s.use.key, s.definition.key}), None)
+            if mine is None:
+                return
+            del self._open[mine.identity]
+        self._registry.take_away([mine.use.key], wait=False)
+        failure = JMSException(f"{mine.identity}: {failure}")
+
+        def tell() -> None:
+            for feed, on_lost in list(mine.feeds.items()):
+                on_lost(feed, failure)
+            self.leave(list(mine.feeds))
+
+        _start("kjms-subscription-lost", tell)
+
+    # Ending and finding.
+
+    def remove(self, identity: Identity) -> None:
+        """End a durable subscription (JMS 2.0 §6.11.5): nothing is left of it.
+
+        Raises:
+            InvalidDestinationException: There is none.
+            IllegalStateException: It has an open consumer, in any process, or messages received from it are not
+                acknowledged.
+        """
+        of = identity.resource
+        with self._turn(identity):
+            mine = self._open.get(identity)
+            if mine is not None:
+                if mine.feeds or mine.has_messages_in_hands:
+                    why = "has an open consumer" if mine.feeds else "has messages that are not acknowledged"
+                    raise IllegalStateException(f"unsubscribe: {identity} {why} (JMS 2.0 §6.11.5)")
+                self._let_go([mine])
+            with self._registry.locked(of) as claims:
+                if claims.first(DEFINITION, of) is None:
+                    raise InvalidDestinationException(f"unsubscribe: there is no {identity}")
+                users = {claim.engine for claim in claims.all(USE, of)}
+                if users and self._registry.one_lives(users):
+                    raise IllegalStateException(
+                        f"unsubscribe: {identity} has an open consumer, or messages that are not acknowledged, in"
+                        " another program (JMS 2.0 §6.11.5)"
+                    )
+                self._end(claims, identity)
+
+    def _end(self, claims: Claims, identity: Identity) -> None:
+        """Take away all definitions of *identity* with what their groups have committed; the caller has its lock."""
+        definitions = claims.all(DEFINITION, identity.resource)
+        if not definitions:
+            return
+        self._registry.take_away([definition.key for definition in definitions])
+        for definition in definitions:
+            topic = definition.value.get("topic")
+            if isinstance(topic, str):  # else it is damaged, and nothing was begun on it
+                self._delete_group(topic, _group(identity, definition))
+
+    def _delete_group(self, topic: str, group: str) -> None:
+        """Delete what *group* has committed, and what was moved aside for it; what fails, Kafka forgets later."""
+        doing = f"delete group {group!r} of a subscription that has ended"
+        topics = [aside(topic, group), handover(topic, group), demand(topic, group)]
+        try:
+            self._delete_offsets(group)
+            self._topics.delete(topics, self._patience)
+        except (KafkaException, JMSException) as error:
+            _log.info("%s", jms_error(error, doing) if isinstance(error, KafkaException) else f"{doing}: {error}")
+
+    def _delete_offsets(self, group: str) -> None:
+        """Delete *group*, as soon as Kafka has heard that its last member is gone."""
+        deadline = time.monotonic() + LEAVING_SECONDS
+        while True:
+            try:
+                self._topics.admin.delete_consumer_groups([group], request_timeout=self._patience)[group].result()
+            except KafkaException as error:
+                if kafka_error(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    return
+                if kafka_error(error).code() != KafkaError.NON_EMPTY_GROUP or time.monotonic() > deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+            else:
+                return
+
+    def look_up(self, identity: Identity) -> Terms | None:
+        """Return what *identity* is the subscription of; None: there is no such one.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        with self._registry.reading() as claims:
+            self._registry.catch_up()
+            definition = claims.first(DEFINITION, identity.resource)
+        return None if definition is None else Terms.read(definition.value)
+
+    def find(self) -> list[Found]:
+        """Return the subscriptions of all processes that have a name; others than ours are asked whether they live.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        registry = self._registry
+        with registry.reading() as claims:
+            registry.catch_up()
+            definitions = list(claims.definitions())
+            users = {d.key: {use.engine for use in claims.all(USE, d.resource)} for d in definitions}
+            alive = registry.living(set().union(*users.values()))
+        found = []
+        for definition in definitions:
+            identity = Identity.of(definition.resource)
+            engines = users[definition.key]
+            if identity is None or not (engines or identity.space == DURABLE):
+                continue  # another program's, or it ended when its last consumer did
+            try:
+                terms = Terms.read(definition.value)
+            except JMSException as error:
+                _log.warning("%s is left out: %s", identity, error)
+                continue
+            state = ACTIVE if engines & alive else SILENT if engines else INACTIVE
+            found.append(Found(identity, terms, _group(identity, definition), state))
+        return sorted(found, key=lambda entry: (entry.identity.name, entry.identity.client_id or "", entry.group))
+
+    def close(self) -> None:
+        """Let go of everything: the engine ends."""
+        self._let_go(list(self._by_reader.values()))
+
+    @contextlib.contextmanager
+    def _turn(self, identity: Identity) -> Iterator[None]:
+        """Let the threads of this process see to one subscription one after the other."""
+        with self._lock:
+            turn = self._turns.setdefault(identity, [threading.RLock(), 0])
+            turn[1] += 1
+        try:
+            with turn[0]:
+                yield
+        finally:
+            with self._lock:
+                turn[1] -= 1
+                if not turn[1]:
+                    del self._turns[identity]
+
+
+def _owners(claims: Claims, client_id: str) -> set[str]:
+    """Return the users to whom durable subscriptions of *client_id* belong."""
+    definitions = [(Identity.of(each.resource), each.value.get("owner")) for each in claims.definitions()]
+    return {
+        owner
+        for identity, owner in definitions
+        if identity and identity.space == DURABLE and identity.client_id == client_id and isinstance(owner, str)
+    }
+
+
+def _group(identity: Identity, definition: Claim) -> str:
+    return subscription_group(definition.value["topic"], identity.name, identity.client_id, definition.offset)
+
+
+def _in_order(offsets: Mapping[int, int]) -> list[int]:
+    return [offset for _, offset in sorted(offsets.items())]
+
+
+def _is_first(claims: Claims, claim: Claim) -> bool:
+    first = claims.first(claim.key.partition(":")[0], claim.resource)
+    return first is not None and first.key == claim.key
+
+
+def _check_mine(mine: Subscription, terms: Terms) -> None:
+    """Raise what forbids another consumer with *terms* on a subscription of this process."""
+    if mine.terms.is_shared != terms.is_shared:
+        raise _is_of_other_kind(mine.identity, mine.terms)
+    if mine.feeds and not (terms.is_shared and mine.terms == terms):
+        raise _has_consumers(mine.identity, mine.terms, terms)
+    if mine.terms != terms:
+        raise JMSException(
+            f"{mine.identity} cannot be changed while messages from it are not acknowledged (JMS 2.0 §6.11.5)",
+            IN_USE,
+        )
+
+
+def _is_of_other_kind(identity: Identity, there: Terms) -> JMSException:
+    kind = "shared" if there.is_shared else "unshared"
+    return JMSException(
+        f"{identity} is {kind}, and stays so until it is unsubscribed (JMS 2.0 §6.11.5, §6.11.6)", IN_USE
+    )
+
+
+def _has_consumers(identity: Identity, there: Terms, wanted: Terms) -> JMSException:
+    if there == wanted:
+        return JMSException(f"{identity} has a consumer, and may have only one (JMS 2.0 §6.11.5)", IN_USE)
+    other = [
+        name
+        for name, is_other in (
+            ("topic", there.topic != wanted.topic),
+            ("selector", there.selector != wanted.selector),
+            ("no_local", there.no_local != wanted.no_local),
+        )
+        if is_other
+    ]
+    return JMSException(
+        f"{identity} has a consumer, so its {' and '.join(other)} cannot change (JMS 2.0 §6.11)", IN_USE
+    )
+
+
+def _start(name: str, run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name=name, daemon=True).start()

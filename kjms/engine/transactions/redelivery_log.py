@@ -1,0 +1,97 @@
+"""What befell messages after their first delivery, written down for people and for Spark.
+
+The topic ``kjms.redeliveries`` gets a record for each repeated delivery, dead letter and message that went to an expiry
+queue. Its key is the Kafka topic that the message came from, its value a JSON object. Nothing in kjms reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from kjms.engine.tuning import DEFAULTS, Tuning
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+from kjms.mapping.names import REDELIVERIES
+
+if TYPE_CHECKING:
+    from kjms.destinations import Destination
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine.publisher import Publisher
+
+__all__ = ["Event", "RedeliveryLog"]
+
+_log = logging.getLogger("kjms.journal")
+
+Event = Literal["redelivery", "dead letter", "expired"]
+
+ANY_PARTITION = -1
+MOST = 10_000  # events that wait to be written; without Kafka they do not pile up
+
+
+class RedeliveryLog:
+    """Collects events, from any thread and without waiting, and writes them when asked to.
+
+    Args:
+        topics: Knows and makes Kafka topics.
+        publisher: Writes the records; nobody waits for them.
+        tuning: Has the clock.
+    """
+
+    def __init__(self, topics: Topics, publisher: Callable[[], Publisher], tuning: Tuning = DEFAULTS) -> None:
+        self._now_ms = tuning.now_ms
+        self._topics = topics
+        self._publisher = publisher
+        self._events: deque[dict[str, Any]] = deque(maxlen=MOST)
+        self._writing = threading.Lock()
+        self._is_there = False
+
+    def note(self, event: Event, group: str, destination: Destination, delivery: Delivery) -> None:
+        """Note what befalls *delivery*."""
+        record = delivery.record
+        self._events.append(
+            {
+                "event": event,
+                "time": self._now_ms(),
+                "destination": str(destination),
+                "group": group,
+                "topic": record.topic(),
+                "partition": record.partition(),
+                "offset": record.offset(),
+                "message_id": delivery.message(destination).jms_message_id,
+                "delivery": delivery.count,
+                "cause": delivery.cause,
+            }
+        )
+
+    def write(self) -> None:
+        """Write what was noted; a failure is logged."""
+        if not self._events:
+            return
+        with self._writing:
+            try:
+                if not self._is_there:
+                    replicas = self._topics.replication_factor
+                    self._topics.ensure(
+                        REDELIVERIES, create=True, partitions=1, replication_factor=replicas, queue=False
+                    )
+                    self._is_there = True
+                while self._events:
+                    event = self._events.popleft()
+                    value = json.dumps(event, ensure_ascii=False).encode()
+                    record = KafkaRecord(str(event["topic"]).encode(), value, [], event["time"])
+                    self._publisher().send(REDELIVERIES, ANY_PARTITION, record, _report)
+            except JMSException as error:
+                _log.warning("%s", error)
+            except IndexError:  # what waited longest made room for what came
+                pass
+
+
+def _report(error: object, _message: object) -> None:
+    if error is not None:
+        _log.warning("a record of %s was not written: %s", REDELIVERIES, error)

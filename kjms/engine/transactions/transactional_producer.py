@@ -1,0 +1,509 @@
+"""Kafka transactions: what is written and what is settled comes through together, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+from kjms.engine.kafka import (
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    ProducerPort,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+    open_producer,
+)
+from kjms.engine.statistics import TransactionStatistics
+from kjms.engine.tuning import DEFAULTS, Tuning
+from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
+from kjms.mapping.names import is_internal
+from kjms.txn.metadata import History
+from kjms.txn.states import NEVER
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.assignment import Commit
+    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine.consumer.group_consumer import GroupConsumer
+    from kjms.engine.handover.peers import Peer
+
+__all__ = [
+    "AbortedError",
+    "Copy",
+    "LostError",
+    "Made",
+    "Move",
+    "OutgrownError",
+    "Part",
+    "TransactionalProducer",
+    "UnknownError",
+]
+
+_log = logging.getLogger("kjms.transactions")
+
+COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
+TRANSACTION_MS: Final = 30_000  # readers of what a dead process was writing wait that long at the most
+PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
+LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
+LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+NOWHERE: Final = (-1, -1)
+CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._STATE})  # of another record's failure
+MOVING: Final = frozenset(  # after the next poll it is known whether the partitions are still the reader's
+    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
+)
+
+Unit = TypeVar("Unit")
+
+
+class Copy(NamedTuple):
+    """A record, and where it goes."""
+
+    topic: str
+    partition: int
+    record: KafkaRecord
+    history: History = NEVER
+    """Of a message's copy: what it tells of what happened to the message before."""
+
+
+class Move(NamedTuple):
+    """A message that is to be moved.
+
+    Attributes:
+        delivery: The message.
+        copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
+        is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+        to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
+        partner: Who gets it, when it is handed over.
+        box: The box where it gets it.
+    """
+
+    delivery: Delivery
+    copy: Callable[[int], Copy]
+    is_aside: bool
+    to: tuple[str, int] | None = None
+    partner: Peer | None = None
+    box: int = -1
+
+
+Made = tuple[Move, History, tuple[int, int]]
+"""A move, the history that its copy tells, and the copy's partition and offset."""
+
+
+@dataclass
+class Part:
+    """A part of a transaction.
+
+    Attributes:
+        copies: What is written.
+        reader: Who holds the messages that are settled.
+        moves: The messages that the copies are of, one by one; they are settled.
+        deliveries: More messages that are settled.
+    """
+
+    copies: Sequence[Copy] = ()
+    reader: GroupConsumer | None = None
+    moves: Sequence[Move] = ()
+    deliveries: Sequence[Delivery] = field(default=())
+
+
+class OutgrownError(JMSException):
+    """More was settled, or handed out, while messages were being moved: now it takes more of them to make room."""
+
+
+class LostError(JMSException):
+    """Messages that were to be settled are another reader's now.
+
+    Args:
+        reason: Says which.
+        deliveries: The messages.
+    """
+
+    def __init__(self, reason: str, deliveries: Sequence[Delivery]) -> None:
+        super().__init__(reason)
+        self.deliveries = deliveries
+
+
+class UnknownError(JMSException):
+    """What became of a transaction cannot be found out: others have gone on from where it was."""
+
+
+class AbortedError(Exception):
+    """The transaction was aborted.
+
+    Args:
+        cause: Why.
+        is_too_large: Whether a copy, or some of them together, were larger than their topic allows.
+        is_passing: Whether it had nothing to do with what was to be done: the producer was at an end, or a group moved
+            its partitions.
+    """
+
+    def __init__(self, cause: JMSException, *, is_too_large: bool = False, is_passing: bool = False) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.is_too_large = is_too_large
+        self.is_passing = is_passing
+
+
+class TransactionalProducer(Generic[Unit]):
+    """A transactional producer with a thread, which does units of work in their order, several in one transaction.
+
+    Args:
+        config: librdkafka's settings of the producer.
+        transactional_id: Its name in Kafka, nobody else's.
+        tuning: Its times and limits.
+    """
+
+    def __init__(self, config: Mapping[str, Any], transactional_id: str, tuning: Tuning = DEFAULTS) -> None:
+        self._flush_seconds = tuning.flush_seconds
+        self._config = {
+            **config,
+            "transactional.id": transactional_id,
+            "enable.idempotence": True,
+            "transaction.timeout.ms": TRANSACTION_MS,
+            "message.timeout.ms": TRANSACTION_MS,
+            "message.max.bytes": LARGEST_RECORD,
+            "partitioner": "murmur2_random",
+            "linger.ms": 1,
+            # Transactions in a row: the coordinator has Kafka ask again until the last one's markers are written.
+            "retry.backoff.ms": 2,
+            "retry.backoff.max.ms": 20,
+        }
+        self._id = transactional_id
+        self._units: deque[Unit] = deque()
+        self._news = threading.Condition()
+        self._is_busy = False
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._producer: ProducerPort | None = None
+        self._commits = self._failures = 0  # transactions, ever
+
+    def statistics(self) -> TransactionStatistics:
+        """Return what it has done, and has to do."""
+        with self._news:
+            is_started, waiting = self._thread is not None, len(self._units)
+            return TransactionStatistics(self._id, is_started, self._is_busy, waiting, self._commits, self._failures)
+
+    @property
+    def thread(self) -> threading.Thread | None:
+        """Its thread; None before the first unit, and where it needs none."""
+        return self._thread
+
+    def _submit(self, unit: Unit) -> bool:
+        """Have *unit* done, soon; tell whether that is still possible."""
+        with self._news:
+            if self._closing:
+                return False
+            self._units.append(unit)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
+                self._thread.start()
+            self._news.notify_all()
+            return True
+
+    def close(self, seconds: float) -> None:
+        """Do what is left to do, for *seconds* at the most, and end; what is not done stays where it was."""
+        with self._news:
+            self._news.wait_for(lambda: not self._units and not self._is_busy, seconds if self._thread else 0)
+            self._closing = True
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join(seconds + COMMIT_SECONDS)
+
+    # The thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._news.wait_for(lambda: self._units or self._closing)
+                if self._closing:
+                    break
+                batch = self._take()
+                self._is_busy = True
+            try:
+                self._carry_out(batch)
+            except Exception as error:
+                self._failed(batch, error)
+            except BaseException as error:
+                self._failed(batch, RuntimeError(repr(error)))
+                raise
+            finally:
+                with self._news:
+                    self._is_busy = False
+                    self._news.notify_all()
+        self._producer = None  # an open transaction is aborted when the producer goes
+
+    def _take(self) -> list[Unit]:
+        """Take the units for the next transaction; the caller holds the lock."""
+        raise NotImplementedError
+
+    def _carry_out(self, batch: list[Unit]) -> None:
+        raise NotImplementedError
+
+    def _failed(self, batch: list[Unit], error: Exception) -> None:
+        """Say so, or put *batch* back."""
+        raise NotImplementedError
+
+    # One transaction.
+
+    def _transact(self, parts: Sequence[Part], *, is_singly: bool = False) -> None:
+        """Write and settle all of *parts*.
+
+        Args:
+            parts: What is to be done.
+            is_singly: Write one record after the other: together they are larger than their topic allows.
+
+        Raises:
+            AbortedError: Nothing was.
+            JMSException: Nothing was: it could not even be begun.
+        """
+        try:
+            self._write_and_settle(parts, is_singly=is_singly)
+        except BaseException:
+            self._failures += 1
+            raise
+        self._commits += 1
+
+    def _write_and_settle(self, parts: Sequence[Part], *, is_singly: bool) -> None:
+        copies = [copy for part in parts for copy in part.copies]
+        producer = self._begin()
+        try:
+            places = self._write(producer, copies, is_singly=is_singly)
+            self._settle(producer, parts, places, copies)
+        except (AbortedError, UnknownError):
+            raise
+        except KafkaException as error:
+            raise self._undone(producer, error) from error
+        except BaseException as error:
+            self._abort(producer)
+            raise AbortedError(error if isinstance(error, JMSException) else JMSException(repr(error))) from error
+
+    def _begin(self) -> ProducerPort:
+        producer = self._producer
+        if producer is None:
+            try:
+                producer = open_producer(self._config)
+                producer.init_transactions(COMMIT_SECONDS)
+            except KafkaException as error:
+                raise jms_error(error, "prepare a transaction", transactional_id=self._id) from error
+            self._producer = producer
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            self._producer = None
+            raise AbortedError(jms_error(error, "begin a transaction"), is_passing=True) from error
+        return producer
+
+    def _write(self, producer: ProducerPort, copies: Sequence[Copy], *, is_singly: bool) -> list[tuple[int, int]]:
+        """Write *copies*; return the partition and offset of each."""
+        places: list[tuple[int, int]] = [NOWHERE] * len(copies)
+        failures: dict[int, KafkaError] = {}
+        asked: set[str] = set()  # topics whose partitions were asked for
+
+        def unconfirmed() -> str:
+            waiting = {copies[n].topic: None for n in range(number + 1) if places[n] == NOWHERE}
+            return ", ".join(map(repr, waiting))
+
+        def report(number: int) -> Callable[[KafkaError | None, KafkaMessage], None]:
+            def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
+                if error is not None:
+                    failures[number] = error
+                else:
+                    places[number] = message.partition() or 0, message.offset() or 0
+
+            return on_delivery
+
+        produce = producer.produce
+        number = -1
+        for number, (topic, partition, record, _) in enumerate(copies):
+            key, value, headers, timestamp = record
+            while True:
+                try:
+                    produce(
+                        topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report(number)
+                    )
+                except BufferError:
+                    self._await_some(producer, failures, unconfirmed)
+                    continue
+                except KafkaException as error:
+                    if kafka_error(error).code() == KafkaError._UNKNOWN_PARTITION and topic not in asked:
+                        asked.add(topic)  # it may have been given partitions
+                        producer.list_topics(topic, COMMIT_SECONDS)
+                        continue
+                    producer.poll(PAUSE_SECONDS)  # another record's failure may be the reason
+                    failures[number] = kafka_error(error)
+                break
+            if is_singly:
+                self._await_some(producer, failures, unconfirmed)
+            if failures:
+                break
+            if not number & 0xFF:
+                producer.poll(0)
+        # The target may be dead: wait for it before anything of the source is touched.
+        while not failures and len(producer):
+            self._await_some(producer, failures, unconfirmed)
+        if failures:
+            self._raise_for(producer, copies, failures)
+        return places
+
+    def _await_some(
+        self, producer: ProducerPort, failures: Mapping[int, KafkaError], unconfirmed: Callable[[], str]
+    ) -> None:
+        """Return when some of the records have been confirmed, or not; *unconfirmed* names the topics of the others."""
+        before = len(producer)
+        deadline = time.monotonic() + self._flush_seconds
+        while producer.flush(PAUSE_SECONDS) >= before and not failures:  # after a failure the rest is never sent
+            if time.monotonic() > deadline:
+                raise JMSException(
+                    f"write to {unconfirmed()}: not confirmed within {self._flush_seconds:.0f} s; a partition has no"
+                    " leader, or fewer in-sync replicas than min.insync.replicas asks for"
+                )
+
+    def _raise_for(self, producer: ProducerPort, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
+        """Abort, and name the first failure that is no other one's consequence."""
+        first, why = next(
+            ((n, failure) for n, failure in failures.items() if failure.code() not in CONSEQUENCES),
+            next(iter(failures.items())),
+        )
+        is_too_large = any(failure.code() in LEANER for failure in failures.values())
+        if why.code() in CONSEQUENCES:  # librdkafka does not say which topic was the reason: most likely the program's
+            first = next((n for n, copy in enumerate(copies) if not is_internal(copy.topic)), first)
+            why = self._why(producer) or why
+        self._abort(producer)
+        self._producer = None  # librdkafka's next transaction would fail, too: a sequence number is missing
+        raise AbortedError(
+            jms_error(why, f"write to {copies[first].topic!r}", to="Write", topic=copies[first].topic),
+            is_too_large=is_too_large,
+            is_passing=why.fatal() or why.code() == KafkaError._FATAL,
+        )
+
+    def _why(self, producer: ProducerPort) -> KafkaError | None:
+        """Return why the transaction of *producer* can only be aborted: a call that is none of its business says so."""
+        try:
+            producer.begin_transaction()
+        except KafkaException as error:
+            return None if kafka_error(error).code() == KafkaError._STATE else kafka_error(error)
+        return None
+
+    def _settle(
+        self, producer: ProducerPort, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]
+    ) -> None:
+        """Settle in the transaction, and end it: nobody else commits for the groups meanwhile."""
+        made: dict[GroupConsumer, list[Made]] = {}
+        settled: dict[GroupConsumer, list[Delivery]] = {}
+        at = 0
+        for part in parts:
+            if part.reader is not None:
+                histories = [copy.history for copy in part.copies]
+                own = places[at : at + len(part.copies)]
+                made.setdefault(part.reader, []).extend(zip(part.moves, histories, own, strict=True))
+                settled.setdefault(part.reader, []).extend(part.deliveries)
+            at += len(part.copies)
+        with contextlib.ExitStack() as stack:
+            for reader in made:
+                stack.enter_context(reader.client_held(COMMIT_SECONDS))
+            commits: dict[GroupConsumer, list[Commit]] = {}
+            try:
+                groups = {}
+                for reader, moved in made.items():
+                    commits[reader], groups[reader] = reader.plan(moved, settled[reader])
+                for reader, planned in commits.items():
+                    if planned:
+                        offsets = [commit.offset for commit in planned]
+                        producer.send_offsets_to_transaction(offsets, groups[reader], COMMIT_SECONDS)
+                first = TopicPartition(copies[0].topic, *places[0]) if copies else None
+                self._commit(producer, commits, first)
+            except BaseException as error:
+                for reader in commits:
+                    reader.unplan(made[reader])
+                    if isinstance(error, UnknownError) and self._closing:
+                        reader.commit_no_more()
+                raise
+            for reader, planned in commits.items():
+                reader.done(planned, made[reader], settled[reader])
+
+    def _commit(
+        self, producer: ProducerPort, commits: Mapping[GroupConsumer, Sequence[Commit]], first: TopicPartition | None
+    ) -> None:
+        """End the transaction, in which *first* was written, and return when it is known that it came through."""
+        while True:
+            try:
+                producer.commit_transaction(COMMIT_SECONDS)
+            except KafkaException as error:
+                if kafka_error(error).retriable():
+                    if not self._closing:
+                        continue  # its outcome is not known before it is answered
+                    raise UnknownError("whether it was committed is not known: Kafka has not answered yet") from error
+                if not kafka_error(error).fatal() or not self._was_committed(commits, first):
+                    raise
+            return
+
+    def _was_committed(self, commits: Mapping[GroupConsumer, Sequence[Commit]], first: TopicPartition | None) -> bool:
+        """After a fatal error in a commit: find out what became of it.
+
+        Raises:
+            UnknownError: That cannot be done.
+        """
+        while True:
+            self._producer = None
+            try:
+                self._begin_anew()
+                for reader, planned in commits.items():
+                    if planned:
+                        is_there = reader.has_committed(planned)
+                        return self._is_visible(first) if is_there is None else is_there
+                return self._is_visible(first)
+            except UnknownError:
+                raise
+            except (KafkaException, JMSException) as error:
+                _log.warning("what became of a transaction is not known yet: %s", error)
+                with self._news:
+                    if self._news.wait_for(lambda: self._closing, PAUSE_SECONDS * 10):
+                        raise UnknownError(f"whether it was committed is not known: {error}") from error
+
+    def _is_visible(self, first: TopicPartition | None) -> bool:
+        """Tell whether readers of committed records see the one at *first*.
+
+        Raises:
+            UnknownError: That cannot be found out.
+        """
+        return False
+
+    def _begin_anew(self) -> None:
+        """End, in Kafka, what the last producer of this name left open."""
+        producer = open_producer(self._config)
+        producer.init_transactions(COMMIT_SECONDS)
+        self._producer = producer
+
+    def _undone(self, producer: ProducerPort, error: KafkaException) -> AbortedError:
+        """Abort the transaction, or give the producer up; return what went wrong."""
+        is_fatal = kafka_error(error).fatal()
+        if is_fatal:
+            self._producer = None
+        else:
+            self._abort(producer)
+        is_passing = is_fatal or kafka_error(error).code() in MOVING
+        return AbortedError(jms_error(error, "commit a transaction"), is_passing=is_passing)
+
+    def _abort(self, producer: ProducerPort) -> None:
+        try:
+            producer.abort_transaction(COMMIT_SECONDS)
+        except KafkaException as error:
+            _log.debug("a transaction could not be aborted: %s", error)
+            self._producer = None  # the next one's beginning ends it
+
+    def fence(self, transactional_ids: Iterable[str]) -> None:
+        """End what producers of those names, of an engine that is gone or slept, left open; they can commit no more.
+
+        Raises:
+            KafkaException: Kafka does not let us.
+        """
+        for name in transactional_ids:
+            open_producer({**self._config, "transactional.id": name}).init_transactions(COMMIT_SECONDS)
