@@ -114,7 +114,7 @@ def test_gateways_share_a_queue(
 ) -> None:
     """Clients that take equally long get similar parts of a queue, whichever gateway reads its partition."""
     got = shares(gateways, kjms_factory, Queue(kjms_destination_name), count, work)
-    assert max(got) <= count * 0.6  # a third each, but for a machine that has other things to do
+    assert max(got) <= count * 0.75  # a third each, but for a machine that has other things to do; 0.9 without sharing
 
 
 def test_clients_that_answer_for_many_at_once_get_them(
