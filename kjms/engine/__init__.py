@@ -1,5 +1,28 @@
-"""The process's side of Kafka: readers, publishers and topics; the only room with threads and Kafka clients."""
+"""The process's side of Kafka, and its only door: the only package with threads and Kafka clients.
 
-from kjms.engine.engine import Engine, process_statistics
+Each name is loaded when it is first used, so that the pure parts of the engine load without Kafka.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kjms.engine.engine import Engine, process_statistics
+
+_MODULES = {
+    "Engine": "kjms.engine.engine",
+    "process_statistics": "kjms.engine.engine",
+}
 
 __all__ = ["Engine", "process_statistics"]
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,315 @@
+"""Hold the gates of the architecture: circles, sizes, doors, pure packages, and the walk of a message.
+
+`EXCEPTIONS` lists what is still above a gate, with today's number. A number may only fall: lower it, or take the line
+out, with the change that makes it better.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import FrameType
+from typing import Any, Final
+
+import pytest
+
+from kjms import ConnectionFactory, Queue, SessionMode
+from kjms.testing import MemoryKafka
+from tests import architecture
+
+MOST_LINES: Final = 600
+MOST_METHODS: Final = 30
+MOST_ATTRIBUTES: Final = 15
+MOST_CALLS: Final = 15
+SLACK: Final = 1.1  # an entry of the list may be so much above the number of today
+SLACK_OF_CALLS: Final = 1.3  # threads that tick add to them on a busy machine
+
+DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
+API = {
+    # JMS 2.0 prescribes the public methods of these, so only the private ones count.
+    "aio.JMSContext",
+    "client.Connection",
+    "client.JMSContext",
+    "client.ProducerSettings",  # the setters and getters of JMSProducer, synchronous and asyncio
+    "client.Session",
+    "message.BytesMessage",
+    "message.MapMessage",
+    "message.Message",
+    "message.StreamMessage",
+}
+PURE = (
+    "kjms",
+    "kjms.mapping",
+    "kjms.mapping.amqp",
+    "kjms.message",
+    "kjms.options",
+    "kjms.selector",
+    "kjms.txn.states",
+    "kjms.engine.consumer.dispatcher",
+    "kjms.engine.consumer.message_groups",
+    "kjms.engine.handover.peers",
+)
+INPUT_AND_OUTPUT = {"confluent_kafka", "proton", "pyspark", "socket"}
+
+EXCEPTIONS: dict[str, dict[str, int]] = {
+    "modules of a package in circles": {
+        "bridge": 2,
+        "client": 9,
+        "engine": 13,
+        "gateway": 6,
+        "mapping": 4,
+        "message": 8,
+        "options": 1,
+        "spark": 2,
+        "testing": 2,
+    },
+    "lines of a module": {
+        "kjms.client.session": 999,
+        "kjms.engine.consumer.dispatcher": 822,
+        "kjms.engine.consumer.group_consumer": 1593,
+        "kjms.engine.delayed.delayed_delivery": 669,
+        "kjms.engine.handover.transfer": 620,
+        "kjms.engine.kafka": 609,
+        "kjms.engine.subscriptions.subscriptions": 677,
+        "kjms.gateway._connection": 742,
+        "kjms.message._base": 738,
+    },
+    "methods of a class": {
+        "client.Session": 42,
+        "engine.DelayedDelivery": 33,
+        "engine.Dispatcher": 55,
+        "engine.GroupConsumer": 100,
+        "engine.Handover": 45,
+        "gateway.AmqpConnection": 60,
+        "gateway.Worker": 34,
+        "txn.PartitionSettlement": 34,
+    },
+    "attributes of a class": {
+        "bench.Stage": 16,
+        "bridge.Bridge": 16,
+        "bridge.Peer": 21,
+        "bridge.PeerConnection": 18,
+        "client.Connection": 19,
+        "client.Session": 28,
+        "engine.AssignedPartition": 16,
+        "engine.Browsing": 17,
+        "engine.DelayedDelivery": 17,
+        "engine.Delivery": 24,
+        "engine.Dispatcher": 23,
+        "engine.Engine": 27,
+        "engine.GroupConsumer": 52,
+        "engine.Handover": 37,
+        "engine.Inbox": 23,
+        "engine.Peer": 17,
+        "engine.Publisher": 16,
+        "engine.Registry": 19,
+        "engine.Temporaries": 23,
+        "engine.Topics": 17,
+        "gateway.AmqpConnection": 40,
+        "gateway.Gateway": 18,
+        "gateway.Worker": 21,
+        "message.Message": 22,
+        "testing.Cluster": 18,
+        "testing.MemoryProducer": 18,
+        "txn.PartitionSettlement": 20,
+    },
+    "imports past the doors of the engine": {
+        "aio": 1,
+        "bench": 1,
+        "bridge": 3,
+        "cli": 5,
+        "client": 26,
+        "gateway": 5,
+        "spark": 2,
+        "testing": 1,
+    },
+    "uses of another object's engine": {
+        "bridge": 3,
+        "cli": 16,
+        "gateway": 1,
+        "spark": 9,
+    },
+    "clients and sockets that a pure package loads": {
+        "kjms.engine.consumer.dispatcher": 2,
+    },
+    "calls for a message": {
+        "AUTO_ACKNOWLEDGE": 90,
+        "CLIENT_ACKNOWLEDGE": 43,
+        "DUPS_OK_ACKNOWLEDGE": 42,
+    },
+}
+"""Rule -> name -> today's number, where it is above the gate."""
+
+
+def modules_in_circles() -> dict[str, int]:
+    """Return how many modules of each package import each other."""
+    return Counter(
+        architecture.package_of(module) for circle in architecture.circles(architecture.graph()) for module in circle
+    )
+
+
+def lines_of_modules() -> dict[str, int]:
+    return architecture.lines()
+
+
+def methods_of_classes() -> dict[str, int]:
+    """Return how many methods each class has; of the API's classes, how many private ones."""
+    return {
+        name: len(size.methods if name not in API else [each for each in size.methods if each.startswith("_")])
+        for name, size in architecture.classes().items()
+    }
+
+
+def attributes_of_classes() -> dict[str, int]:
+    return {name: len(size.attributes) for name, size in architecture.classes().items()}
+
+
+def imports_past_doors() -> dict[str, int]:
+    """Return how many modules inside the engine each package outside imports, counted for each importing module."""
+    return Counter(
+        architecture.package_of(module)
+        for module, imported in architecture.graph().items()
+        for each in imported
+        if not module.startswith("kjms.engine") and each.startswith("kjms.engine") and each not in DOORS
+    )
+
+
+def uses_of_engines() -> dict[str, int]:
+    """Return how often each package outside of the engine and the client takes ``_engine`` of another object."""
+    return Counter(
+        architecture.package_of(module)
+        for module, tree in architecture.modules().items()
+        for _ in architecture.taken(tree, "_engine")
+        if architecture.package_of(module) not in {"engine", "client"}
+    )
+
+
+@cache
+def loaded_by_pure_packages() -> dict[str, int]:
+    """Return how much of Kafka, Spark, AMQP and sockets each pure package loads, in a Python of its own."""
+    return {package: len(loaded(package) & INPUT_AND_OUTPUT) for package in PURE}
+
+
+def loaded(package: str) -> set[str]:
+    code = f"import sys; before = set(sys.modules); import {package}; print(*(set(sys.modules) - before))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.fixture(scope="module")
+def calls_for_a_message() -> dict[str, int]:
+    """How many functions of kjms run for one message that is received, in all threads, by acknowledge mode."""
+    return {
+        mode.name: walk(mode)
+        for mode in (SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE, SessionMode.CLIENT_ACKNOWLEDGE)
+    }
+
+
+def walk(mode: SessionMode, messages: int = 1000) -> int:
+    """Receive and settle *messages*; return how many calls one takes, rounded up, without those of the Kafka itself."""
+    root = str(architecture.ROOT / "kjms") + "/"
+    testing = root + "testing/"
+    calls: list[None] = []  # appending is one step, whichever thread does it
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(root) and not name.startswith(testing):
+            calls.append(None)
+
+    queue = Queue("walk")
+    with MemoryKafka() as kafka:
+        factory = ConnectionFactory(kafka.bootstrap_servers)
+        with factory.create_context() as context:
+            producer = context.create_producer()
+            for number in range(messages):
+                producer.send(queue, str(number))
+            threading.setprofile(profile)  # for threads that start from here on, as the consumer's does
+            sys.setprofile(profile)
+            try:
+                with factory.create_context(mode) as receiving:
+                    consumer = receiving.create_consumer(queue)
+                    for number in range(messages):
+                        message = consumer.receive(10_000)
+                        assert message is not None
+                        if mode == SessionMode.CLIENT_ACKNOWLEDGE and number % 50 == 49:
+                            message.acknowledge()
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)
+    return -(-len(calls) // messages)
+
+
+RULES: dict[str, tuple[int, Callable[[], dict[str, int]]]] = {
+    "modules of a package in circles": (0, modules_in_circles),
+    "lines of a module": (MOST_LINES, lines_of_modules),
+    "methods of a class": (MOST_METHODS, methods_of_classes),
+    "attributes of a class": (MOST_ATTRIBUTES, attributes_of_classes),
+    "imports past the doors of the engine": (0, imports_past_doors),
+    "uses of another object's engine": (0, uses_of_engines),
+    "clients and sockets that a pure package loads": (0, loaded_by_pure_packages),
+}
+
+
+def worse(rule: str, most: int, found: dict[str, int]) -> Iterator[str]:
+    """Return what of *found* is above the gate of *rule*, *most*, and above what the list allows."""
+    for name, number in sorted(found.items()):
+        allowed = EXCEPTIONS[rule].get(name, most)
+        if number > allowed:
+            yield f"{rule}: {name} has {number}, allowed are {allowed}"
+
+
+def loose(rule: str, most: int, found: dict[str, int], slack: float = SLACK) -> Iterator[str]:
+    """Return which entries of *rule* in the list are no longer needed, or could be lower by more than the slack."""
+    for name, listed in EXCEPTIONS[rule].items():
+        number = found.get(name, 0)
+        if number <= most:
+            yield f"{rule}: take {name} out of the list: it has {number}, allowed are {most}"
+        elif listed > number * slack:
+            yield f"{rule}: lower {name} in the list to {number}"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_gates(rule: str) -> None:
+    """Nothing is above a gate, or above its number in the list."""
+    most, measure = RULES[rule]
+    assert not list(worse(rule, most, measure()))
+
+
+def test_the_walk_of_a_message(calls_for_a_message: dict[str, int]) -> None:
+    """A message takes few calls from receive() to its settlement, in all threads together."""
+    assert not list(worse("calls for a message", MOST_CALLS, calls_for_a_message))
+
+
+def test_the_list_of_exceptions_is_tight(calls_for_a_message: dict[str, int]) -> None:
+    """Each entry of the list is needed, and at most a tenth above the number of today."""
+    found = [line for rule, (most, measure) in RULES.items() for line in loose(rule, most, measure())]
+    assert not [*found, *loose("calls for a message", MOST_CALLS, calls_for_a_message, SLACK_OF_CALLS)]
+
+
+def test_gates_see_what_is_worse() -> None:
+    """A number above the gate, and one above the list, fail; one that became better makes the list loose."""
+    rule = "lines of a module"
+    listed, allowed = next(iter(EXCEPTIONS[rule].items()), ("kjms.none", MOST_LINES))
+    assert list(worse(rule, MOST_LINES, {"kjms.new": MOST_LINES + 1, listed: allowed + 1})) == [
+        f"{rule}: {listed} has {allowed + 1}, allowed are {allowed}",
+        f"{rule}: kjms.new has {MOST_LINES + 1}, allowed are {MOST_LINES}",
+    ]
+    assert not list(worse(rule, MOST_LINES, {"kjms.new": MOST_LINES, listed: allowed}))
+    assert len(list(loose(rule, MOST_LINES, {}))) == len(EXCEPTIONS[rule])
+
+
+def test_the_api_is_there() -> None:
+    """Each class that JMS excuses from a gate exists."""
+    assert set(architecture.classes()) >= API
+
+
+def test_every_public_name_is_there() -> None:
+    """All that ``kjms.__all__`` names can be imported."""
+    import kjms
+
+    assert [name for name in kjms.__all__ if getattr(kjms, name, None) is None] == []
+    with pytest.raises(AttributeError, match="no_such_name"):
+        kjms.no_such_name  # noqa: B018
