@@ -96,9 +96,9 @@ class Assignment:
         """Hold *partition* from now on."""
         self._partitions[partition.topic, partition.number] = partition
 
-    def boxes(self) -> list[AssignedPartition]:
-        """Return the boxes that are held."""
-        return [partition for partition in self if partition.is_box]
+    def transfers(self) -> list[AssignedPartition]:
+        """Return the transfer partitions that are held."""
+        return [partition for partition in self if partition.is_transfer]
 
     def remove(self, partition: AssignedPartition) -> None:
         """Hold *partition* no longer."""
@@ -165,7 +165,7 @@ class Assignment:
             if state is None:
                 first = begins[place] if place in begins else beginning(consumer, known)
                 state = State(first, first, (), first)
-            is_aside, is_box = known.topic != self.topic, known.topic == self.handover
+            is_aside, is_transfer = known.topic != self.topic, known.topic == self.handover
             partitions.append(
                 AssignedPartition(
                     known.topic,
@@ -173,7 +173,7 @@ class Assignment:
                     state,
                     self._decode,
                     is_aside=is_aside,
-                    is_box=is_box,
+                    is_transfer=is_transfer,
                     identity=identities[known.topic],
                 )
             )

@@ -37,7 +37,7 @@ class AssignedPartition:
         decode: How its records are read.
         is_kept: Whether its settlement is kept in Kafka; else it ends with the reader.
         is_aside: Whether it holds what was moved, so that each record tells what happened to its message before.
-        is_box: Whether others hand messages over in it.
+        is_transfer: Whether others hand messages over in it.
         identity: Kafka's id of the topic, ``-`` where it is not known.
 
     Attributes:
@@ -51,11 +51,11 @@ class AssignedPartition:
         "extend_at",
         "identity",
         "is_aside",
-        "is_box",
         "is_crowded",
         "is_gone",
         "is_held",
         "is_kept",
+        "is_transfer",
         "kept",
         "number",
         "settlement",
@@ -72,7 +72,7 @@ class AssignedPartition:
         *,
         is_kept: bool = True,
         is_aside: bool = False,
-        is_box: bool = False,
+        is_transfer: bool = False,
         identity: str = "-",
     ) -> None:
         self.topic = topic
@@ -80,7 +80,7 @@ class AssignedPartition:
         self.decode = decode
         self.is_kept = is_kept
         self.is_aside = is_aside
-        self.is_box = is_box
+        self.is_transfer = is_transfer
         self.is_held = True
         self.is_gone = False
         self.identity = identity
@@ -100,7 +100,7 @@ class AssignedPartition:
     @property
     def lot(self) -> int:
         """What tells it from others where message groups are concerned; what was moved aside of it has the same."""
-        return -1 - self.number if self.is_box else self.number
+        return -1 - self.number if self.is_transfer else self.number
 
     @property
     def start(self) -> TopicPartition:

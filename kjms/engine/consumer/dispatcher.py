@@ -67,7 +67,7 @@ class ConsumerSlot:
     @property
     def has_rivals_elsewhere(self) -> bool:
         """Whether consumers in other processes may want the messages that this one waits for."""
-        return bool(self.reader.buffer.partners)
+        return bool(self.reader.buffer.peers)
 
     def start(self) -> None:
         """Let messages come."""
@@ -239,7 +239,7 @@ class Dispatcher:
         self._in_order: set[AssignedPartition] = set()  # of which nothing is made ready before what is parked
         self._is_aside_first = False  # nor of any partition but those of what was moved aside: that is older
         self.wants_recall = self.is_urgent = False
-        self.partners: Peers | tuple[()] = ()  # other processes that may want what is here
+        self.peers: Peers | tuple[()] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Peer, Delivery]] = []  # what they are to get, until it is sent
         self.has_reopened = False  # whether consumers wait that were too busy for what others hand over
         self._bound: dict[bytes, Peer] = {}  # who got the last message of a group
@@ -272,7 +272,7 @@ class Dispatcher:
     @property
     def is_awaited(self) -> bool:
         """Whether a consumer waits, here or, as far as is known, in another process."""
-        return self.is_hungry or any(partner.wants for partner in self.partners)
+        return self.is_hungry or any(peer.wants for peer in self.peers)
 
     @property
     def kept_back(self) -> int:
@@ -575,13 +575,13 @@ class Dispatcher:
         if not self._keeps_unwanted and self.lanes:
             delivery.partition.settlement.settle(delivery.offset)
             return
-        partner = self._partner_for(delivery) if self.partners else None
-        if partner is None:
+        peer = self._peer_for(delivery) if self.peers else None
+        if peer is None:
             self.unwanted.append(delivery)
             if len(self.unwanted) >= self._park_at and self._parks:
                 self._park()
         else:
-            self._leave(delivery, partner)
+            self._leave(delivery, peer)
 
     def _park(self) -> None:
         half = len(self.unwanted) >> 1
@@ -601,9 +601,7 @@ class Dispatcher:
         return not (delivery.is_taken or delivery.lanes or self._is_wanted_elsewhere(delivery))
 
     def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
-        return any(
-            partner.wants and partner.does_want(delivery.message(self._destination)) for partner in self.partners
-        )
+        return any(peer.wants and peer.does_want(delivery.message(self._destination)) for peer in self.peers)
 
     def recalled(self) -> list[AssignedPartition]:
         """Return the partitions with parked messages, to be read again, and with them whatever is ready: in order.
@@ -648,7 +646,7 @@ class Dispatcher:
     @property
     def room_elsewhere(self) -> int:
         """How many messages other processes have asked for that they do not have yet."""
-        return sum(partner.free for partner in self.partners if partner.wants)
+        return sum(peer.free for peer in self.peers if peer.wants)
 
     def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
         """Return the selectors of the consumers that are started here."""
@@ -660,22 +658,22 @@ class Dispatcher:
         orders = {d.order for lane in self.lanes.values() for d in lane if d.partition is partition}
         return len(orders) + sum(delivery.partition is partition for delivery in self.unwanted)
 
-    def offer(self, partner: Peer, among: Collection[str | None], *, is_new: bool) -> None:
-        """Let *partner* have those that nobody here wants, and its consumers with the selectors *among* do.
+    def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool) -> None:
+        """Let *peer* have those that nobody here wants, and its consumers with the selectors *among* do.
 
         If that *is_new*, they may want what is parked, too.
         """
         self.wants_recall = self.wants_recall or (is_new and bool(self._with_parked()))
         kept: list[Delivery] = []
         for number, delivery in enumerate(self.unwanted):
-            if not partner.room(is_targeted=True):
-                partner.waits = True
+            if not peer.room(is_targeted=True):
+                peer.waits = True
                 kept += self.unwanted[number:]
                 break
-            if not partner.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, partner):
+            if not peer.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, peer):
                 kept.append(delivery)
             else:
-                self._leave(delivery, partner)
+                self._leave(delivery, peer)
         self.unwanted = kept
 
     def share(self, now: float) -> bool:
@@ -696,7 +694,7 @@ class Dispatcher:
             if now - lane.busy_since >= BUSY_SECONDS:
                 pressed.append(lane)
             is_soon = is_soon or now - max(lane.busy_since, lane.taken_at) < BUSY_SECONDS
-        takers = [partner for partner in self.partners if partner.room(is_targeted=False)] if pressed else []
+        takers = [peer for peer in self.peers if peer.room(is_targeted=False)] if pressed else []
         for lane in pressed:
             self._share(lane, takers, len(lane.feeds) if now - lane.taken_at < BUSY_SECONDS else 0)
         return is_soon
@@ -705,47 +703,47 @@ class Dispatcher:
         for delivery in itertools.islice(lane, own, own + self._limit):
             if not takers:
                 return
-            if delivery.group is not None or delivery.partition.is_box:
+            if delivery.group is not None or delivery.partition.is_transfer:
                 continue
             wanting = [p for p in takers if None in p.wants or p.does_want(delivery.message(self._destination))]
             if wanting:
-                partner = max(wanting, key=_free_room)
+                peer = max(wanting, key=_free_room)
                 self.held -= 1
-                self._leave(delivery, partner)
-                if not partner.room(is_targeted=False):
-                    takers.remove(partner)
+                self._leave(delivery, peer)
+                if not peer.room(is_targeted=False):
+                    takers.remove(peer)
 
-    def _partner_for(self, delivery: Delivery) -> Peer | None:
+    def _peer_for(self, delivery: Delivery) -> Peer | None:
         """Return who is to get *delivery*, which nobody here wants."""
         best, most = None, 0
-        for partner in self.partners:
-            if not partner.wants or not partner.does_want(delivery.message(self._destination)):
+        for peer in self.peers:
+            if not peer.wants or not peer.does_want(delivery.message(self._destination)):
                 continue
-            if self._is_bound(delivery, partner):
+            if self._is_bound(delivery, peer):
                 continue
-            room = partner.room(is_targeted=True)
+            room = peer.room(is_targeted=True)
             if room > most:
-                best, most = partner, room
+                best, most = peer, room
             elif not room:
-                partner.waits = True
+                peer.waits = True
         return best
 
-    def _is_bound(self, delivery: Delivery, partner: Peer) -> bool:
-        """Tell whether the group of *delivery* goes to another partner than *partner*."""
+    def _is_bound(self, delivery: Delivery, peer: Peer) -> bool:
+        """Tell whether the group of *delivery* goes to another peer than *peer*."""
         if delivery.group is None:
             return False
         bound = self._bound.get(delivery.group)
-        return bound is not None and bound is not partner and bool(bound.wants)
+        return bound is not None and bound is not peer and bool(bound.wants)
 
-    def _leave(self, delivery: Delivery, partner: Peer) -> None:
+    def _leave(self, delivery: Delivery, peer: Peer) -> None:
         delivery.is_taken = True
         delivery.lanes = 0
         if delivery.group is not None:
             if len(self._bound) > MOST_BOUND:
                 self._bound.clear()
-            self._bound[delivery.group] = partner
-        partner.sent()
-        self.leaving.append((partner, delivery))
+            self._bound[delivery.group] = peer
+        peer.sent()
+        self.leaving.append((peer, delivery))
 
     def may_get_stuck(self, now: float) -> bool:
         """Whether messages are ready for consumers none of which waits, and which have not been busy for long."""
@@ -763,7 +761,7 @@ class Dispatcher:
         gone: list[Delivery] = []
         for lane in stuck:
             for delivery in lane:
-                if not delivery.partition.is_box or delivery.group is not None or delivery.due:
+                if not delivery.partition.is_transfer or delivery.group is not None or delivery.due:
                     continue
                 if delivery.lanes > 1 and any(
                     self._wants(other, delivery) for other in self.lanes.values() if other not in stuck
@@ -810,8 +808,8 @@ def _order(delivery: Delivery) -> int:
     return delivery.order
 
 
-def _free_room(partner: Peer) -> int:
-    return partner.room(is_targeted=False)
+def _free_room(peer: Peer) -> int:
+    return peer.room(is_targeted=False)
 
 
 def _age(level: tuple[int, deque[Delivery]]) -> int:

@@ -188,7 +188,7 @@ class GroupConsumer:
         self._is_suspicious = False  # whether something came that a topic made again explains
         self._is_outdated = False  # whether it was: the thread begins anew, with another client
         self._membership = Membership()
-        self._left: list[TopicPartition] = []  # boxes that are read no longer, until Kafka's client knows
+        self._left: list[TopicPartition] = []  # transfer partitions that are read no longer, until Kafka's client knows
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._handover = None if exchange is None else Handover(self, exchange)
 
@@ -236,7 +236,7 @@ class GroupConsumer:
     @property
     def is_shared(self) -> bool:
         """Whether several consumers are started, here or in other processes that may get messages from here."""
-        return self._started > 1 or bool(self.buffer.partners)
+        return self._started > 1 or bool(self.buffer.peers)
 
     @property
     def is_closed(self) -> bool:
@@ -360,7 +360,7 @@ class GroupConsumer:
 
     def _share(self) -> None:
         """Let other processes have what consumers here have no time for."""
-        if self._handover is not None and self.buffer.partners:
+        if self._handover is not None and self.buffer.peers:
             with self.lock:
                 self._is_to_share = self._handover.share(time.monotonic())
                 self._capacity = self._limit + self.buffer.room_elsewhere
@@ -478,7 +478,7 @@ class GroupConsumer:
         leaving = self.buffer.leaving
         if leaving and self._handover is not None:
             self.buffer.leaving = []
-            self.submit([self._handover.move(delivery, partner) for partner, delivery in leaving])
+            self.submit([self._handover.move(delivery, peer) for peer, delivery in leaving])
 
     def submit(self, moves: Sequence[Move]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
@@ -526,8 +526,8 @@ class GroupConsumer:
         return topic, number
 
     def _aside_place(self, partition: AssignedPartition) -> tuple[str, int]:
-        """Return where messages of *partition* are moved aside to; those of a box to its end."""
-        return (partition.topic if partition.is_box else self.aside.topic), partition.number
+        """Return where messages of *partition* are moved aside to; those of a transfer partition to its end."""
+        return (partition.topic if partition.is_transfer else self.aside.topic), partition.number
 
     def open_aside(self, number: int) -> None:
         """See to it that what is moved aside of partition *number* is read by this reader.
@@ -548,7 +548,7 @@ class GroupConsumer:
             if not self._open(consumer, list(begins), dict.fromkeys, begins=begins):
                 raise JMSException(f"what was moved aside of partition {number} of {self.name} cannot be read")
 
-    def open_box(self, topic: str, number: int, is_ours: Callable[[AssignedPartition], bool]) -> None:
+    def open_transfer(self, topic: str, number: int, is_ours: Callable[[AssignedPartition], bool]) -> None:
         """Read partition *number* of the hand-over *topic*, if that is possible now.
 
         Args:
@@ -628,8 +628,8 @@ class GroupConsumer:
             start.offset = max(start.offset - LOOK_BACK, 0)  # a log that begins later is read from there
         return start
 
-    def drop_box(self, partition: AssignedPartition) -> None:
-        """Read *partition*, a box, no longer; the caller holds the lock."""
+    def drop_transfer(self, partition: AssignedPartition) -> None:
+        """Stop reading *partition*, a transfer partition; the caller holds the lock."""
         self._holdings.remove(partition)
         self.buffer.drop(partition)
         self._crowding.discard(partition)
@@ -702,16 +702,18 @@ class GroupConsumer:
                 move.delivery.is_moving = False
                 if not move.is_aside:
                     self._in_hands -= 1
-                if move.partner is not None:
-                    move.partner.written(None)
-                    if move.delivery.partition.is_held:  # its partner is gone
+                if move.peer is not None:
+                    move.peer.written(None)
+                    if move.delivery.partition.is_held:  # the peer is gone
                         move.delivery.is_back = True
                         self.buffer.put_back([move.delivery])
             return left
 
     def _is_movable(self, move: Move) -> bool:
         partition = move.delivery.partition
-        if move.partner is not None and (move.box < 0 or move.partner.box != move.box):
+        if move.peer is not None and (
+            move.transfer_partition < 0 or move.peer.transfer_partition != move.transfer_partition
+        ):
             return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
@@ -825,8 +827,8 @@ class GroupConsumer:
         )
         if [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]:
             return True
-        for place, commit in zip(known, commits, strict=True):  # any member of the group can commit for a box
-            if commit.partition.is_box and owner(place.metadata)[1] != self.aside.engine:
+        for place, commit in zip(known, commits, strict=True):  # any member of the group can commit for it
+            if commit.partition.is_transfer and owner(place.metadata)[1] != self.aside.engine:
                 return None
         error, _ = self._commit(is_proof=True)  # only who holds the partitions still can do that
         return False if error is None else None
@@ -855,8 +857,8 @@ class GroupConsumer:
                 old.settle(delivery.offset)
                 if not move.is_aside:
                     self._in_hands -= 1
-                    if move.partner is not None:
-                        move.partner.written(place)
+                    if move.peer is not None:
+                        move.peer.written(place)
                     continue
                 aside = self._target(move)
                 if aside is None:  # it was given up at once: whoever has it reads the copy
@@ -1077,7 +1079,7 @@ class GroupConsumer:
         """
         is_urgent, self._is_suspicious = self._is_suspicious, False
         with self.lock:
-            partitions = [partition for partition in self._holdings if not partition.is_box]
+            partitions = [partition for partition in self._holdings if not partition.is_transfer]
         seen = {t: self.aside.last_identity(t, is_urgent=is_urgent) for t in {p.topic for p in partitions}}
         gone = []
         for partition in partitions:
@@ -1280,7 +1282,7 @@ class GroupConsumer:
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
         holdings, buffer, repeats = self._holdings, self.buffer, self._repeats
-        has_boxes = False
+        has_transfers = False
         refusal = None
         for record in records:
             error = record.error()
@@ -1317,11 +1319,11 @@ class GroupConsumer:
                     if delivery.count > 1:
                         delivery.cause = "previous consumer terminated unexpectedly"
             buffer.arrive(delivery)
-            has_boxes = has_boxes or partition.is_box
+            has_transfers = has_transfers or partition.is_transfer
         if buffer.is_ranked:
             self._look_ahead(records)
         if self._handover is not None:
-            if has_boxes:
+            if has_transfers:
                 self._handover.arrived()
             self.send_over()
         if refusal is not None:
@@ -1412,7 +1414,7 @@ class GroupConsumer:
         self._is_leaving = True
         for leave in (
             self._finish_moves,
-            partial(self._leave_boxes, consumer),
+            partial(self._leave_transfers, consumer),
             self._flush_quietly,
             partial(self._close_client, consumer),
             self.aside.journal.write,
@@ -1425,8 +1427,8 @@ class GroupConsumer:
             if self._starts is None:
                 for number in self._holdings.numbers():
                     self._drop(number)
-                for box in self._holdings.boxes():
-                    self.drop_box(box)
+                for partition in self._holdings.transfers():
+                    self.drop_transfer(partition)
                 self._left.clear()
                 self._forgotten.clear()
             self._consumer = self._thread = None
@@ -1439,28 +1441,30 @@ class GroupConsumer:
         if self.is_kept:
             self.aside.mover.finish(self, MOVES_SECONDS)
 
-    def _leave_boxes(self, consumer: ConsumerPort) -> None:
-        """Give up the boxes in order, while Kafka still counts us in."""
+    def _leave_transfers(self, consumer: ConsumerPort) -> None:
+        """Give up the transfer partitions in order, while Kafka still counts us in."""
         if self._handover is None:
             return
         with self.lock:
-            held = self._holdings.boxes()
-            for box in held:
-                box.is_held = False
-                self.buffer.drop(box)
-            boxes = [box for box in held if box.settlement.unsettled or box.settlement.is_dirty]
+            held = self._holdings.transfers()
+            for partition in held:
+                partition.is_held = False
+                self.buffer.drop(partition)
+            partitions = [
+                partition for partition in held if partition.settlement.unsettled or partition.settlement.is_dirty
+            ]
         deadline = time.monotonic() + CLOSE_SECONDS
         with self._client:
-            while boxes:
-                error, _ = self._commit(boxes)
+            while partitions:
+                error, _ = self._commit(partitions)
                 if error is None or kafka_error(error).code() not in _PASSING or time.monotonic() > deadline:
                     break
                 self._membership.poll(consumer, SHORT_POLL_SECONDS)  # it rebalances; what comes is read again
-        if boxes and error is not None:
+        if partitions and error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name}"))
         with self.lock:
-            for box in held:
-                self.drop_box(box)
+            for partition in held:
+                self.drop_transfer(partition)
         with self._client:
             self._forsake(consumer)
         self._handover.end()

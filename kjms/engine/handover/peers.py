@@ -27,20 +27,20 @@ from kjms.selector import Selector, parse_selector
 if TYPE_CHECKING:
     from kjms.message import Message
 
-__all__ = ["Peer", "Peers", "read_notice", "written_notice"]
+__all__ = ["Peer", "Peers", "read_interest", "written_interest"]
 
 _log = logging.getLogger("kjms.handover")
 
 VERSION: Final = 1
-TARGETED: Final = 500  # messages that only a partner wants and that may be on their way to it at any time
+TARGETED: Final = 500  # messages that only a peer wants and that may be on their way to it at any time
 
 
-def written_notice(engine: str, notice: Mapping[str, Any]) -> bytes:
+def written_interest(engine: str, notice: Mapping[str, Any]) -> bytes:
     """Return what *engine* has to say as the log carries it."""
     return json.dumps({"v": VERSION, "e": engine, **notice}, separators=(",", ":")).encode()
 
 
-def read_notice(data: bytes | None) -> dict[str, Any] | None:
+def read_interest(data: bytes | None) -> dict[str, Any] | None:
     """Return what a record says; None where it is no notice, or one of a later version."""
     try:
         notice = json.loads(data or b"")
@@ -56,7 +56,7 @@ class Peer:
 
     Attributes:
         engine: Its name.
-        box: Where messages for it go; -1: it has no box.
+        transfer_partition: Where messages for it go; -1: it has none.
         claimed: The boxes that it says it has: its own, and those that it empties for processes that are gone.
         wants: The selectors of its consumers; under None, a consumer without one.
         heard: When it was heard last, in seconds of this process's monotonic clock.
@@ -70,7 +70,7 @@ class Peer:
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
-        self.box = -1
+        self.transfer_partition = -1
         self.claimed: frozenset[int] = frozenset()
         self.wants: dict[str | None, Selector | None] = {}
         self.heard = 0.0
@@ -88,7 +88,8 @@ class Peer:
         self._unread: deque[int] = deque()  # places of those that it has not read yet
 
     def __repr__(self) -> str:
-        return f"<Partner {self.engine}, box {self.box}: {len(self.wants)} wants, {self.outstanding} outstanding>"
+        number = self.transfer_partition
+        return f"<Peer {self.engine}, partition {number}: {len(self.wants)} wants, {self.outstanding} outstanding>"
 
     @property
     def outstanding(self) -> int:
@@ -98,15 +99,15 @@ class Peer:
     @property
     def free(self) -> int:
         """How many messages it has asked for that are not on their way to it."""
-        if self.box < 0 or self.is_drowsy:
+        if self.transfer_partition < 0 or self.is_drowsy:
             return 0
         return max(self._room - self.outstanding, 0)
 
     def room(self, *, is_targeted: bool) -> int:
         """Return how many more messages it may get: *is_targeted*, such as nobody here wants."""
-        if self.box >= 0 and self.is_drowsy:
+        if self.transfer_partition >= 0 and self.is_drowsy:
             self.is_called = True
-        if self.box < 0 or self.is_drowsy or not (is_targeted and self._is_quick):
+        if self.transfer_partition < 0 or self.is_drowsy or not (is_targeted and self._is_quick):
             return self.free
         return max(TARGETED - self.outstanding, 0)
 
@@ -125,13 +126,13 @@ class Peer:
     def written(self, place: tuple[int, int] | None) -> None:
         """Note that a message stands in a box at *place*, a partition and an offset; None: it goes nowhere."""
         self._unwritten -= 1
-        if place is not None and place[0] == self.box and place[1] >= self._read:
+        if place is not None and place[0] == self.transfer_partition and place[1] >= self._read:
             self._unread.append(place[1])
 
     def move_to(self, box: int) -> None:
         """Note that its messages go to *box* from now on."""
-        if box != self.box:
-            self.box = box
+        if box != self.transfer_partition:
+            self.transfer_partition = box
             self._unread.clear()
 
     def apply(self, notice: Mapping[str, Any]) -> list[str | None]:
@@ -169,11 +170,11 @@ class Peers:
     Args:
         engine: Our own name: our own claims count, too.
 
-    >>> partners = Partners("we")
-    >>> _ = partners.apply({"e": "they", "lease": 10, "box": 1, "boxes": [1]}, 100.0)
-    >>> partners.free(3), partners.holder(1), [partner.box for partner in partners]
+    >>> peers = Peers("we")
+    >>> _ = peers.apply({"e": "they", "lease": 10, "box": 1, "boxes": [1]}, 100.0)
+    >>> peers.free(3), peers.holder(1), [peer.transfer_partition for peer in peers]
     ([0, 2], 'they', [1])
-    >>> partners.expire(111.0); partners.free(3)
+    >>> peers.expire(111.0); peers.free(3)
     [0, 1, 2]
     """
 
@@ -188,7 +189,7 @@ class Peers:
 
     def __iter__(self) -> Iterator[Peer]:
         """Return the others."""
-        return (partner for engine, partner in self._all.items() if engine != self._engine)
+        return (peer for engine, peer in self._all.items() if engine != self._engine)
 
     @property
     def members(self) -> list[Peer]:
@@ -199,11 +200,11 @@ class Peers:
     def own(self) -> frozenset[int]:
         """Our own boxes, as the log has it."""
         us = self._all.get(self._engine)
-        return frozenset() if us is None else self.boxes(us)
+        return frozenset() if us is None else self.held_by(us)
 
-    def boxes(self, partner: Peer) -> frozenset[int]:
-        """Return which of the boxes that *partner* claims it has: those that no living process claimed before."""
-        return frozenset(box for box in partner.claimed if self.holder(box) == partner.engine)
+    def held_by(self, peer: Peer) -> frozenset[int]:
+        """Return which of the boxes that *peer* claims it has: those that no living process claimed before."""
+        return frozenset(box for box in peer.claimed if self.holder(box) == peer.engine)
 
     def holder(self, box: int) -> str | None:
         """Return who has *box*."""
@@ -219,28 +220,28 @@ class Peers:
         These are the ones that are new; all of them if it had no box before.
         """
         engine = notice["e"]
-        partner = self._all.get(engine)
-        if partner is None:
-            partner = self._all[engine] = Peer(engine)
+        peer = self._all.get(engine)
+        if peer is None:
+            peer = self._all[engine] = Peer(engine)
         if notice.get("bye"):
             self._forget(engine)
-            return partner, []
-        partner.heard = now
-        partner.lease = float(_number(notice.get("lease")))
-        partner.is_idle = partner.is_drowsy = bool(notice.get("idle"))
+            return peer, []
+        peer.heard = now
+        peer.lease = float(_number(notice.get("lease")))
+        peer.is_idle = peer.is_drowsy = bool(notice.get("idle"))
         claimed = notice.get("boxes")
         wanted = {box for box in claimed if isinstance(box, int)} if isinstance(claimed, list) else set()
         # A claim behind another one is kept: processes notice at different moments that the first is gone, and then
         # all of them must have the same one for the next.
-        self._withdraw(partner, partner.claimed - wanted)
+        self._withdraw(peer, peer.claimed - wanted)
         for box in sorted(wanted):
             self._claims.setdefault(box, {})[engine] = None
-        partner.claimed = frozenset(wanted)
+        peer.claimed = frozenset(wanted)
         own = notice.get("box")
-        had_box = partner.box >= 0
-        partner.move_to(own if isinstance(own, int) and own in self.boxes(partner) else -1)
-        new = partner.apply(notice)
-        return partner, new if had_box else list(partner.wants)
+        had_box = peer.transfer_partition >= 0
+        peer.move_to(own if isinstance(own, int) and own in self.held_by(peer) else -1)
+        new = peer.apply(notice)
+        return peer, new if had_box else list(peer.wants)
 
     def expire(self, now: float, nap: float = 0.0) -> bool:
         """Forget who was not heard in time; tell whether there was somebody.
@@ -248,13 +249,13 @@ class Peers:
         Doze off who was not heard for *nap* seconds, or need not be for longer.
         """
         has_forgotten = False
-        for partner in list(self._all.values()):
-            silent = now - partner.heard
-            if silent > partner.lease:
-                self._forget(partner.engine)
+        for peer in list(self._all.values()):
+            silent = now - peer.heard
+            if silent > peer.lease:
+                self._forget(peer.engine)
                 has_forgotten = True
-            elif nap and (silent > nap or partner.is_idle):
-                partner.is_drowsy = True
+            elif nap and (silent > nap or peer.is_idle):
+                peer.is_drowsy = True
         return has_forgotten
 
     def give_up(self) -> None:
@@ -263,16 +264,16 @@ class Peers:
             self._forget(self._engine)
 
     def _forget(self, engine: str) -> None:
-        partner = self._all.pop(engine)
-        partner.wants = {}
-        partner.box = -1
-        self._withdraw(partner, partner.claimed)
-        partner.claimed = frozenset()
+        peer = self._all.pop(engine)
+        peer.wants = {}
+        peer.transfer_partition = -1
+        self._withdraw(peer, peer.claimed)
+        peer.claimed = frozenset()
 
-    def _withdraw(self, partner: Peer, boxes: Iterable[int]) -> None:
+    def _withdraw(self, peer: Peer, boxes: Iterable[int]) -> None:
         for box in boxes:
             claims = self._claims[box]
-            del claims[partner.engine]
+            del claims[peer.engine]
             if not claims:
                 del self._claims[box]
 

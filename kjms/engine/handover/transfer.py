@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.consumer.dispatcher import STUCK_SECONDS
-from kjms.engine.handover.peers import Peer, Peers, read_notice, written_notice
+from kjms.engine.handover.peers import Peer, Peers, read_interest, written_interest
 from kjms.engine.statistics import HandoverStatistics
 from kjms.engine.transactions.transactional_producer import Move
 from kjms.errors import JMSException
@@ -72,7 +72,7 @@ class Handover:
     def __init__(self, reader: GroupConsumer, exchange: Exchange) -> None:
         self.demand = reader.aside.demand
         self.topic = reader.aside.handover
-        self.partners = Peers(exchange.engine)
+        self.peers = Peers(exchange.engine)
         self._reader = reader
         self._margin = reader.session_timeout + MARGIN_SECONDS
         self._exchange = exchange
@@ -111,13 +111,13 @@ class Handover:
         self._counted_at = 0.0
 
     def __repr__(self) -> str:
-        return f"<HandOver {self.topic}: box {self._box}, {len(list(self.partners))} partners>"
+        return f"<Handover {self.topic}: box {self._box}, {len(list(self.peers))} peers>"
 
     def statistics(self) -> HandoverStatistics:
         """Return who takes part, and what is read for it; the caller holds the lock."""
         return HandoverStatistics(
             topic=self.topic,
-            peers=sum(1 for _ in self.partners),
+            peers=sum(1 for _ in self.peers),
             transfer_partition=None if self._box == NONE else self._box,
             adopted=tuple(sorted(self._adopted)),
             reading=tuple(sorted(self._open)),
@@ -131,7 +131,7 @@ class Handover:
         """Take part from now on."""
         with self._lock:
             self._reset()
-            self.partners = self._reader.buffer.partners = Peers(self._exchange.engine)
+            self.peers = self._reader.buffer.peers = Peers(self._exchange.engine)
         self._exchange.join(self)
 
     def end(self) -> None:
@@ -141,8 +141,8 @@ class Handover:
             if self._has_spoken:
                 self.publish({"bye": True})
             self._reset()
-            self.partners = Peers(self._exchange.engine)  # with no box that a later commit would give up
-            self._reader.buffer.partners = ()
+            self.peers = Peers(self._exchange.engine)  # with no box that a later commit would give up
+            self._reader.buffer.peers = ()
 
     # What goes on in the reader.
 
@@ -157,12 +157,12 @@ class Handover:
         if delivery is None:
             self._missed_at = now
             self._hungry_since = self._hungry_since or now
-            if self._box in self.partners.own:
+            if self._box in self.peers.own:
                 self._missed()
             return
         if self._hungry_since and not self._reader.buffer.is_hungry:
             self._hungry_since = 0.0
-        if delivery.partition.is_box:
+        if delivery.partition.is_transfer:
             self._taken += 1
             self._taken_in_all += 1
             if self._ahead and self._taken * 2 >= self._ahead:
@@ -185,7 +185,7 @@ class Handover:
     def changed(self) -> None:
         """Hear that a consumer with another selector has come or gone."""
         self._stirred_at = time.monotonic()
-        if self._box in self.partners.own and self._wants_now() != self._said:
+        if self._box in self.peers.own and self._wants_now() != self._said:
             self._moved_at = self._stirred_at  # something may come
             self.speak()
 
@@ -198,7 +198,7 @@ class Handover:
     def share(self, now: float) -> bool:
         """Let others have what consumers here have no time for; tell whether to look again soon."""
         buffer = self._reader.buffer
-        if not buffer.partners:
+        if not buffer.peers:
             return False
         is_soon = buffer.share(now)
         self._call(now)
@@ -220,13 +220,13 @@ class Handover:
     def lost(self) -> None:
         """Hear that the reader is out of its group: it must not commit for boxes any more."""
         for box in list(self._open):
-            self._reader.drop_box(self._open.pop(box))
+            self._reader.drop_transfer(self._open.pop(box))
 
-    def move(self, delivery: Delivery, partner: Peer) -> Move:
-        """Return the move of *delivery* to *partner*."""
-        box = partner.box
+    def move(self, delivery: Delivery, peer: Peer) -> Move:
+        """Return the move of *delivery* to *peer*."""
+        box = peer.transfer_partition
         copy = self._reader.copy_for(delivery, lambda: (self.topic, box))
-        return Move(delivery, copy, is_aside=False, partner=partner, box=box)
+        return Move(delivery, copy, is_aside=False, peer=peer, transfer_partition=box)
 
     # Speaking; the caller holds the lock.
 
@@ -308,7 +308,7 @@ class Handover:
                 self._proved(now, goes_on)
 
         notice["at"] = milliseconds  # for ourselves: another machine's clock says nothing
-        value = written_notice(self._exchange.engine, notice)
+        value = written_interest(self._exchange.engine, notice)
         try:
             self._exchange.publisher.send(self.demand, 0, KafkaRecord(None, value, [], 0), report or proved)
         except JMSException as failure:
@@ -340,7 +340,7 @@ class Handover:
         if not self.is_ready:
             return
         with self._lock:
-            if self.partners.expire(now, NAP_SECONDS):
+            if self.peers.expire(now, NAP_SECONDS):
                 self._offer_all()
             self.keep_to_what_is_ours(now)
             self._call(now)
@@ -362,24 +362,24 @@ class Handover:
 
     def _offer_all(self) -> None:
         """Offer again what nobody here wants: somebody who was to get it is gone."""
-        for partner in self.partners:
-            if partner.box >= 0 and partner.wants:
-                self._reader.buffer.offer(partner, list(partner.wants), is_new=False)
+        for peer in self.peers:
+            if peer.transfer_partition >= 0 and peer.wants:
+                self._reader.buffer.offer(peer, list(peer.wants), is_new=False)
 
     def keep_to_what_is_ours(self, now: float) -> None:
         """Give up boxes that others may have by now; the caller holds the lock.
 
         Any member of the group can commit for a box, so the reader calls it before each commit, too.
         """
-        if self.partners.own and now > self.sure_until:
+        if self.peers.own and now > self.sure_until:
             _log.warning("%s: others may take this process for gone; its boxes are given up", self.topic)
-            self.partners.give_up()
+            self.peers.give_up()
             self._box = NONE
             self._adopted.clear()
             self._is_asked = True  # they have forgotten what is wanted here
-        for box in self._open.keys() - self.partners.own:
+        for box in self._open.keys() - self.peers.own:
             self._going.add(box)
-            self._reader.drop_box(self._open.pop(box))
+            self._reader.drop_transfer(self._open.pop(box))
 
     def _let_boxes_go(self) -> None:
         """Say that boxes are free, once no commit for them can be under way: it would undo what others commit."""
@@ -397,14 +397,14 @@ class Handover:
         Ask those, too, of whom it is not known what they want.
         """
         called = [
-            partner
-            for partner in self.partners
-            if (partner.is_called and partner.wants) or (partner.box >= 0 and not partner.is_known)
+            peer
+            for peer in self.peers
+            if (peer.is_called and peer.wants) or (peer.transfer_partition >= 0 and not peer.is_known)
         ]
         if called and now - self._called_at > CALL_SECONDS:
             self._called_at = now
-            for partner in called:
-                partner.is_called = False
+            for peer in called:
+                peer.is_called = False
             self.publish({**self._state(), "ask": True})
 
     def _hunger(self, now: float) -> float:
@@ -455,23 +455,23 @@ class Handover:
 
     def heard(self, offset: int, value: bytes | None) -> None:
         """Take in what stands in the log at *offset*."""
-        notice = read_notice(value)
+        notice = read_interest(value)
         is_ours = notice is not None and notice["e"] == self._exchange.engine
         now = time.monotonic()
         with self._lock:
             if not is_ours:
                 self._stirred_at = now
             if notice is not None:
-                partner, new = self.partners.apply(notice, notice.get("at", 0) / 1000 if is_ours else now)
+                peer, new = self.peers.apply(notice, notice.get("at", 0) / 1000 if is_ours else now)
                 if is_ours:
-                    self._proved(partner.heard, IDLE_GOES_ON_SECONDS if partner.is_idle else GOES_ON_SECONDS)
+                    self._proved(peer.heard, IDLE_GOES_ON_SECONDS if peer.is_idle else GOES_ON_SECONDS)
                 else:
-                    for box in partner.claimed & self._known_empty.keys():
+                    for box in peer.claimed & self._known_empty.keys():
                         del self._known_empty[box]
-                    self._hear_of(partner, notice, new, now)
+                    self._hear_of(peer, notice, new, now)
             self.is_ready = self.is_ready or offset >= self._greeted_at
 
-    def _hear_of(self, partner: Peer, notice: dict[str, Any], new: list[str | None], now: float) -> None:
+    def _hear_of(self, peer: Peer, notice: dict[str, Any], new: list[str | None], now: float) -> None:
         if notice.get("ask") and self._box != NONE:
             self._is_asked = True
             self._moved_at = now  # something may come
@@ -481,11 +481,11 @@ class Handover:
             self._offer_all()
         buffer = self._reader.buffer
         is_new = bool(new)
-        if partner.waits and partner.room(is_targeted=True):
-            partner.waits = False
-            new = list(partner.wants)
-        if new and partner.box >= 0:
-            buffer.offer(partner, new, is_new=is_new)
+        if peer.waits and peer.room(is_targeted=True):
+            peer.waits = False
+            new = list(peer.wants)
+        if new and peer.transfer_partition >= 0:
+            buffer.offer(peer, new, is_new=is_new)
         buffer.share(now)
         self._reader.send_over()
 
@@ -493,15 +493,15 @@ class Handover:
 
     def _see_to_box(self, now: float) -> None:
         """Claim a box if consumers here wait for messages that others may have; see whether it was granted."""
-        if self._box not in {NONE, *self.partners.own} and now - self._said_at > PATIENCE_SECONDS * 2:
+        if self._box not in {NONE, *self.peers.own} and now - self._said_at > PATIENCE_SECONDS * 2:
             self._box = NONE  # somebody else was first
         if self._box != NONE or self._hunger(now) < PATIENCE_SECONDS:
             return
-        free = self.partners.free(self.count)
+        free = self.peers.free(self.count)
         if not free:
             self._reader.aside.grow(self.topic, self.count + max(1, self.count // 2))
             self.count = self._reader.aside.topic_partitions(self.topic)
-            free = self.partners.free(self.count)
+            free = self.peers.free(self.count)
         if free:
             with self._lock:
                 self._box = random.choice(free)
@@ -517,9 +517,9 @@ class Handover:
         self._swept_at = now
         self.count = self._reader.aside.topic_partitions(self.topic)
         with self._lock:
-            lost = {box for box in self._adopted if box not in self.partners.own}  # claimed last time, and not granted
+            lost = {box for box in self._adopted if box not in self.peers.own}  # claimed last time, and not granted
             self._adopted -= lost
-            free = [box for box in self.partners.free(self.count) if box not in self._adopted and box != self._box]
+            free = [box for box in self.peers.free(self.count) if box not in self._adopted and box != self._box]
         if not free:
             return
         found = self._reader.find_unread(self.topic, free, self._known_empty)
@@ -537,14 +537,14 @@ class Handover:
             self._reader.open_aside(number)
 
     def _open_boxes(self) -> None:
-        for box in sorted({self._box, *self._adopted} & self.partners.own - self._open.keys()):
-            self._reader.open_box(self.topic, box, self._begin_with)
+        for box in sorted({self._box, *self._adopted} & self.peers.own - self._open.keys()):
+            self._reader.open_transfer(self.topic, box, self._begin_with)
 
     def _begin_with(self, partition: AssignedPartition) -> bool:
         """Note that *partition*, a box, is about to be read, unless it is another process's by now."""
         now, box = time.monotonic(), partition.number
         self.keep_to_what_is_ours(now)
-        if box not in self.partners.own or box not in {self._box, *self._adopted}:
+        if box not in self.peers.own or box not in {self._box, *self._adopted}:
             return False
         self._open[box] = partition
         self._quiet_since[box] = self._moved_at = now
@@ -572,7 +572,7 @@ class Handover:
                 del self._open[box]
                 self._going.add(box)
                 self._known_empty[box] = end
-                self._reader.drop_box(going)
+                self._reader.drop_transfer(going)
                 self._adopted.discard(box)
                 if box == self._box:
                     self._box = NONE
@@ -597,7 +597,7 @@ class Handover:
         owned = set(self._reader.numbers())
         self._move_home(
             self._reader.buffer.give_up(
-                lambda d: d.partition.is_box and not d.due and (d.record.partition() or 0) not in owned
+                lambda d: d.partition.is_transfer and not d.due and (d.record.partition() or 0) not in owned
             )
         )
 

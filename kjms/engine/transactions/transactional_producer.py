@@ -81,16 +81,16 @@ class Move(NamedTuple):
         copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
         is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
         to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
-        partner: Who gets it, when it is handed over.
-        box: The box where it gets it.
+        peer: The process that gets it, when it is handed over.
+        transfer_partition: Where the peer gets it.
     """
 
     delivery: Delivery
     copy: Callable[[int], Copy]
     is_aside: bool
     to: tuple[str, int] | None = None
-    partner: Peer | None = None
-    box: int = -1
+    peer: Peer | None = None
+    transfer_partition: int = -1
 
 
 Made = tuple[Move, History, tuple[int, int]]

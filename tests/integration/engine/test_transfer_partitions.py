@@ -85,7 +85,7 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
 
         def watched(consumer: Any, restored: Any, *more: Any) -> None:
             hold(consumer, restored, *more)
-            if restored and restored[0].is_box:
+            if restored and restored[0].is_transfer:
                 opened.append([partition for partition in restored if partition in reader._holdings])
 
         reader._hold = watched

@@ -279,9 +279,9 @@ def test_who_is_busy_shares_and_who_waits_does_not() -> None:
     unused: Any = None
     feed = ConsumerSlot(unused, None, threading.Event())
     buffer.join(feed)
-    partners = Peers("we")
-    buffer.partners = partners
-    partners.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": 3, "wants": [None]}, 0.0)
+    peers = Peers("we")
+    buffer.peers = peers
+    peers.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": 3, "wants": [None]}, 0.0)
     for number in range(10):
         delivery = Delivery(Record(number, b"group" if number == 2 else None), partition, number, number)
         partition.settlement.read(number, delivery)
@@ -322,7 +322,7 @@ def test_busy_consumers_keep_nothing_that_others_have_time_for() -> None:
 
 def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
     """Behind consumers that are busy for long nothing waits that others handed over, but for message groups."""
-    box = AssignedPartition("t.kjms.handover", 0, EMPTY, is_kept=False, is_box=True)
+    box = AssignedPartition("t.kjms.handover", 0, EMPTY, is_kept=False, is_transfer=True)
     buffer, feed, _ = shared_buffer()
     arrive(buffer, box, 4, grouped=2)
     feed.took(buffer.take(feed), 1.0)
@@ -347,9 +347,9 @@ def shared_buffer(room: int = 0) -> tuple[Dispatcher, ConsumerSlot, AssignedPart
     buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
     feed = ConsumerSlot(unused, None, threading.Event())
     buffer.join(feed)
-    partners = Peers("we")
-    buffer.partners = partners
-    partners.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": room, "wants": [None]}, 0.0)
+    peers = Peers("we")
+    buffer.peers = peers
+    peers.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": room, "wants": [None]}, 0.0)
     return buffer, feed, partition_from(0)
 
 
@@ -366,24 +366,24 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     """A message that no consumer here wants goes to one who does, a group's messages to the same one."""
     buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
     partition = partition_from(0)
-    partners = Peers("we")
-    buffer.partners = partners
+    peers = Peers("we")
+    buffer.peers = peers
     for box, engine in enumerate(["first", "second"]):
         notice = {"e": engine, "lease": 10, "box": box, "boxes": [box], "room": 1, "wants": ["n < 5"]}
-        partners.apply(notice, 0.0)
+        peers.apply(notice, 0.0)
     for number in range(8):
         delivery = Delivery(Record(number, b"group"), partition, number, number)
         partition.settlement.read(number, delivery)
         buffer.arrive(delivery)
     assert [delivery.offset for _, delivery in buffer.leaving] == [0, 1, 2, 3, 4]
-    assert len({partner for partner, _ in buffer.leaving}) == 1
+    assert len({peer for peer, _ in buffer.leaving}) == 1
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]
-    third, new = partners.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 0.0)
+    third, new = peers.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 0.0)
     buffer.offer(third, new, is_new=True)
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]  # the group is somebody's who lives
-    partners.expire(11.0)
-    partners.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
-    buffer.offer(next(iter(partners)), ["n > 6"], is_new=True)
+    peers.expire(11.0)
+    peers.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
+    buffer.offer(next(iter(peers)), ["n > 6"], is_new=True)
     assert [delivery.offset for delivery in buffer.unwanted] == [5, 6]
 
 
@@ -391,10 +391,10 @@ def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
     """Another process comes, and gets as many as it has room for; it says later that it has room for more."""
     buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
     partition = partition_from(0)
-    buffer.partners = partners = Peers("we")
+    buffer.peers = peers = Peers("we")
     arrive(buffer, partition, 5)
     asks = {"e": "other", "lease": 10, "box": 0, "boxes": [0], "room": 2, "quick": False}
-    other, wants = partners.apply({**asks, "wants": [None]}, 0.0)
+    other, wants = peers.apply({**asks, "wants": [None]}, 0.0)
     buffer.offer(other, wants, is_new=True)
     assert [delivery.offset for _, delivery in buffer.leaving] == [0, 1]
     assert [delivery.offset for delivery in buffer.unwanted] == [2, 3, 4]
@@ -511,9 +511,9 @@ def test_what_others_want_is_not_parked() -> None:
     """A message that waits for room in another process would be read again for each that goes there."""
     buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
     partition = partition_from(0)
-    partners = Peers("we")
-    buffer.partners = partners
-    partners.apply({"e": "they", "lease": 10, "box": -1, "wants": ["n > 5"]}, 0.0)
+    peers = Peers("we")
+    buffer.peers = peers
+    peers.apply({"e": "they", "lease": 10, "box": -1, "wants": ["n > 5"]}, 0.0)
     for number in range(30):
         delivery = Delivery(Record(number), partition, number, number)
         partition.settlement.read(number, delivery)

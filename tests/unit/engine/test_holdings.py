@@ -12,13 +12,13 @@ from kjms.mapping import decode
 from kjms.txn.metadata import State
 
 
-def test_a_box_is_no_part_of_the_partition_with_its_number() -> None:
-    """When a partition goes to another member of the group, the box that happens to have its number stays."""
+def test_a_transfer_partition_is_no_part_of_the_partition_with_its_number() -> None:
+    """When a partition goes to another member of the group, the transfer partition that has its number stays."""
     names: Any = dict.fromkeys(["identity", "recall", "end_transactions", "engine"])
     aside: Any = SimpleNamespace(topic="q.kjms.aside", handover="q.kjms.handover", tuning=DEFAULTS, **names)
     holdings = Assignment("q", "q", aside, decode, lambda failure: None)
     partitions = {
-        topic: AssignedPartition(topic, 1, State(0, 0, (), 0), is_box=topic == "q.kjms.handover")
+        topic: AssignedPartition(topic, 1, State(0, 0, (), 0), is_transfer=topic == "q.kjms.handover")
         for topic in ("q", "q.kjms.aside", "q.kjms.handover")
     }
     for partition in partitions.values():
