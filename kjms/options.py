@@ -30,6 +30,9 @@ __all__ = [
 Ordering = Literal["session", "none"]
 DeadLetterDetails = Literal["message", "traceback"]
 
+CONVENTIONS: Final = ("kjms", "confluent", "ibm-mq", "camel", "solace", "spring")
+"""How the records of a destination can be laid out; `kjms.mapping.bridges` reads each."""
+
 DEFAULT_SEND_TIMEOUT: Final = 10_000  # long enough for a leader election, short enough for a person at a terminal
 LONGEST_DELAY: Final = 365 * 24 * 3600 * 1000  # a multiplier grows beyond every measure
 DEFAULT_PREFETCH: Final = 1_000  # at 256 bytes a message about 1 MB, and some milliseconds of work ahead
@@ -206,11 +209,8 @@ class DestinationOptions:
     convention: str | None = None
 
     def __post_init__(self) -> None:
-        if self.convention is not None:
-            from kjms.mapping.bridges import CONVENTIONS
-
-            if self.convention not in CONVENTIONS:
-                raise ValueError(f"convention is one of {', '.join(CONVENTIONS)}, not {shown(self.convention)}")
+        if self.convention is not None and self.convention not in CONVENTIONS:
+            raise ValueError(f"convention is one of {', '.join(CONVENTIONS)}, not {shown(self.convention)}")
         _positive(self.partitions, "partitions")
         _positive(self.replication_factor, "replication_factor")
         _positive(self.prefetch, "prefetch")

@@ -24,9 +24,9 @@ from typing import Any
 from kjms import JMSException, MessageFormatException, Queue
 from kjms.mapping import KafkaRecord, amqp, confluent, decode, encode
 from kjms.mapping.amqp._names import CONTENT_TYPE, REST
-from kjms.mapping.bridges import CONVENTIONS
+from kjms.mapping.bridges import DECODERS
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.message._base import FIELDS
+from kjms.message._fields import FIELDS
 
 GOLDEN = sorted((Path(__file__).parent / "unit" / "mapping" / "golden").glob("*.json"))
 PLACE = Queue("orders")
@@ -218,7 +218,7 @@ def passed_to_amqp(message: Message, chance: random.Random) -> None:
 
 def tried(record: KafkaRecord, convention: str, chance: random.Random) -> str:
     """Read *record* and send it on; raise what must not happen, and return what became of it."""
-    message = CONVENTIONS[convention](Source(record), PLACE, chance.choice([1, 2]))
+    message = DECODERS[convention](Source(record), PLACE, chance.choice([1, 2]))
     if chance.random() < 0.3:
         body_read(message, chance)
     if chance.random() < 0.5:  # a gateway reads nothing before
@@ -253,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     options = parser.parse_args(argv)
     chance = random.Random(options.seed)
-    golden, conventions = golden_records(), ["kjms", "kjms", "kjms", *CONVENTIONS]
+    golden, conventions = golden_records(), ["kjms", "kjms", "kjms", *DECODERS]
     became: Counter[str] = Counter()
     slowest, slowest_record = 0.0, golden[0]
     begin = time.perf_counter()

@@ -20,7 +20,7 @@ from kjms.mapping.later import LATER
 from kjms.mapping.temporary import TO
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import read_map, read_plain, read_stream
-from kjms.message._base import UNREAD
+from kjms.message._reading import UNREAD
 from kjms.message._values import RANGES, Value, parsed
 
 __all__ = ["decode"]

@@ -9,7 +9,7 @@ from kjms.errors import MessageFormatException
 from kjms.mapping._record import KafkaRecord
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import write_map, write_stream
-from kjms.message._base import OWN_VALUE
+from kjms.message._reading import OWN_VALUE
 from kjms.message._values import text_of
 
 __all__ = ["encode"]

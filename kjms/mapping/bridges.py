@@ -18,7 +18,7 @@ from kjms.mapping._decode import decode
 from kjms.mapping._record import SourceRecord
 from kjms.message import Message
 
-__all__ = ["CONVENTIONS", "Decoder", "decode_camel", "decode_ibm_mq", "decode_solace", "decode_spring", "decoder"]
+__all__ = ["DECODERS", "Decoder", "decode_camel", "decode_ibm_mq", "decode_solace", "decode_spring", "decoder"]
 
 Decoder = Callable[[SourceRecord, Destination, int], Message]
 
@@ -204,7 +204,7 @@ def _json_string(data: bytes) -> bytes:
         return data
 
 
-CONVENTIONS: Final[Mapping[str, Decoder]] = {
+DECODERS: Final[Mapping[str, Decoder]] = {
     "kjms": decode,
     "confluent": confluent.decode,
     "ibm-mq": decode_ibm_mq,
@@ -212,11 +212,11 @@ CONVENTIONS: Final[Mapping[str, Decoder]] = {
     "solace": decode_solace,
     "spring": decode_spring,
 }
-"""What can be chosen for a destination whose records another bridge wrote."""
+"""What reads the records of each convention that `kjms.options` knows."""
 
 
 def decoder(convention: str) -> Decoder:
-    """Return the function that reads records of *convention*, a key of `CONVENTIONS`.
+    """Return the function that reads records of *convention*, one of `kjms.options.CONVENTIONS`.
 
     Raises:
         ValueError: There is no such convention.
@@ -225,6 +225,6 @@ def decoder(convention: str) -> Decoder:
     'decode_camel'
     """
     try:
-        return CONVENTIONS[convention]
+        return DECODERS[convention]
     except KeyError:
-        raise ValueError(f"the conventions are {', '.join(CONVENTIONS)}, and not {convention!r}") from None
+        raise ValueError(f"the conventions are {', '.join(DECODERS)}, and not {convention!r}") from None

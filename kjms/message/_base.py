@@ -7,122 +7,20 @@ until somebody asks; then the message has its reader fill them.
 
 from __future__ import annotations
 
-import contextlib
-import enum
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from kjms.destinations import Destination
-from kjms.errors import InvalidDestinationException, MessageFormatException, MessageNotWriteableException, shown
-from kjms.identifiers import is_identifier
-from kjms.message._jmsx import JMSX
-from kjms.message._values import RANGES, Value, checked, read_as, typed
+from kjms.errors import MessageFormatException, MessageNotWriteableException, shown
+from kjms.message._fields import FIELDS, SELECTED, checked_destination, checked_long, checked_text, correlation_bytes
+from kjms.message._property_names import DELIVERY_COUNT, check_name, good_names
+from kjms.message._reading import OWN_VALUE, UNREAD, Reader, Receipt
+from kjms.message._values import Value, checked, read_as, typed
 from kjms.options import checked_delivery_mode
 
-__all__ = ["FIELDS", "Message", "PropertiesView", "Reader", "Receipt"]
+__all__ = ["Message", "PropertiesView"]
 
 T = TypeVar("T")
-
-FIELDS: Final = {
-    "JMSMessageID": "_message_id",
-    "JMSTimestamp": "_timestamp",
-    "JMSCorrelationID": "_correlation_id",
-    "JMSReplyTo": "_reply_to",
-    "JMSDestination": "_destination",
-    "JMSDeliveryMode": "_delivery_mode",
-    "JMSType": "_type",
-    "JMSExpiration": "_expiration",
-    "JMSDeliveryTime": "_delivery_time",
-    "JMSPriority": "_priority",
-    "JMSRedelivered": "_redelivered",
-}
-"""The header fields of JMS 2.0 §3.4 and the slots that hold them."""
-
-DELIVERY_COUNT: Final = JMSX.DELIVERY_COUNT
-_AMQP_BINARY: Final = "ID:AMQP_BINARY:"
-
-CLIENT_PROPERTIES: Final = {JMSX.GROUP_ID: "string", JMSX.GROUP_SEQ: "int"}
-"""The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
-
-
-class _Mark(enum.Enum):  # members stay themselves when a message is copied
-    UNREAD = 1
-    OWN_VALUE = 2
-
-
-UNREAD: Final[Any] = _Mark.UNREAD
-"""Stands in the slot of a header field, or of the body, that nobody has looked at yet."""
-
-OWN_VALUE: Final = _Mark.OWN_VALUE
-"""Stands for the value of a message whose body is not one that was received."""
-
-
-class Receipt(Protocol):
-    """What a session leaves on a message that it hands out."""
-
-    def acknowledge(self) -> None:
-        """Acknowledge what JMS says that ``Message.acknowledge`` acknowledges."""
-
-
-class Reader(Protocol):
-    """What reads, when asked, the parts of a received message that were not read yet."""
-
-    @property
-    def types(self) -> dict[str, str]:
-        """The JMS types of those properties that are not strings."""
-
-    @property
-    def body_type(self) -> str:
-        """The body's type as it stands on the wire, such as ``text``."""
-
-    @property
-    def sender(self) -> str | None:
-        """Who sent it, where that is noted (`kjms.mapping.sign`)."""
-
-    def read_field(self, message: Message, field: str) -> Any:
-        """Return the value of the header field named *field*; never raises."""
-
-    def read_property(self, message: Message, name: str, data: bytes) -> Value:
-        """Return the value of a property, and keep it in the message; never raises."""
-
-    def read_body(self, message: Message) -> Any:
-        """Return the body, in the form in which the message's class keeps it.
-
-        Raises:
-            MessageFormatException: The record's value is not what the header says it is.
-        """
-
-    def find_damage(self, message: Message) -> tuple[str, ...]:
-        """Return what of the message could not be read as it should, one sentence each."""
-
-
-_good_names: set[str] = set()  # names of properties that were looked at and found good, to look once
-
-
-def _check_name(name: str, kind: str | None) -> None:
-    """Raise what is wrong with *name* as the name of a property that an application sets to a value of type *kind*."""
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"a property name must not be empty or None, and is {shown(name)} (JMS 2.0 §B.4.5.2)")
-    if not is_identifier(name):
-        raise MessageFormatException(
-            f"property name {shown(name)} is no identifier, or is a word that selectors reserve (JMS 2.0 §3.5.1)"
-        )
-    if name.startswith("JMS"):
-        wanted = CLIENT_PROPERTIES.get(name)
-        if wanted:
-            if kind not in {wanted, None}:
-                raise MessageFormatException(
-                    f"property {name!r} is {wanted} by definition, not {kind} (JMS 2.0 §3.5.9)"
-                )
-            return
-        if not name.startswith("JMS_") or name.startswith("JMS_kjms"):
-            raise MessageFormatException(
-                f"property name {name!r} is reserved: names that begin with JMS belong to JMS, those with JMS_kjms to"
-                " the provider (JMS 2.0 §3.5.9, §3.5.10)"
-            )
-    if len(_good_names) >= 4096:  # a program that makes up names must not make this grow
-        _good_names.clear()
-    _good_names.add(name)
 
 
 class Message:
@@ -180,7 +78,7 @@ class Message:
     _mixed: bool  # whether _properties still holds header fields as well
     _value: Any  # the record's value as it came, or OWN_VALUE
     _content: Any  # the body, as each class keeps it
-    _reader: Reader | None
+    _reader: Reader[Message] | None
     _notes: tuple[str, ...]  # damage found so far
     _receipt: Receipt | None
     _delivery_count: int
@@ -234,7 +132,7 @@ class Message:
 
     @jms_message_id.setter
     def jms_message_id(self, value: str | None) -> None:
-        self._message_id = _text(value, "jms_message_id")
+        self._message_id = checked_text(value, "jms_message_id")
 
     @property
     def jms_timestamp(self) -> int:
@@ -244,7 +142,7 @@ class Message:
 
     @jms_timestamp.setter
     def jms_timestamp(self, value: int) -> None:
-        self._timestamp = _long(value, "jms_timestamp")
+        self._timestamp = checked_long(value, "jms_timestamp")
 
     @property
     def jms_correlation_id(self) -> str | None:
@@ -259,7 +157,7 @@ class Message:
 
     @jms_correlation_id.setter
     def jms_correlation_id(self, value: str | None) -> None:
-        self._correlation_id = _text(value, "jms_correlation_id")
+        self._correlation_id = checked_text(value, "jms_correlation_id")
 
     @property
     def jms_correlation_id_as_bytes(self) -> bytes | None:
@@ -274,17 +172,7 @@ class Message:
         value = self._correlation_id
         if value is UNREAD:
             value = self._read_field("JMSCorrelationID")
-        if not isinstance(value, str):
-            return value
-        if value.startswith(_AMQP_BINARY):
-            with contextlib.suppress(ValueError):
-                return bytes.fromhex(value[len(_AMQP_BINARY) :])
-        try:
-            return value.encode()
-        except UnicodeEncodeError as error:
-            raise MessageFormatException(
-                f"jms_correlation_id holds a lone surrogate (at index {error.start}), which UTF-8 cannot carry"
-            ) from None
+        return correlation_bytes(value) if isinstance(value, str) else value
 
     @jms_correlation_id_as_bytes.setter
     def jms_correlation_id_as_bytes(self, value: bytes | None) -> None:
@@ -300,7 +188,7 @@ class Message:
 
     @jms_reply_to.setter
     def jms_reply_to(self, value: Destination | None) -> None:
-        self._reply_to = _destination(value, "jms_reply_to")
+        self._reply_to = checked_destination(value, "jms_reply_to")
 
     @property
     def jms_destination(self) -> Destination | None:
@@ -309,7 +197,7 @@ class Message:
 
     @jms_destination.setter
     def jms_destination(self, value: Destination | None) -> None:
-        self._destination = _destination(value, "jms_destination")
+        self._destination = checked_destination(value, "jms_destination")
 
     @property
     def jms_delivery_mode(self) -> int:
@@ -341,7 +229,7 @@ class Message:
 
     @jms_type.setter
     def jms_type(self, value: str | None) -> None:
-        self._type = _text(value, "jms_type")
+        self._type = checked_text(value, "jms_type")
 
     @property
     def jms_expiration(self) -> int:
@@ -351,7 +239,7 @@ class Message:
 
     @jms_expiration.setter
     def jms_expiration(self, value: int) -> None:
-        self._expiration = _long(value, "jms_expiration")
+        self._expiration = checked_long(value, "jms_expiration")
 
     @property
     def jms_delivery_time(self) -> int:
@@ -361,7 +249,7 @@ class Message:
 
     @jms_delivery_time.setter
     def jms_delivery_time(self, value: int) -> None:
-        self._delivery_time = _long(value, "jms_delivery_time")
+        self._delivery_time = checked_long(value, "jms_delivery_time")
 
     @property
     def jms_priority(self) -> int:
@@ -455,8 +343,8 @@ class Message:
                 f"property {name!r} cannot be set: a received message's properties are read-only until"
                 " clear_properties() (JMS 2.0 §3.5.3)"
             )
-        if name.__class__ is not str or name not in _good_names:
-            _check_name(name, None if value is None else kind)
+        if name.__class__ is not str or name not in good_names:
+            check_name(name, None if value is None else kind)
         self._properties[name] = value
         if kind != "string":
             self._types[name] = kind
@@ -571,8 +459,8 @@ class Message:
 
         Spec: JMS 2.0 §3.8.1.1.
         """
-        if name in _SELECTED:
-            return _SELECTED[name](self)  # type: ignore[no-any-return]
+        if name in SELECTED:
+            return SELECTED[name](self)  # type: ignore[no-any-return]
         value = self._properties.get(name)
         if value.__class__ is bytes:
             return self._reader.read_property(self, name, value)  # type: ignore
@@ -703,36 +591,5 @@ class PropertiesView(MutableMapping[str, "bool | int | float | str | None"]):
         return f"<properties {', '.join(self)}>"
 
 
-_SELECTED: Final[dict[str, Any]] = {
-    **dict.fromkeys(FIELDS, lambda message: None),
-    "JMSDeliveryMode": lambda message: "NON_PERSISTENT" if message.jms_delivery_mode == 1 else "PERSISTENT",
-    "JMSPriority": lambda message: message.jms_priority,
-    "JMSMessageID": lambda message: message.jms_message_id,
-    "JMSTimestamp": lambda message: message.jms_timestamp,
-    "JMSCorrelationID": lambda message: message.jms_correlation_id,
-    "JMSType": lambda message: message.jms_type,
-    DELIVERY_COUNT: lambda message: message._property_value(DELIVERY_COUNT),
-}
-
-
 def _property(kind: str, value: object, name: str) -> Any:
     return checked(kind, value, "property", name)
-
-
-def _text(value: str | None, field: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise MessageFormatException(f"{field} takes a str or None, not {shown(value)}")
-    return value
-
-
-def _long(value: int, field: str) -> int:
-    low, high = RANGES["long"]
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise MessageFormatException(f"{field} takes a whole number of 64 bits, not {shown(value)}")
-    return int(value)
-
-
-def _destination(value: Destination | None, field: str) -> Destination | None:
-    if value is not None and not isinstance(value, Destination):
-        raise InvalidDestinationException(f"{field} takes a Queue, a Topic or None, not {shown(value)}")
-    return value

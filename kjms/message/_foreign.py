@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import JMSException, MessageFormatException
-from kjms.message._base import CLIENT_PROPERTIES, Message
+from kjms.message._base import Message
 from kjms.message._bytes import BytesMessage
 from kjms.message._map import MapMessage
 from kjms.message._object import ObjectMessage
+from kjms.message._property_names import CLIENT_PROPERTIES
 from kjms.message._stream import StreamMessage
 from kjms.message._text import TextMessage
 

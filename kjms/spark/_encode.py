@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.errors import MessageFormatException
 from kjms.identifiers import is_identifier
-from kjms.message._base import CLIENT_PROPERTIES
+from kjms.message._property_names import CLIENT_PROPERTIES
 from kjms.spark._require import require_avro, require_pyspark
 from kjms.spark._sql import case, quoted
 

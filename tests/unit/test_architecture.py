@@ -41,6 +41,8 @@ API = {
     "message.Message",
     "message.StreamMessage",
 }
+HOLDING_FIELDS = {"message.Message"}
+"""Classes with an attribute for each header field of JMS."""
 PURE = (
     "kjms",
     "kjms.mapping",
@@ -61,9 +63,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "client": 9,
         "engine": 13,
         "gateway": 6,
-        "mapping": 4,
-        "message": 8,
-        "options": 1,
         "spark": 2,
         "testing": 2,
     },
@@ -76,7 +75,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "kjms.engine.kafka": 609,
         "kjms.engine.subscriptions.subscriptions": 677,
         "kjms.gateway._connection": 742,
-        "kjms.message._base": 738,
     },
     "methods of a class": {
         "client.Session": 42,
@@ -112,7 +110,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "gateway.AmqpConnection": 40,
         "gateway.Gateway": 18,
         "gateway.Worker": 21,
-        "message.Message": 22,
         "testing.Cluster": 18,
         "testing.MemoryProducer": 18,
         "txn.PartitionSettlement": 20,
@@ -165,7 +162,7 @@ def methods_of_classes() -> dict[str, int]:
 
 
 def attributes_of_classes() -> dict[str, int]:
-    return {name: len(size.attributes) for name, size in architecture.classes().items()}
+    return {name: len(size.attributes) for name, size in architecture.classes().items() if name not in HOLDING_FIELDS}
 
 
 def imports_past_doors() -> dict[str, int]:
@@ -303,7 +300,7 @@ def test_gates_see_what_is_worse() -> None:
 
 def test_the_api_is_there() -> None:
     """Each class that JMS excuses from a gate exists."""
-    assert set(architecture.classes()) >= API
+    assert set(architecture.classes()) >= API | HOLDING_FIELDS
 
 
 def test_every_public_name_is_there() -> None:

@@ -37,7 +37,7 @@ from kjms.mapping.amqp.properties import jms_value
 from kjms.mapping.amqp.sections import DATA, SEQUENCE, VALUE, AmqpMessage, Body, Properties
 from kjms.message import JMSX, BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import TypedValue, write_plain
-from kjms.message._base import FIELDS
+from kjms.message._fields import FIELDS
 
 __all__ = ["decode"]
 

@@ -11,8 +11,9 @@ import pytest
 
 from kjms import MessageFormatException, MessageNotWriteableException, Queue, Topic
 from kjms.mapping import KafkaRecord, confluent, encode
-from kjms.mapping.bridges import CONVENTIONS, decoder
+from kjms.mapping.bridges import DECODERS, decoder
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.options import CONVENTIONS
 
 NOW = 1_750_000_000_000
 
@@ -27,7 +28,12 @@ def read(source):
     return decoded
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_each_convention_that_can_be_chosen_is_read() -> None:
+    """Options name the conventions that the mapping knows, in its order."""
+    assert tuple(DECODERS) == CONVENTIONS
+
+
+@pytest.mark.parametrize("convention", DECODERS)
 def test_every_convention_reads_kjms_records_and_any_others(convention: str, read) -> None:
     """A topic may hold both; nothing in a record raises."""
     message = TextMessage("x")

@@ -7,7 +7,7 @@ import pytest
 from kjms import MessageFormatException, Queue, Topic
 from kjms.mapping import KafkaRecord, decode, encode
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
-from kjms.message._base import OWN_VALUE
+from kjms.message._reading import OWN_VALUE
 
 NOW = 1_750_000_000_000
 

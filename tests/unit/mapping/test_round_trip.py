@@ -15,7 +15,7 @@ from kjms.identifiers import is_identifier
 from kjms.mapping import KafkaRecord, decode, encode
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import KINDS, read_map, read_plain, read_stream, write_plain
-from kjms.message._base import FIELDS
+from kjms.message._fields import FIELDS
 from kjms.message._values import RANGES
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

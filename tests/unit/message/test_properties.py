@@ -379,8 +379,8 @@ class TestSelectorValue:
 
 def test_the_memory_for_names_is_bounded() -> None:
     """A program that makes up property names does not fill memory."""
-    from kjms.message import _base
+    from kjms.message import _property_names
 
     for number in range(10_000):
         Message().set_int_property(f"name_{number}", number)
-    assert len(_base._good_names) <= 4096
+    assert len(_property_names.good_names) <= 4096

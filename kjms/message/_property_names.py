@@ -1,0 +1,43 @@
+"""The names of properties: which an application may set (JMS 2.0 §3.5.1, §3.5.9)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kjms.errors import MessageFormatException, shown
+from kjms.identifiers import is_identifier
+from kjms.message._jmsx import JMSX
+
+__all__ = ["CLIENT_PROPERTIES", "DELIVERY_COUNT", "check_name", "good_names"]
+
+DELIVERY_COUNT: Final = JMSX.DELIVERY_COUNT
+CLIENT_PROPERTIES: Final = {JMSX.GROUP_ID: "string", JMSX.GROUP_SEQ: "int"}
+"""The JMSX properties that applications may set, with their types (JMS 2.0 §3.5.9)."""
+
+good_names: set[str] = set()  # names of properties that were looked at and found good, to look once
+
+
+def check_name(name: str, kind: str | None) -> None:
+    """Raise what is wrong with *name* as the name of a property that an application sets to a value of type *kind*."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a property name must not be empty or None, and is {shown(name)} (JMS 2.0 §B.4.5.2)")
+    if not is_identifier(name):
+        raise MessageFormatException(
+            f"property name {shown(name)} is no identifier, or is a word that selectors reserve (JMS 2.0 §3.5.1)"
+        )
+    if name.startswith("JMS"):
+        wanted = CLIENT_PROPERTIES.get(name)
+        if wanted:
+            if kind not in {wanted, None}:
+                raise MessageFormatException(
+                    f"property {name!r} is {wanted} by definition, not {kind} (JMS 2.0 §3.5.9)"
+                )
+            return
+        if not name.startswith("JMS_") or name.startswith("JMS_kjms"):
+            raise MessageFormatException(
+                f"property name {name!r} is reserved: names that begin with JMS belong to JMS, those with JMS_kjms to"
+                " the provider (JMS 2.0 §3.5.9, §3.5.10)"
+            )
+    if len(good_names) >= 4096:  # a program that makes up names must not make this grow
+        good_names.clear()
+    good_names.add(name)
