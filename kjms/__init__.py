@@ -45,8 +45,11 @@ logging.getLogger("kjms").addHandler(logging.NullHandler())
 
 if TYPE_CHECKING:
     from kjms.client.browser import QueueBrowser
-    from kjms.client.connection import Connection, ConnectionFactory, ConnectionMetaData
-    from kjms.client.consumer import MessageConsumer, TopicSubscriber
+    from kjms.client.completion_listener import CompletionListener
+    from kjms.client.connection import Connection
+    from kjms.client.connection_factory import ConnectionFactory
+    from kjms.client.connection_meta_data import ConnectionMetaData
+    from kjms.client.consumer import MessageConsumer
     from kjms.client.context import JMSContext
     from kjms.client.domains import (
         QueueConnection,
@@ -59,24 +62,26 @@ if TYPE_CHECKING:
         TopicPublisher,
         TopicSession,
     )
-    from kjms.client.producer import CompletionListener, MessageProducer
+    from kjms.client.jms_consumer import JMSConsumer
+    from kjms.client.jms_producer import JMSProducer
+    from kjms.client.producer import MessageProducer
     from kjms.client.requestor import QueueRequestor, TopicRequestor
     from kjms.client.session import Session
-    from kjms.client.simple import JMSConsumer, JMSProducer
+    from kjms.client.topic_subscriber import TopicSubscriber
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
     from kjms.options import DeliveryMode, DestinationOptions, RedeliveryPolicy, SessionMode
 
-_ROOMS = {
+_MODULES = {
     "BytesMessage": "kjms.message",
-    "CompletionListener": "kjms.client.producer",
+    "CompletionListener": "kjms.client.completion_listener",
     "Connection": "kjms.client.connection",
-    "ConnectionFactory": "kjms.client.connection",
-    "ConnectionMetaData": "kjms.client.connection",
+    "ConnectionFactory": "kjms.client.connection_factory",
+    "ConnectionMetaData": "kjms.client.connection_meta_data",
     "DeliveryMode": "kjms.options",
     "DestinationOptions": "kjms.options",
-    "JMSConsumer": "kjms.client.simple",
+    "JMSConsumer": "kjms.client.jms_consumer",
     "JMSContext": "kjms.client.context",
-    "JMSProducer": "kjms.client.simple",
+    "JMSProducer": "kjms.client.jms_producer",
     "MapMessage": "kjms.message",
     "Message": "kjms.message",
     "MessageConsumer": "kjms.client.consumer",
@@ -99,7 +104,7 @@ _ROOMS = {
     "TopicPublisher": "kjms.client.domains",
     "TopicRequestor": "kjms.client.requestor",
     "TopicSession": "kjms.client.domains",
-    "TopicSubscriber": "kjms.client.consumer",
+    "TopicSubscriber": "kjms.client.topic_subscriber",
 }
 
 __all__ = [
@@ -171,10 +176,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    room = _ROOMS.get(name)
-    if room is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(room), name)
+    value: object = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.client.closing import AutoCloseable
 from kjms.client.config import configuration
-from kjms.client.connection import Connection, ConnectionFactory
+from kjms.client.connection import Connection
+from kjms.client.connection_factory import ConnectionFactory
 from kjms.destinations import Destination, DestinationType
 from kjms.errors import IllegalStateException, JMSException, shown
 
@@ -79,7 +80,7 @@ class ContextFactory:
         path = parameters.get(ContextKey.CONFIG)
         if path is None and DEFAULT_CONFIG.exists():
             path = str(DEFAULT_CONFIG)
-        found = configuration(Path(path) if path is not None else None)
+        found = configuration(Path(path) if path is not None else None, ConnectionFactory.__signature__.parameters)
         servers = parameters.get(ContextKey.BOOTSTRAP_SERVERS)
         chosen = {} if servers is None else {"bootstrap_servers": servers}
         home = _Home(

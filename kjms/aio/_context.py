@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from kjms.aio._session import LoopSession
 from kjms.aio._simple import JMSConsumer, JMSProducer, QueueBrowser
 from kjms.client import context as _context
-from kjms.client.connection import Connection, ExceptionListener, FactorySettings, listener_methods
+from kjms.client.connection import Connection
+from kjms.client.connection_factory import FactorySettings
 from kjms.client.dead_letters import with_handled_exception
+from kjms.client.exception_listener import ExceptionListener, listener_methods
 from kjms.client.session import either
 from kjms.destinations import Queue, Topic
 from kjms.errors import IllegalStateException, JMSException
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from kjms.client import simple as _simple
-    from kjms.client.connection import ConnectionMetaData
+    from kjms.client import jms_consumer as _jms_consumer
+    from kjms.client.connection_meta_data import ConnectionMetaData
     from kjms.destinations import Destination, TemporaryQueue, TemporaryTopic
 
 __all__ = ["ConnectionFactory", "JMSContext"]
@@ -344,7 +346,7 @@ class JMSContext:
             lambda: context.create_shared_durable_consumer(topic, name, selector, no_local),
         )
 
-    def _consumer(self, destination: Destination, make: Callable[[], _simple.JMSConsumer]) -> JMSConsumer:
+    def _consumer(self, destination: Destination, make: Callable[[], _jms_consumer.JMSConsumer]) -> JMSConsumer:
         return JMSConsumer(self._session("create_consumer"), destination, lambda: make()._consumer)
 
     def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kjms.client.consumer import seconds_of
-from kjms.client.simple import ProducerSettings, body_of
+from kjms.client.jms_consumer import body_of
+from kjms.client.jms_producer import ProducerSettings
 from kjms.errors import IllegalStateException, shown
 
 if TYPE_CHECKING:

@@ -157,11 +157,12 @@ def factory(arguments: argparse.Namespace, *, may_create: bool = True) -> Connec
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    from kjms import ConnectionFactory
     from kjms.client.config import factory_settings
 
     settings: dict[str, Any] = {}
     if arguments.config is not None or DEFAULT_CONFIG.exists():
-        settings = factory_settings(arguments.config or DEFAULT_CONFIG)
+        settings = factory_settings(arguments.config or DEFAULT_CONFIG, ConnectionFactory.__signature__.parameters)
         settings.pop("client_id", None)  # it is the program's, which may be running
     bootstrap = arguments.bootstrap or os.environ.get("KJMS_BOOTSTRAP")
     if bootstrap:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kjms.client.acknowledge_modes import Acknowledgement, Transacted
 from kjms.client.consumer import MessageConsumer
-from kjms.client.producer import CompletionListener, MessageProducer, Route
+from kjms.client.producer import MessageProducer
 from kjms.client.session import Session, _check_subscription_name
 from kjms.engine.subscriptions.subscriptions import DURABLE, NON_DURABLE, Identity
 from kjms.errors import (
@@ -29,8 +29,10 @@ from kjms.options import SessionMode
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from kjms.client.completion_listener import CompletionListener
     from kjms.client.connection import Connection
     from kjms.client.dead_letters import Redelivery
+    from kjms.client.routes import Route
     from kjms.destinations import Destination, Topic
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.consumer.dispatcher import ConsumerSlot

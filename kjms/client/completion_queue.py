@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
-    from kjms.client.producer import CompletionListener
+    from kjms.client.completion_listener import CompletionListener
     from kjms.engine.kafka import KafkaError
     from kjms.engine.publisher import Publisher
     from kjms.message import Message

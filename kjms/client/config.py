@@ -47,6 +47,9 @@ _NAMES: Final = "names"
 _THE_CONTEXTS: Final = {"bootstrap_servers", "kafka", "send_timeout"}  # what decides about the one connection
 
 
+Known = Mapping[str, inspect.Parameter]
+
+
 @dataclass(frozen=True)
 class Configuration:
     """What a file and the environment say.
@@ -62,24 +65,30 @@ class Configuration:
     destinations: Mapping[str, Destination] = field(default_factory=dict)
 
 
-def factory_settings(path: Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def factory_settings(path: Path, known: Known, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """Return the arguments for `kjms.ConnectionFactory` from the file at *path*; *environment* wins.
 
     ``KJMS_BOOTSTRAP`` stands for ``bootstrap_servers``, and ``KJMS_`` with the name in capitals for each other setting
     that is a text, number or switch, such as ``KJMS_SEND_TIMEOUT=5000``.
 
+    Args:
+        path: The file.
+        known: The parameters of `kjms.ConnectionFactory`.
+        environment: The environment's variables.
+
     Raises:
         OSError: The file cannot be read.
         ValueError: It is no TOML, or holds a setting that there is not, or a value of the wrong kind.
     """
-    return configuration(path, environment).settings
+    return configuration(path, known, environment).settings
 
 
-def configuration(path: Path | None, environment: Mapping[str, str] = os.environ) -> Configuration:
+def configuration(path: Path | None, known: Known, environment: Mapping[str, str] = os.environ) -> Configuration:
     """Return what the file at *path* says, with its named entries; *environment* wins, as in `factory_settings`.
 
     Args:
         path: The file; None: there is none, and the environment says all.
+        known: The parameters of `kjms.ConnectionFactory`.
         environment: The environment's variables.
 
     Raises:
@@ -94,7 +103,6 @@ def configuration(path: Path | None, environment: Mapping[str, str] = os.environ
             raise ValueError(f"{path}: {error}") from error
     factories = _table(tables.pop(_FACTORIES, {}), f"{path}: [{_FACTORIES}]")
     names = _table(tables.pop(_NAMES, {}), f"{path}: [{_NAMES}]")
-    known = _known()
     for name in tables:
         if name not in known:
             there_are = ", ".join(sorted({*known, _FACTORIES, _NAMES}))
@@ -109,7 +117,7 @@ def configuration(path: Path | None, environment: Mapping[str, str] = os.environ
     )
 
 
-def _own(entry: object, known: Mapping[str, inspect.Parameter], place: str) -> dict[str, Any]:
+def _own(entry: object, known: Known, place: str) -> dict[str, Any]:
     """Return the settings of a named connection factory, which differ from those of all."""
     settings = _table(entry, place)
     for name in settings:
@@ -122,7 +130,7 @@ def _own(entry: object, known: Mapping[str, inspect.Parameter], place: str) -> d
     return _checked(settings, known, place)
 
 
-def _overrides(known: Mapping[str, inspect.Parameter], environment: Mapping[str, str]) -> dict[str, Any]:
+def _overrides(known: Known, environment: Mapping[str, str]) -> dict[str, Any]:
     overrides = {}
     for name, parameter in known.items():
         variable = BOOTSTRAP_VARIABLE if name == "bootstrap_servers" else f"KJMS_{name.upper()}"
@@ -131,7 +139,7 @@ def _overrides(known: Mapping[str, inspect.Parameter], environment: Mapping[str,
     return overrides
 
 
-def _checked(settings: dict[str, Any], known: Mapping[str, inspect.Parameter], place: str) -> dict[str, Any]:
+def _checked(settings: dict[str, Any], known: Known, place: str) -> dict[str, Any]:
     """Return *settings*, whose values are of the right kinds, with the tables among them made into what they mean."""
     for name, value in settings.items():
         kind, words = _kind(known[name])
@@ -160,13 +168,6 @@ def _named(text: object, place: str) -> Destination:
         raise ValueError(
             f"{place}: a destination is written 'queue://NAME' or 'topic://NAME', not {shown(text)}"
         ) from error
-
-
-def _known() -> dict[str, inspect.Parameter]:
-    from kjms.client.connection import FactorySettings
-
-    parameters = inspect.signature(FactorySettings.__init__).parameters
-    return {name: parameter for name, parameter in parameters.items() if name != "self"}
 
 
 def _kind(parameter: inspect.Parameter) -> tuple[type, str]:

@@ -1,11 +1,9 @@
-"""Connections and the factory that makes them."""
+"""Connections: they start and stop delivery, and close what they made."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import difflib
-import inspect
 import itertools
 import logging
 import os
@@ -13,45 +11,30 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from kjms._version import __version__
 from kjms.client.closing import AutoCloseable
-from kjms.client.context import JMSContext
+from kjms.client.connection_meta_data import ConnectionMetaData
+from kjms.client.exception_listener import ExceptionListener, listener_methods
 from kjms.client.session import Session
-from kjms.destinations import Queue
 from kjms.engine import Engine
 from kjms.engine.kafka import inherited
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
-    InvalidDestinationException,
     JMSException,
     shown,
 )
 from kjms.mapping import client_sender, connection_sender
 from kjms.options import (
-    DEFAULT_PREFETCH,
-    DEFAULT_SEND_TIMEOUT,
-    DeadLetterDetails,
-    DestinationOptions,
     FactoryOptions,
-    Ordering,
-    RedeliveryPolicy,
-    SessionMode,
-    checked_mode,
-    milliseconds,
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from kjms.engine.consumer.dispatcher import ConsumerSlot
 
-__all__ = ["Connection", "ConnectionFactory", "ConnectionMetaData", "ExceptionListener"]
+__all__ = ["Connection"]
 
 S = TypeVar("S", bound=Session)
 
@@ -60,172 +43,6 @@ _numbers = itertools.count(1)
 _open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 EXIT_SECONDS: Final = 0.5  # how long the end of a program that closes nothing waits for running listeners
-
-ExceptionListener = Callable[[JMSException], object]
-
-
-class FactorySettings:
-    """What every kind of connection factory is told, and keeps."""
-
-    __signature__: ClassVar[inspect.Signature]  # that of `__init__`: `__new__` takes wrong settings, too, to name them
-
-    def __new__(cls, *arguments: Any, **settings: Any) -> Self:
-        known = list(FactorySettings.__signature__.parameters)
-        for name in settings:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; its settings are {', '.join(known)}"
-                raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
-        return super().__new__(cls)
-
-    def __init__(
-        self,
-        bootstrap_servers: str = "localhost:9092",
-        *,
-        client_id: str | None = None,
-        kafka: Mapping[str, Any] | None = None,
-        redelivery: RedeliveryPolicy | None = None,
-        destinations: Mapping[str, DestinationOptions] | None = None,
-        create_destinations: bool = True,
-        partitions: int = 1,
-        replication_factor: int | None = None,
-        ordering: Ordering = "session",
-        queue_prefix: str = "",
-        topic_prefix: str = "",
-        prefetch: int = DEFAULT_PREFETCH,
-        pipelined_acknowledge: bool = False,
-        drop_duplicates: bool = False,
-        send_timeout: int | timedelta = DEFAULT_SEND_TIMEOUT,
-        expiry_queue: str | None = None,
-        dead_letter_details: DeadLetterDetails | None = None,
-        keep_settled: int | timedelta | None = None,
-        hand_over: bool | None = None,
-        max_unacknowledged: int | None = None,
-    ) -> None:
-        _check_expiry_queues([expiry_queue, *(option.expiry_queue for option in (destinations or {}).values())])
-        self._options = FactoryOptions(
-            bootstrap_servers=bootstrap_servers,
-            client_id=client_id,
-            kafka=kafka or {},
-            defaults=DestinationOptions(
-                partitions=partitions,
-                replication_factor=replication_factor,
-                ordering=ordering,
-                redelivery=redelivery or RedeliveryPolicy(),
-                expiry_queue=expiry_queue,
-                dead_letter_details=dead_letter_details,
-                prefetch=prefetch,
-                keep_settled=keep_settled,
-                hand_over=hand_over,
-            ),
-            destinations=destinations or {},
-            create_destinations=create_destinations,
-            queue_prefix=queue_prefix,
-            topic_prefix=topic_prefix,
-            pipelined_acknowledge=pipelined_acknowledge,
-            drop_duplicates=drop_duplicates,
-            send_timeout=milliseconds(send_timeout, "send_timeout"),
-            max_unacknowledged=max_unacknowledged,
-        )
-
-    @classmethod
-    def from_config(cls, path: str | Path = "kjms.toml") -> Self:
-        """Return the factory that the file at *path* describes; ``KJMS_*`` environment variables win.
-
-        The file's named connection factories and destinations are `kjms.naming`'s.
-
-        Raises:
-            OSError: The file cannot be read.
-            ValueError: It is no TOML, or holds a setting that there is not; the text names file and setting.
-        """
-        from kjms.client.config import factory_settings
-
-        return cls(**factory_settings(Path(path)))
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._options.bootstrap_servers!r}, client id {self._options.client_id!r}>"
-
-
-_signature = inspect.signature(FactorySettings.__init__)
-FactorySettings.__signature__ = _signature.replace(parameters=list(_signature.parameters.values())[1:])
-
-
-class ConnectionFactory(FactorySettings):
-    """Makes connections to a Kafka cluster; can be used by any number of threads.
-
-    Args:
-        bootstrap_servers: Kafka's addresses, such as ``"localhost:9092"``.
-        client_id: The client identifier of its connections, of which there can be one at a time then (JMS 2.0 §4.3.2).
-        kafka: Settings handed to librdkafka as they are, such as ``security.protocol``.
-        redelivery: How often and when unsettled messages come again.
-        destinations: Settings of single destinations, by their names.
-        create_destinations: Whether a destination that does not exist is made when it is first used.
-        partitions: Partitions of what is made. One gives total order, as a JMS broker does.
-        replication_factor: Replicas of what is made, kjms's own topics included; None is the cluster's default.
-        ordering: ``"session"`` keeps a session's messages to one destination in order; ``"none"`` spreads them.
-        queue_prefix: What Kafka topic names of queues begin with.
-        topic_prefix: What Kafka topic names of topics begin with.
-        prefetch: How many messages of a destination a process holds ahead of its consumers.
-        pipelined_acknowledge: AUTO_ACKNOWLEDGE does not wait for its commits: faster, and a crash may repeat what
-            was acknowledged in the last tenth of a second.
-        drop_duplicates: Consumers do not get messages whose JMSMessageID was there already: of the last 100,000
-            messages of a destination in this process, and of the last 10,000 in each partition of a queue, whoever
-            had it before. The first consumer of a queue in a process decides for all of them.
-        send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
-        expiry_queue: The queue that expired messages go to; None: they vanish.
-        dead_letter_details: What a dead letter tells of the exception beside its type: ``"message"`` is its text,
-            ``"traceback"`` the text and the traceback; None: neither, because both may hold data.
-        hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
-        keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
-            Kafka topics that kjms made, for ever in those that others made.
-        max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
-            raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
-
-    Raises:
-        ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.
-
-    Spec: JMS 2.0 §4.2.
-    """
-
-    def create_connection(self, user: str | None = None, password: str | None = None) -> Connection:
-        """Return a new connection, stopped, after a broker has answered.
-
-        Args:
-            user: The name for SASL; None: who *kafka* says, or nobody.
-            password: The password for it.
-
-        Raises:
-            JMSSecurityException: Kafka refused the credentials.
-            InvalidClientIDException: A connection has the factory's client id already, in whatever process.
-            JMSException: No broker answered within the send timeout.
-
-        Spec: JMS 2.0 §4.3.1.
-        """
-        return Connection(self._options, user, password)
-
-    def create_context(
-        self,
-        session_mode: int = SessionMode.AUTO_ACKNOWLEDGE,
-        user: str | None = None,
-        password: str | None = None,
-    ) -> JMSContext:
-        """Return a new context of the simplified API: a connection and a session in one object.
-
-        Args:
-            session_mode: One of the constants of `kjms.Session`, which `kjms.JMSContext` has, too.
-            user: The name for SASL; None: who *kafka* says, or nobody.
-            password: The password for it.
-
-        Raises:
-            ValueError: There is no such mode.
-            JMSSecurityException: Kafka refused the credentials.
-            InvalidClientIDException: A connection has the factory's client id already, in whatever process.
-            JMSException: No broker answered within the send timeout.
-
-        Spec: JMS 2.0 §11.2.1.
-        """
-        chosen = checked_mode(session_mode)  # before anything is connected
-        return JMSContext(self.create_connection(user, password), chosen, set())
 
 
 class Connection(AutoCloseable):
@@ -497,38 +314,6 @@ class Connection(AutoCloseable):
             session._disown()
 
 
-class ConnectionMetaData:
-    """What JMS programs may ask about the provider (JMS 2.0 §4.3.7)."""
-
-    jms_version = "2.0"
-    jms_major_version = 2
-    jms_minor_version = 0
-    jms_provider_name = "kjms"
-    provider_version = __version__
-    provider_major_version = int(__version__.split(".")[0])
-    provider_minor_version = int(__version__.split(".")[1])
-
-    def jmsx_property_names(self) -> list[str]:
-        """Return the JMSX properties that are supported (JMS 2.0 §3.5.9)."""
-        return ["JMSXGroupID", "JMSXGroupSeq", "JMSXDeliveryCount"]
-
-    def __repr__(self) -> str:
-        return f"<ConnectionMetaData: {self.jms_provider_name} {self.provider_version}, JMS {self.jms_version}>"
-
-
-def listener_methods(listener: Any) -> tuple[ExceptionListener, ExceptionListener | None]:
-    """Return what an exception listener is called by when a failure is told, and when an outage is over.
-
-    Raises:
-        ValueError: *listener* is not a function and has no ``on_exception``.
-    """
-    on_exception = listener if callable(listener) else getattr(listener, "on_exception", None)
-    if not callable(on_exception):
-        raise ValueError(f"an exception listener is a function or has on_exception, and is not {shown(listener)}")
-    on_recovery = getattr(listener, "on_recovery", None)
-    return on_exception, on_recovery if callable(on_recovery) else None
-
-
 def _end_deliveries() -> None:
     """Call no listener any more, and let those that run acknowledge their message: the program ends without `close`."""
     deadline = time.monotonic() + EXIT_SECONDS
@@ -550,12 +335,3 @@ def _disown_all() -> None:
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_disown_all)
 atexit.register(_end_deliveries)  # runs before the engines end, which were imported, and registered, first
-
-
-def _check_expiry_queues(names: Iterable[str | None]) -> None:
-    for name in names:
-        if name is not None:
-            try:
-                Queue(name)
-            except InvalidDestinationException as error:
-                raise ValueError(f"expiry_queue: {error}") from error

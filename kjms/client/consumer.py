@@ -7,32 +7,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kjms.client.closing import AutoCloseable
-from kjms.errors import IllegalStateException, JMSException, shown
+from kjms.client.message_listener import MessageListener, called_as_listener
+from kjms.errors import IllegalStateException, JMSException
 from kjms.options import milliseconds
 
 if TYPE_CHECKING:
     from kjms.client.session import Session
-    from kjms.destinations import Destination, Topic
+    from kjms.destinations import Destination
     from kjms.engine.consumer.dispatcher import ConsumerSlot
     from kjms.message import Message
 
-__all__ = ["MessageConsumer", "MessageListener", "TopicSubscriber", "called_as_listener", "seconds_of"]
-
-MessageListener = Callable[["Message"], object]
-
-
-def called_as_listener(listener: MessageListener | None) -> MessageListener | None:
-    """Return what is to be called for each message: *listener*, or its ``on_message``.
-
-    Raises:
-        ValueError: It is not a function and has no ``on_message``.
-    """
-    if listener is None or callable(listener):
-        return listener
-    on_message = getattr(listener, "on_message", None)
-    if not callable(on_message):
-        raise ValueError(f"a message listener is a function or has on_message, and is not {shown(listener)}")
-    return on_message
+__all__ = ["MessageConsumer", "seconds_of"]
 
 
 def seconds_of(timeout: int | timedelta | None) -> float | None:
@@ -155,27 +140,3 @@ class MessageConsumer(AutoCloseable):
     def _close_after(self, error: BaseException) -> None:
         self._session._acknowledgement.loop_failed(error, self._feed)
         self.close()
-
-
-class TopicSubscriber(MessageConsumer):
-    """JMS 1.1's name for a consumer of a topic; made by `kjms.Session.create_durable_subscriber`.
-
-    Spec: JMS 2.0 §6.11.5.
-    """
-
-    def __init__(self, session: Session, destination: Topic, feed: ConsumerSlot, *, no_local: bool = False) -> None:
-        super().__init__(session, destination, feed)
-        self._topic = destination
-        self._no_local = no_local
-
-    @property
-    def topic(self) -> Topic:
-        """The topic that it is on."""
-        self._check_open("topic")
-        return self._topic
-
-    @property
-    def no_local(self) -> bool:
-        """Whether it leaves out what its own connection, or one with its client identifier, sends."""
-        self._check_open("no_local")
-        return self._no_local

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.client.closing import AutoCloseable
+from kjms.client.jms_consumer import JMSConsumer
+from kjms.client.jms_producer import JMSProducer
 from kjms.client.session import Session, either
-from kjms.client.simple import JMSConsumer, JMSProducer
 from kjms.options import SessionMode, checked_mode
 
 if TYPE_CHECKING:
     from kjms.client.browser import QueueBrowser
-    from kjms.client.connection import Connection, ConnectionMetaData, ExceptionListener
+    from kjms.client.connection import Connection
+    from kjms.client.connection_meta_data import ConnectionMetaData
     from kjms.client.consumer import MessageConsumer
+    from kjms.client.exception_listener import ExceptionListener
     from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
     from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
-from kjms.client.connection import Connection, ConnectionFactory
-from kjms.client.consumer import MessageConsumer, TopicSubscriber
+from kjms.client.connection import Connection
+from kjms.client.connection_factory import ConnectionFactory
+from kjms.client.consumer import MessageConsumer
 from kjms.client.producer import MessageProducer
 from kjms.client.session import Session, either
+from kjms.client.topic_subscriber import TopicSubscriber
 from kjms.destinations import Queue, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException
 

@@ -13,11 +13,14 @@ from kjms.client.acknowledge_modes import Acknowledgement, Auto, Client, DupsOk,
 from kjms.client.browser import QueueBrowser
 from kjms.client.closing import AutoCloseable
 from kjms.client.completion_queue import CompletionQueue
-from kjms.client.consumer import MessageConsumer, MessageListener, TopicSubscriber, called_as_listener
+from kjms.client.consumer import MessageConsumer
 from kjms.client.dead_letters import Redelivery
+from kjms.client.message_listener import MessageListener, called_as_listener
 from kjms.client.no_local import NotLocal
-from kjms.client.producer import CompletionListener, MessageProducer, Route, TemporaryRoute
+from kjms.client.producer import MessageProducer
+from kjms.client.routes import Route, TemporaryRoute
 from kjms.client.thread_guard import ThreadGuard
+from kjms.client.topic_subscriber import TopicSubscriber
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.engine.consumer.dispatcher import ConsumerSlot
 from kjms.engine.engine import destination_name
@@ -40,6 +43,7 @@ from kjms.options import DeliveryMode, FactoryOptions, SessionMode, checked_mode
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
+    from kjms.client.completion_listener import CompletionListener
     from kjms.client.connection import Connection
     from kjms.engine.browsing import Browsing
     from kjms.engine.consumer.delivery import Delivery

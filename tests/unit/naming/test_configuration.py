@@ -10,6 +10,7 @@ from kjms import ConnectionFactory, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.client.config import configuration
 from kjms.naming import ContextFactory, ContextKey, DestinationType
 
+KNOWN = ConnectionFactory.__signature__.parameters
 FILE = """
 bootstrap_servers = "kafka:9092"
 prefetch = 50
@@ -43,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.requirement("NET-82", "NET-103", "NET-108", "JMS-2.7-1")
 def test_a_named_factory_has_the_files_settings_and_its_own(path: Path) -> None:
     """What stands at the top of the file holds for every connection factory; what its own table says wins."""
-    found = configuration(path, {})
+    found = configuration(path, KNOWN, {})
     assert found.destinations == {"jms/orders": Queue("orders"), "jms/prices": Topic("prices")}
     plain, billing = found.factories["jms/ConnectionFactory"], found.factories["jms/billing"]
     assert plain == found.settings
@@ -54,7 +55,7 @@ def test_a_named_factory_has_the_files_settings_and_its_own(path: Path) -> None:
 
 def test_the_environment_wins_over_the_file(path: Path) -> None:
     """KJMS_* variables override what the file says, also in named connection factories."""
-    found = configuration(path, {"KJMS_BOOTSTRAP": "other:9092", "KJMS_PREFETCH": "7"})
+    found = configuration(path, KNOWN, {"KJMS_BOOTSTRAP": "other:9092", "KJMS_PREFETCH": "7"})
     assert {each["bootstrap_servers"] for each in found.factories.values()} == {"other:9092"}
     assert {each["prefetch"] for each in found.factories.values()} == {7}
 
@@ -82,7 +83,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, line: str, said: s
     path = tmp_path / "kjms.toml"
     path.write_text(line)
     with pytest.raises(ValueError, match=f"kjms.toml.*{said}"):
-        configuration(path, {})
+        configuration(path, KNOWN, {})
 
 
 @pytest.mark.parametrize(

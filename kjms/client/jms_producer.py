@@ -1,29 +1,24 @@
-"""Sending and receiving in the simplified API: a producer whose calls can be chained, a consumer that gives bodies."""
+"""The simplified API's producer, whose calls can be chained."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from kjms.client.closing import AutoCloseable
-from kjms.client.consumer import seconds_of
 from kjms.client.producer import MessageProducer
-from kjms.errors import MessageFormatException, shown
-from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.errors import shown
+from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from kjms.client.consumer import MessageConsumer, MessageListener
-    from kjms.client.producer import CompletionListener
+    from kjms.client.completion_listener import CompletionListener
     from kjms.client.session import Session
     from kjms.destinations import Destination
     from kjms.options import DeliveryMode
 
-__all__ = ["JMSConsumer", "JMSProducer"]
-
-T = TypeVar("T")
+__all__ = ["JMSProducer", "ProducerSettings"]
 
 
 class ProducerSettings:
@@ -338,117 +333,3 @@ def _made(body: object) -> Message:
             return ObjectMessage(dict(body))
         return MapMessage(body)
     return ObjectMessage(body)
-
-
-class JMSConsumer(AutoCloseable):
-    """Receives the messages of one destination, or their bodies; made by `kjms.JMSContext.create_consumer`.
-
-    Spec: JMS 2.0 §11.2.5.
-    """
-
-    def __init__(self, consumer: MessageConsumer) -> None:
-        self._consumer = consumer
-
-    def __repr__(self) -> str:
-        return f"<JMSConsumer, {self._consumer!r}>"
-
-    @property
-    def message_selector(self) -> str | None:
-        """The selector that the consumer was made with, or None (JMS 2.0 §3.8.1)."""
-        return self._consumer.message_selector
-
-    @property
-    def message_listener(self) -> MessageListener | None:
-        """What is called for each message, by the context's own thread; None takes it away (JMS 2.0 §4.5.2).
-
-        A listener that raises gets the message again at once, marked as redelivered (AUTO and DUPS_OK).
-        """
-        return self._consumer.message_listener
-
-    @message_listener.setter
-    def message_listener(self, listener: MessageListener | None) -> None:
-        self._consumer.message_listener = listener
-
-    def receive(self, timeout: int | timedelta | None = None) -> Message | None:
-        """Return the next message, waiting for it; see `kjms.MessageConsumer.receive` (JMS 2.0 §4.5.1).
-
-        Args:
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
-
-        Returns:
-            The message; None when the time was over, or the consumer was closed meanwhile.
-
-        Raises:
-            IllegalStateException: The consumer is closed, or another thread is using the context.
-            JMSException: The consumer has a listener, or the last message's acknowledgement failed.
-            ValueError: *timeout* is negative.
-        """
-        return self._consumer.receive(timeout)
-
-    def receive_no_wait(self) -> Message | None:
-        """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
-        return self._consumer.receive_no_wait()
-
-    def receive_body(self, type_: type[T], timeout: int | timedelta | None = None) -> T | None:
-        """Return the body of the next message, waiting for it.
-
-        Args:
-            type_: What the body is to be: str for that of a TextMessage, bytes of a BytesMessage, dict of a MapMessage,
-                the object's class of an ObjectMessage; object is all of them.
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
-
-        Returns:
-            The body; None when the time was over, or the consumer was closed meanwhile.
-
-        Raises:
-            MessageFormatException: The message has no such body, or none. With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE
-                it is as if nobody had asked: the consumer gets this message next, not counted as redelivered. With
-                the other modes it was received: it is acknowledged or recovered, committed or rolled back like others.
-            IllegalStateException: The consumer is closed, or another thread is using the context.
-            JMSException: The consumer has a listener, or the last message's acknowledgement failed.
-            ValueError: *timeout* is negative, or *type_* is no class.
-
-        Spec: JMS 2.0 §11.2.5.
-        """
-        return self._receive_body(type_, seconds_of(timeout))
-
-    def receive_body_no_wait(self, type_: type[T]) -> T | None:
-        """Return the body of the next message if one is at hand, else None. Errors as for `receive_body`."""
-        return self._receive_body(type_, 0.0)
-
-    def _receive_body(self, type_: type[T], seconds: float | None) -> T | None:
-        if not isinstance(type_, type):
-            raise ValueError(f"receive_body: a class is needed, such as str or bytes, and not {shown(type_)}")
-        bodies: list[T] = []
-        self._consumer._receive(seconds, lambda message: bodies.append(body_of(message, type_)))
-        return bodies[0] if bodies else None
-
-    def __iter__(self) -> Iterator[Message]:
-        """Return the messages one by one, waiting for each, until the consumer is closed.
-
-        When a message is acknowledged is said in `kjms.MessageConsumer`.
-        """
-        return iter(self._consumer)
-
-    def close(self) -> None:
-        """Close the consumer; a receive that waits returns None. Messages it did not get go to others.
-
-        Raises:
-            IllegalStateException: The consumer's own listener called it.
-
-        Spec: JMS 2.0 §4.5.3.
-        """
-        self._consumer.close()
-
-    def _close_after(self, error: BaseException) -> None:
-        self._consumer._close_after(error)
-
-
-def body_of(message: Message, type_: type[T]) -> T:
-    kind = type(message)
-    if kind is Message or kind is StreamMessage:
-        raise MessageFormatException(f"receive_body: a {kind.__name__} gives no body at once (JMS 2.0 §11.2.5)")
-    body = message.get_body(type_)
-    if body is None:
-        raise MessageFormatException(f"receive_body: this {kind.__name__} has no body (JMS 2.0 §11.2.5)")
-    return body

@@ -1,0 +1,20 @@
+"""Completion listeners: what an asynchronous send reports to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kjms.message import Message
+
+__all__ = ["CompletionListener"]
+
+
+class CompletionListener(Protocol):
+    """Told what became of an asynchronous send (JMS 2.0 §4.6.2)."""
+
+    def on_completion(self, message: Message) -> None:
+        """Hear that *message* was sent, as surely as a synchronous send would have."""
+
+    def on_exception(self, message: Message, exception: Exception) -> None:
+        """Hear that *message* was not sent, and why."""
