@@ -14,7 +14,8 @@ from kjms.errors import InvalidClientIDException, InvalidDestinationException, J
 from kjms.gateway._errors import condition_of
 from kjms.gateway._links import UNKNOWN_ID, ClientLink, Receiving, Sending, Temporary, reject
 from kjms.gateway._terminus import capabilities, describe, subscription_name
-from kjms.gateway._worker import UnknownTransaction, Worker
+from kjms.gateway._transactions import UnknownTransaction
+from kjms.gateway._worker import Worker
 from kjms.mapping.amqp import AmqpMessage
 from kjms.mapping.amqp import types as amqp
 
@@ -132,7 +133,7 @@ class Coordinator(Receiving):
 
     def _declare(self, delivery: Delivery) -> None:
         number = self.connection.new_transaction()
-        self.worker.began(number)
+        self.worker.begin(number)
         delivery.local.data = [number]
         delivery.update(DECLARED)
         delivery.settle()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kjms.client.brokered_session import BrokeredSession
     from kjms.engine.consumer.delivery import Delivery as Handed
     from kjms.gateway._server import Gateway
+    from kjms.gateway._source import Outcome
 
 __all__ = ["AmqpConnection"]
 
@@ -330,14 +331,14 @@ class AmqpConnection(EngineProtocol):
     def tell(
         self,
         link: Sending,
-        fate: int,
+        outcome: Outcome,
         transaction: bytes | None,
         cause: str,
         handed: Handed,
         then: Callable[[Exception | None], None] | None,
     ) -> None:
         """Gather what the client says of messages; `_tell_workers` passes it on."""
-        key = (link, fate, transaction, cause, then)
+        key = (link, outcome, transaction, cause, then)
         if self._tells and then is None and self._tells[-1][0] == key:
             self._tells[-1][1].append(handed)
         else:
@@ -345,8 +346,8 @@ class AmqpConnection(EngineProtocol):
 
     def _tell_workers(self) -> None:
         tells, self._tells = self._tells, []
-        for (link, fate, transaction, cause, then), handed in tells:
-            link.worker.tell(link.feeding, fate, handed, transaction, cause, then)
+        for (link, outcome, transaction, cause, then), handed in tells:
+            link.worker.settle(link.source, outcome, handed, transaction, cause, then)
 
     def hold(self, worker: Worker, size: int) -> None:
         """Count *size* bytes of messages that *worker* has, and read no more while there are too many.
@@ -647,7 +648,7 @@ class AmqpConnection(EngineProtocol):
     async def drain(self) -> None:
         """Let what is under way come to its end, and close the connection."""
         for worker in self._workers.values():
-            worker.is_paused = True
+            worker.pause()
         if self._transport is None or not self._is_open:
             self._abort("the gateway ends")
         else:

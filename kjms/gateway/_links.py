@@ -18,8 +18,10 @@ from kjms.destinations import Destination
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.gateway._errors import LinkStolen, condition_of
 from kjms.gateway._proton import ACCEPTED, TRANSACTIONAL, accepted_in, settle, settle_within, transactional
+from kjms.gateway._source import LinkSource, Outcome
 from kjms.gateway._terminus import Wanted, destination_at, temporary_kind, wanted
-from kjms.gateway._worker import ACCEPT, FAIL, REJECT, RELEASE, LinkSource, UnknownTransaction, Worker
+from kjms.gateway._transactions import UnknownTransaction
+from kjms.gateway._worker import Worker
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import Delivery as Handed
@@ -242,7 +244,7 @@ class Receiving(ClientLink):
             said = f"a message is larger than the {self.connection.options.max_message_size} bytes that are allowed"
             transaction = _transaction_of(delivery)
             if transaction is not None:
-                self.worker.doom(transaction, ResourceAllocationException(said))
+                self.worker.mark_rollback_only(transaction, ResourceAllocationException(said))
             self.fail("amqp:link:message-size-exceeded", said)
         elif not delivery.partial and delivery.readable:
             data = self._take_parts()
@@ -368,7 +370,7 @@ class Sending(ClientLink):
     def __init__(self, connection: AmqpConnection, worker: Worker, link: Link) -> None:
         super().__init__(connection, worker, link)
         is_settled = link.remote_snd_settle_mode == Link.SND_SETTLED
-        self.feeding = LinkSource(self, is_settled=is_settled, max_unsettled=connection.options.max_unsettled)
+        self.source = LinkSource(self, is_settled=is_settled, max_unsettled=connection.options.max_unsettled)
         self._wanted: Wanted | None = None
         self._queue: deque[tuple[Handed | None, bytes]] = deque()
         self._tags = itertools.count(1)
@@ -405,7 +407,7 @@ class Sending(ClientLink):
         assert self._wanted is not None
         if self._wanted.subscription is not None and not self._wanted.is_global:
             self.connection.need_client_id(session)
-        self.worker.open(self.feeding, self._wanted)
+        self.worker.open_source(self.source, self._wanted)
 
     def _make(self, session: BrokeredSession, kind: str) -> None:
         is_topic = kind == "TemporaryTopic"
@@ -421,14 +423,14 @@ class Sending(ClientLink):
             self.link.target.copy(self.link.remote_target)
             if self._made is not None:
                 self.link.source.address = self._made._name
-            self.link.snd_settle_mode = Link.SND_SETTLED if self.feeding.is_settled else Link.SND_UNSETTLED
+            self.link.snd_settle_mode = Link.SND_SETTLED if self.source.is_settled else Link.SND_UNSETTLED
             self.link.rcv_settle_mode = self.link.remote_rcv_settle_mode
             self.open()
             self.flow()
 
     def flow(self) -> None:
         if self.is_open:
-            self.worker.ask(self.feeding, self._sent + self.link.credit, is_draining=self.link.drain_mode)
+            self.worker.request(self.source, self._sent + self.link.credit, is_draining=self.link.drain_mode)
 
     def send(self, batch: Sequence[tuple[Handed | None, bytes]]) -> None:
         """Send messages to the client, or keep them until it takes some."""
@@ -438,22 +440,23 @@ class Sending(ClientLink):
     def push(self) -> None:
         """Give the engine what it has room for."""
         if self.is_gone or not self.is_open:
-            self.worker.consumed += sum(len(data) for _, data in self._queue)
+            self.worker.consumed(sum(len(data) for _, data in self._queue))
             self._queue.clear()
             return
         link, queue = self.link, self._queue
-        session = link.session
+        session, size = link.session, 0
         while queue and session.outgoing_bytes < OUTGOING_BYTES and not self.connection.is_congested:
             handed, data = queue.popleft()
             delivery = link.delivery(str(next(self._tags)))
             delivery.handed = handed
             link.send(data)
             link.advance()
-            if self.feeding.is_settled or handed is None:
+            if self.source.is_settled or handed is None:
                 delivery.settle()
             self._sent += 1
             self.connection.metrics.messages_sent_total += 1
-            self.worker.consumed += len(data)
+            size += len(data)
+        self.worker.consumed(size)
         if queue:
             self.connection.congested.add(self)
         else:
@@ -472,9 +475,9 @@ class Sending(ClientLink):
             return
         handed = getattr(delivery, "handed", None)
         state = delivery.remote_state
-        transaction, outcome = transactional(delivery) if state == TRANSACTIONAL else (None, state)
-        fate = self._fate_of(delivery, outcome, transaction)
-        if fate is None:
+        transaction, stated = transactional(delivery) if state == TRANSACTIONAL else (None, state)
+        outcome = self._outcome_of(delivery, stated, transaction)
+        if outcome is None:
             return
         if handed is None:
             delivery.settle()
@@ -485,25 +488,25 @@ class Sending(ClientLink):
         delivery.handed = None
         if then is None:
             delivery.settle()
-        self.connection.tell(self, *fate, handed, then)
+        self.connection.tell(self, *outcome, handed, then)
 
-    def _fate_of(
+    def _outcome_of(
         self, delivery: Delivery, state: int, transaction: bytes | None
-    ) -> tuple[int, bytes | None, str] | None:
+    ) -> tuple[Outcome, bytes | None, str] | None:
         """Return what is to become of a message, in which transaction and why; None: nothing yet."""
         if state == Delivery.ACCEPTED:
-            return ACCEPT, transaction, ""
+            return Outcome.ACCEPTED, transaction, ""
         if state == Delivery.RELEASED:
-            return RELEASE, transaction, ""
+            return Outcome.RELEASED, transaction, ""
         if state == Delivery.REJECTED:
             condition = delivery.remote.condition
             said = f": {condition.name} {condition.description or ''}".rstrip() if condition is not None else ""
-            return REJECT, None, f"rejected by the client{said}"
+            return Outcome.REJECTED, None, f"rejected by the client{said}"
         if state == Delivery.MODIFIED:
             if delivery.remote.undeliverable:
-                return REJECT, None, "the client says that it cannot be delivered there"
-            return (FAIL if delivery.remote.failed else RELEASE), None, "the client gave it back"
-        return (FAIL, None, "the client settled it without an outcome") if delivery.settled else None
+                return Outcome.REJECTED, None, "the client says that it cannot be delivered there"
+            return (Outcome.FAILED if delivery.remote.failed else Outcome.RELEASED), None, "the client gave it back"
+        return (Outcome.FAILED, None, "the client settled it without an outcome") if delivery.settled else None
 
     def _told(self, kept: int, state: int, transaction: bytes | None, failure: Exception | None) -> None:
         if self.is_gone:
@@ -532,7 +535,7 @@ class Sending(ClientLink):
         its = self._wanted
 
         def close(session: BrokeredSession) -> None:
-            self.worker.shut(self.feeding)
+            self.worker.close_source(self.source)
             made, self._made = self._made, None
             if made is not None:
                 made.delete()

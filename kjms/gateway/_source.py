@@ -1,0 +1,72 @@
+"""What one receiver of a client gets its messages from, and the outcomes that the client may give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from kjms.gateway._window import Window
+
+if TYPE_CHECKING:
+    from kjms import Message, MessageConsumer
+    from kjms.engine.consumer.delivery import Delivery
+
+__all__ = ["LinkSink", "LinkSource", "Outcome"]
+
+
+class Outcome(Enum):
+    """What a client says of a message (AMQP 1.0, part 3, §3.4)."""
+
+    ACCEPTED = 0
+    RELEASED = 1
+    FAILED = 2
+    REJECTED = 3
+
+
+class LinkSink(Protocol):
+    """A link's side in the loop's thread; its methods are called there."""
+
+    def send(self, batch: Sequence[tuple[Delivery | None, bytes]]) -> None:
+        """Send messages to the client."""
+
+    def drained(self) -> None:
+        """Tell the client that there is nothing more."""
+
+    def fail(self, failure: Exception) -> None:
+        """End the link."""
+
+
+class LinkSource:
+    """What a client's receiver gets its messages from.
+
+    Args:
+        sink: Where they go.
+        is_settled: Whether they are settled when they are sent.
+        max_unsettled: How many may wait for the client's answer.
+    """
+
+    def __init__(self, sink: LinkSink, *, is_settled: bool, max_unsettled: int) -> None:
+        self.sink = sink
+        self.is_settled = is_settled
+        self.max_unsettled = max_unsettled
+        self.consumer: MessageConsumer | None = None
+        self.browsed: Iterator[Message] | None = None  # a browser's
+        self.limit = 0  # how many the client has asked for, since the link began
+        self.dispatched = 0
+        self.turn = 0  # rises with each message dispatched, and when it begins to wait for one
+        self.unsettled = 0
+        self.window = Window()
+        self.is_draining = False
+        self.is_waiting = False
+        self.young_until = 0.0
+        self.pauses_until = 0.0
+
+    def is_full(self) -> bool:
+        """Return whether the client has enough messages, for the sake of other processes that serve the same queue."""
+        return (
+            self.unsettled >= self.window.size
+            and not self.is_draining
+            and self.consumer is not None
+            and self.consumer._feed.has_rivals_elsewhere
+        )
