@@ -466,8 +466,7 @@ def _take(
 def _settle(reader: GroupConsumer, deliveries: Sequence[Delivery]) -> int:
     """Settle *deliveries*; return for how many Kafka took it."""
     receipts = [reader.settle(delivery) for delivery in deliveries]
-    reader.flush()
-    return len(receipts) - reader.lost(receipts)
+    return len(receipts) - (reader.flush(receipts=receipts) if receipts else 0)
 
 
 # --------------------------------------------------------------------------------------------------------- letters

@@ -16,9 +16,10 @@ from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
+    from kjms.engine import Receipt
     from kjms.engine.consumer.delivery import Delivery
     from kjms.engine.consumer.dispatcher import ConsumerSlot
-    from kjms.engine.consumer.group_consumer import GroupConsumer, Receipt
+    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.transactions.transactional_producer import Copy
     from kjms.message import Message
 
@@ -143,10 +144,9 @@ class Auto(Acknowledgement):
             return
         self._is_hasty = time.monotonic() - self._received_at < HASTE_SECONDS
         for reader in list(self._unflushed):
-            receipts = self._unflushed[reader]
-            reader.flush(receipts=receipts)
+            lost = reader.flush(receipts=self._unflushed[reader])
             del self._unflushed[reader]  # not before: what Kafka did not take is tried again
-            if reader.lost(receipts):
+            if lost:
                 raise JMSException(
                     f"the last message of {reader.name} could not be acknowledged: the partition was lost,"
                     " to another consumer or in an outage; the message is delivered again"
@@ -229,7 +229,7 @@ class Auto(Acknowledgement):
         for feed in list(self._looped):
             self._settle_looped(feed)
         for reader in list(self._unflushed):
-            reader.flush_at_last(self._unflushed.pop(reader))
+            reader.flush_before_exit(self._unflushed.pop(reader))
 
 
 class DupsOk(Auto):
@@ -291,8 +291,8 @@ class Client(Acknowledgement):
             self._unflushed.setdefault(reader, []).append(reader.settle(delivery))
         lost = 0
         for reader in list(self._unflushed):
-            reader.flush(receipts=self._unflushed[reader])
-            lost += reader.lost(self._unflushed.pop(reader))  # not before: what Kafka did not take is tried again
+            lost += reader.flush(receipts=self._unflushed[reader])
+            del self._unflushed[reader]  # not before: what Kafka did not take is tried again
         if lost:
             raise JMSException(
                 f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that were lost,"

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
     from kjms.client.routes import Route
     from kjms.destinations import Destination, Topic
+    from kjms.engine import Receipt
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.consumer.dispatcher import ConsumerSlot
-    from kjms.engine.consumer.group_consumer import GroupConsumer, Receipt
+    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.subscriptions.subscriptions import Space, Terms
     from kjms.message import Message
     from kjms.options import DeliveryMode
@@ -118,8 +119,8 @@ class Relayed(Acknowledgement):
         """
         lost = 0
         for reader in list(self._unflushed):
-            reader.flush(receipts=list(self._unflushed[reader].values()))
-            lost += reader.lost(self._unflushed.pop(reader).values())
+            lost += reader.flush(receipts=list(self._unflushed[reader].values()))
+            del self._unflushed[reader]  # not before: what Kafka did not take is tried again
         return lost
 
     def give_back(self, deliveries: Collection[Delivery], *, is_counted: bool) -> None:
@@ -159,7 +160,7 @@ class Relayed(Acknowledgement):
         for deliveries in by_feed.values():
             self._lost(deliveries, "its session closed")
         for reader in self._unflushed:
-            reader.flush_at_last()
+            reader.flush_before_exit()
 
 
 class Wakeup(threading.Event):
@@ -325,15 +326,13 @@ class BrokeredSession(Session):
             receipts = [reader.settle(each) for each in received][-1:]
         while True:
             try:
-                reader.flush(receipts=receipts)
+                return gone if reader.flush(receipts=receipts) else None
             except JMSSecurityException as refusal:  # the reader may not go on either
                 return refusal
             except JMSException as failure:
                 if self._connection._is_closing:
                     return failure
                 _log.warning("whether a transaction was committed is not known yet: %s", failure)
-            else:
-                return gone if reader.lost(receipts) else None
 
     @contextlib.contextmanager
     def within(self, transaction: Transacted | None) -> Iterator[None]:

@@ -9,14 +9,16 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kjms.engine.consumer.offset_committer import Receipt
     from kjms.engine.engine import Engine, process_statistics
 
 _MODULES = {
     "Engine": "kjms.engine.engine",
+    "Receipt": "kjms.engine.consumer.offset_committer",
     "process_statistics": "kjms.engine.engine",
 }
 
-__all__ = ["Engine", "process_statistics"]
+__all__ = ["Engine", "Receipt", "process_statistics"]
 
 
 def __getattr__(name: str) -> object:

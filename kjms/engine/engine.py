@@ -235,7 +235,7 @@ class Engine:
         readers = list(self._readers.values())
         for reader in readers:  # while the mover can still make room for what they have to say
             try:
-                reader.flush_at_last()
+                reader.flush_before_exit()
             except JMSException as failure:
                 _log.warning("%s", failure)
         self.schedule.close()

@@ -61,7 +61,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "modules of a package in circles": {
         "bridge": 2,
         "client": 9,
-        "engine": 13,
+        "engine": 14,
         "gateway": 6,
         "spark": 2,
         "testing": 2,
@@ -69,7 +69,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "lines of a module": {
         "kjms.client.session": 999,
         "kjms.engine.consumer.dispatcher": 822,
-        "kjms.engine.consumer.group_consumer": 1593,
+        "kjms.engine.consumer.group_consumer": 1393,
         "kjms.engine.delayed.delayed_delivery": 669,
         "kjms.engine.handover.transfer": 620,
         "kjms.engine.kafka": 609,
@@ -99,7 +99,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "engine.Delivery": 24,
         "engine.Dispatcher": 23,
         "engine.Engine": 27,
-        "engine.GroupConsumer": 52,
+        "engine.GroupConsumer": 44,
         "engine.Handover": 37,
         "engine.Inbox": 23,
         "engine.Peer": 17,

@@ -72,17 +72,23 @@ class Assignment:
         self.aside = aside.topic
         self.handover = aside.handover
         self.limit = aside.tuning.metadata_limit
+        self.name = name
+        self.group = aside.group
+        self.engine = aside.engine
         self._most_runs = aside.tuning.most_runs
-        self._name = name
         self._decode = decode
         self._identity = aside.identity
         self._end_transactions = aside.end_transactions
-        self._engine = aside.engine
         self._tell = tell
         self._partitions: dict[tuple[str, int], AssignedPartition] = {}
 
     def __iter__(self) -> Iterator[AssignedPartition]:
         return iter(self._partitions.values())
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether Kafka keeps the settlement: it does for a group."""
+        return bool(self.group)
 
     def get(self, topic: str, number: int) -> AssignedPartition | None:
         """Return the partition if it is held."""
@@ -160,7 +166,7 @@ class Assignment:
                     else self._remembered(consumer, known, identity, *copy)
                 )
             except NewerStateError as error:
-                self._tell(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
+                self._tell(JMSException(f"partition {known.partition} of {self.name} is not read: {error}"))
                 continue
             if state is None:
                 first = begins[place] if place in begins else beginning(consumer, known)
@@ -278,7 +284,7 @@ class Assignment:
         return commits, too_large
 
     def _written(self, partition: AssignedPartition, state: State) -> str:
-        return write_state(state, partition.identity, self._engine)
+        return write_state(state, partition.identity, self.engine)
 
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""

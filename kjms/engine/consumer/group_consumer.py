@@ -6,8 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +14,11 @@ from kjms.destinations import Destination
 from kjms.engine.admin.topics import NOT_READY
 from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.consumer.assignment import NOT_KNOWN, Assignment, Commit, Recall, beginning, oldest
+from kjms.engine.consumer.client import ConsumerClient
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import BUSY_SECONDS, ConsumerSlot, Dispatcher
 from kjms.engine.consumer.membership import Membership
+from kjms.engine.consumer.offset_committer import COMMIT_SECONDS, TICK_SECONDS, TRANSIENT, OffsetCommitter, Receipt
 from kjms.engine.handover.transfer import Handover
 from kjms.engine.kafka import (
     ConsumerPort,
@@ -38,7 +39,7 @@ from kjms.engine.transactions.transactional_producer import AbortedError, Copy, 
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.later import place_of
 from kjms.mapping.moved import moved_record, unmoved
-from kjms.txn.metadata import State, owner
+from kjms.txn.metadata import State
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
@@ -51,13 +52,11 @@ __all__ = ["GroupConsumer"]
 
 _log = logging.getLogger("kjms.reader")
 
-TICK_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait for its commit
 SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in hands
 BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
 MOST_RESCUED: Final = 10_000  # messages in the hands of sessions that a rebalance may wait for
 PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
-COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again for what passes: a rebalance, a broker restarted
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a Kafka that does not answer
 MOVES_SECONDS: Final = 3.0  # how long leaving waits for moves that were asked for; what is not moved is found again
 LOOK_AHEAD: Final = 10  # times the prefetch are looked through where some messages are more urgent than others
@@ -66,28 +65,6 @@ STALL_SECONDS: Final = 2.0  # a third of the session time-out: who slept longer 
 COPY_SECONDS: Final = 60.0  # between the copies of a settlement that changes
 REFRESH_SECONDS: Final = 3600.0  # between commits of a settlement that does not
 NOTHING: Final[Mapping[int, int]] = {}
-IN_DOUBT: Final = KafkaError(KafkaError._FAIL, "what became of a transaction is not known")
-ROOM: Final = 0.5  # of what is unsettled is moved aside when the settlement gets too large
-
-_PASSING: Final = frozenset(
-    {
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError._ASSIGNMENT_LOST,
-        KafkaError._STATE,
-        KafkaError._WAIT_COORD,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError._TRANSPORT,
-        KafkaError._TIMED_OUT,
-        KafkaError.REQUEST_TIMED_OUT,
-    }
-)
-
-
-Receipt = tuple[AssignedPartition, int]
 
 
 class GroupConsumer:
@@ -148,18 +125,11 @@ class GroupConsumer:
         self.refusal = AccessDenial(on_error)
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
-        self._told = threading.Condition(self.lock)  # for those who wait until Kafka knows what they settled
-        self._is_telling = False  # whether one of them is about to commit for all
-        self._is_in_doubt = False  # whether Kafka may still settle messages in a transaction that nobody waits for
-        # One thread at a time may be inside of the Kafka consumer. Never waited for by who holds `lock`.
-        self._client = threading.RLock()
-        self._committing = 0  # threads that wait for it to commit
-        self._consumer: ConsumerPort | None = None
+        self.client = ConsumerClient(name, self._news)
         self._thread: threading.Thread | None = None
         self.aside = aside
         self._holdings = Assignment(name, topic, aside, decode, on_error)
         self._crowding: set[AssignedPartition] = set()  # whose messages are being moved aside
-        self._lacks_room = False  # whether the last commit left out what did not fit
         self._heard = time.monotonic()  # when the thread was seen to run last
         self._is_proved = True  # whether the partitions are surely still this process's
         self.keeps_unwanted = keeps_unwanted
@@ -174,9 +144,6 @@ class GroupConsumer:
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
         self._in_hands = 0  # messages handed out and not settled
         self._dispatched = 0  # messages handed out, ever
-        self._commits = 0  # ever
-        self._urgent = 0  # messages settled that are to be committed at once
-        self._urgent_planned = 0  # how many of them were part of a commit, at least of one that was tried
         self._started = 0
         self._idle_since = 0.0
         self._full_since = 0.0  # when the buffer was first seen to be full
@@ -191,6 +158,15 @@ class GroupConsumer:
         self._left: list[TopicPartition] = []  # transfer partitions that are read no longer, until Kafka's client knows
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._handover = None if exchange is None else Handover(self, exchange)
+        self.committer = OffsetCommitter(
+            self._holdings,
+            self.client,
+            self.buffer,
+            self.lock,
+            self._news,
+            self._before_commit,
+            self._make_room,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -268,7 +244,7 @@ class GroupConsumer:
                 in_flight=self._in_hands,
                 moving=self.aside.mover.moving(self),
                 dispatched=self._dispatched,
-                commits=self._commits,
+                commits=self.committer.commits,
                 is_certain=self._is_proved,
                 partitions=tuple(partition.statistics() for partition in self._holdings),
                 handover=None if self._handover is None else self._handover.statistics(),
@@ -383,24 +359,29 @@ class GroupConsumer:
             partition = delivery.partition
             partition.settlement.settle(delivery.offset)
             if is_urgent and partition.is_kept:
-                if self._urgent == self._urgent_planned:
-                    self._news.notify()
-                self._urgent += 1
+                self.committer.urge()
             return partition, partition.settlement.version
+
+    def flush(self, timeout: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> int:
+        """Return when what was settled is committed, and how much of *receipts* was lost: see `OffsetCommitter.flush`.
+
+        Raises:
+            JMSException: The broker refused it.
+        """
+        return self.committer.flush(timeout, receipts)
+
+    def flush_before_exit(self, receipts: Sequence[Receipt] = ()) -> None:
+        """Flush, and return in any case: see `OffsetCommitter.flush_before_exit`.
+
+        Raises:
+            JMSException: The broker refused it, or did not answer in time.
+        """
+        self.committer.flush_before_exit(receipts)
 
     def excuse(self, delivery: Delivery) -> None:
         """Note that the session which has *delivery* goes on to another message."""
         with self.lock:
             delivery.excuse()
-
-    def lost(self, receipts: Iterable[Receipt]) -> int:
-        """Return how many of what was settled, and flushed since, Kafka did not take: its partition was lost."""
-        return sum(
-            partition.is_kept
-            and not (partition.is_held or partition.is_gone)
-            and not partition.settlement.knows(version)
-            for partition, version in receipts
-        )
 
     def record(self, delivery: Delivery) -> bool:
         """Make sure that Kafka knows of *delivery* before it is made; tell whether it still may be.
@@ -485,7 +466,12 @@ class GroupConsumer:
         self._in_hands += len(moves)
         self.aside.mover.submit(self, moves)
 
-    def _make_room(self, partitions: Iterable[AssignedPartition], share: float = ROOM) -> None:
+    def _before_commit(self) -> None:
+        """Give up, before a commit is planned, what is not this process's any more; the caller holds the lock."""
+        if self._handover is not None:
+            self._handover.keep_to_what_is_ours(time.monotonic())
+
+    def _make_room(self, partitions: Iterable[AssignedPartition], share: float) -> None:
         """Move messages of *partitions* aside, so that their settlement gets small again.
 
         While there is time, those go that lie scattered and that nobody wants: others will soon be settled. If there
@@ -540,8 +526,8 @@ class GroupConsumer:
             return
         self.aside.ensure(number)
         begins = {(topic, number): self.aside.beginning(topic, number)}  # without the client: sessions go on meanwhile
-        with self.client_held(COMMIT_SECONDS):
-            consumer = self._consumer
+        with self.client.held(COMMIT_SECONDS):
+            consumer = self.client.consumer
             if consumer is None or self._holdings.get(self.topic, number) is None:
                 raise JMSException(f"partition {number} of {self.name} is read elsewhere now")
             # It was not there when the partition was assigned, so nothing of it can have been forgotten.
@@ -563,8 +549,8 @@ class GroupConsumer:
         begins = {(topic, number): self.aside.beginning(topic, number)}
 
         def opened(recall: Recall) -> list[AssignedPartition]:
-            with self.client_held(COMMIT_SECONDS):
-                consumer = self._consumer
+            with self.client.held(COMMIT_SECONDS):
+                consumer = self.client.consumer
                 if consumer is None or self._is_leaving or not self._is_proved or not consumer.memberid():
                     return []
                 self._forsake(consumer)  # it may be one of those that are to be given up
@@ -650,8 +636,8 @@ class GroupConsumer:
         """
         ends = self.aside.ends(topic)
         changed = [number for number in numbers if ends.get(number, 0) not in {0, known_empty.get(number)}]
-        with self.client_held(COMMIT_SECONDS):
-            consumer = self._consumer
+        with self.client.held(COMMIT_SECONDS):
+            consumer = self.client.consumer
             if consumer is None or not changed:
                 return set()
             known = consumer.committed([TopicPartition(topic, number) for number in changed], COMMIT_SECONDS)
@@ -666,8 +652,8 @@ class GroupConsumer:
         """
 
         def find(recall: Recall) -> list[AssignedPartition]:
-            with self.client_held(COMMIT_SECONDS):
-                consumer = self._consumer
+            with self.client.held(COMMIT_SECONDS):
+                consumer = self.client.consumer
                 return [] if consumer is None else self._holdings.restore(consumer, [(topic, number)], recall)
 
         restored = self._with_copies(find)
@@ -717,28 +703,6 @@ class GroupConsumer:
             return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
-    @contextmanager
-    def client_held(self, seconds: float) -> Iterator[None]:
-        """Be the one thread inside of the Kafka consumer, as soon as the reader's own thread is out of its poll.
-
-        Raises:
-            JMSException: It did not come out in time: Kafka does not answer.
-        """
-        with self.lock:
-            self._committing += 1
-        try:
-            if not self._client.acquire(timeout=seconds):
-                raise JMSException(f"acknowledge messages of {self.name}: Kafka has not answered for {seconds} s")
-            try:
-                yield
-            finally:
-                self._client.release()
-        finally:
-            with self.lock:
-                self._committing -= 1
-                if not self._committing:
-                    self._news.notify()
-
     # Messages are settled in a Kafka transaction: the engine's transactors do it, in their own threads.
 
     def plan(self, made: Sequence[Made], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
@@ -752,10 +716,8 @@ class GroupConsumer:
             JMSException: What became of another transaction is not known.
         """
         with self.lock:
-            if self._is_in_doubt:
-                raise jms_error(IN_DOUBT, f"acknowledge messages of {self.name}")
-            if self._handover is not None:
-                self._handover.keep_to_what_is_ours(time.monotonic())
+            self.committer.check()
+            self._before_commit()
             settled: dict[AssignedPartition, set[int]] = {}
             everything = [*(move.delivery for move, _, _ in made), *deliveries]
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
@@ -767,7 +729,7 @@ class GroupConsumer:
                 )
             for delivery in everything:
                 settled.setdefault(delivery.partition, set()).add(delivery.offset)
-            consumer = self._consumer
+            consumer = self.client.consumer
             if self._starts is not None or consumer is None:
                 return [], None
             for move, told, (_, offset) in made:
@@ -813,33 +775,8 @@ class GroupConsumer:
             for move in moves:
                 self._crowding.discard(move.delivery.partition)
                 move.delivery.is_moving = False
-            self._lacks_room = False
+            self.committer.lacks_room = False
             self._news.notify()
-
-    def has_committed(self, commits: Sequence[Commit]) -> bool | None:
-        """Ask Kafka whether *commits* came through; the caller holds the client.
-
-        None: they are not there, but others may have committed since.
-        """
-        assert self._consumer is not None
-        known = self._consumer.committed(
-            [TopicPartition(commit.offset.topic, commit.offset.partition) for commit in commits], COMMIT_SECONDS
-        )
-        if [(k.offset, k.metadata) for k in known] == [(c.offset.offset, c.offset.metadata) for c in commits]:
-            return True
-        for place, commit in zip(known, commits, strict=True):  # any member of the group can commit for it
-            if commit.partition.is_transfer and owner(place.metadata)[1] != self.aside.engine:
-                return None
-        error, _ = self._commit(is_proof=True)  # only who holds the partitions still can do that
-        return False if error is None else None
-
-    def commit_no_more(self) -> None:
-        """Tell Kafka nothing any more: it may still carry out a transaction, which a later commit would undo in part.
-
-        That transaction settles messages, and whoever comes next waits until Kafka knows what becomes of it.
-        """
-        with self.lock:
-            self._is_in_doubt = True
 
     def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
@@ -847,7 +784,7 @@ class GroupConsumer:
             self._holdings.committed(commits)
             for delivery in deliveries:
                 self.settle(delivery)
-            self._lacks_room = False
+            self.committer.lacks_room = False
             for move, told, place in made:
                 delivery, offset = move.delivery, place[1]
                 self._crowding.discard(delivery.partition)
@@ -870,159 +807,25 @@ class GroupConsumer:
                     delivery.note()  # it may have come back meanwhile
             self._news.notify()
 
-    # What is settled is told to Kafka.
-
-    def flush(self, patience: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> None:
-        """Return when Kafka knows everything that was settled before the call.
-
-        One of the threads that want this commits for all of them; the others wait for its commit to end. What cannot be
-        committed because the partition went to another member of the group is that member's now. A commit that is under
-        way when the last broker goes returns when one is back: librdkafka never gives it up.
-
-        Args:
-            receipts: What the caller waits for; empty: everything that was settled.
-            patience: Seconds to try again for what passes, and to wait behind a commit that gets no answer.
-
-        Raises:
-            JMSException: Kafka did not take it.
-        """
-        if self._starts is not None or self._is_durable(receipts):
-            return
-        deadline = time.monotonic() + patience
-        while True:
-            if self._has_been_told(deadline, receipts):
-                return
-            try:
-                with self.client_held(max(deadline - time.monotonic(), TICK_SECONDS)):
-                    if self._is_durable(receipts):  # the thread that had the client has committed it
-                        return
-                    error, is_complete = self._commit()
-            finally:
-                with self._told:
-                    self._is_telling = False
-                    self._told.notify_all()
-            if error is None and (is_complete or (receipts and self._are_known(receipts))):
-                return
-            if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in _PASSING):
-                if error is None:
-                    raise JMSException(f"acknowledge messages of {self.name}: no room for their settlement was found")
-                doing = f"acknowledge messages of {self.name}"
-                raise jms_error(error, doing, to="Read", topic=self.topic, group=self.group) from error
-            with self._news:  # without the client: the rebalance itself happens in a poll
-                self._news.wait(0.02)
-
-    def _has_been_told(self, deadline: float, receipts: Sequence[Receipt]) -> bool:
-        """Wait while another thread commits; tell whether Kafka knows by then, or else it is the caller's to commit."""
-        with self._told:
-            while self._is_telling:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    break
-                self._told.wait(left)
-                if self._is_durable(receipts):
-                    return True
-            self._is_telling = True
-            return False
-
-    def _is_durable(self, receipts: Sequence[Receipt]) -> bool:
-        """Whether Kafka knows what *receipts* are of, or that is another process's now; empty: all that was settled."""
-        return self._are_known(receipts) if receipts else not self._is_dirty()
-
-    def _are_known(self, receipts: Sequence[Receipt]) -> bool:
-        with self.lock:
-            return all(part.settlement.knows(version) or not part.is_held for part, version in receipts)
-
-    def flush_at_last(self, receipts: Sequence[Receipt] = ()) -> None:
-        """Flush, and return in any case: for closing.
-
-        Args:
-            receipts: As for `flush`.
-
-        Raises:
-            JMSException: Kafka did not take it, or did not answer in time.
-        """
-        failures: list[JMSException] = []
-
-        def flush() -> None:
-            try:
-                self.flush(CLOSE_SECONDS, receipts)
-            except JMSException as failure:
-                failures.append(failure)
-
-        if self._starts is not None or self._is_durable(receipts):
-            return
-        thread = threading.Thread(target=flush, name=f"kjms-reader-{self.name}-last-commit", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends, and allows no more threads: the reader's own commits as it leaves
-            return
-        thread.join(CLOSE_SECONDS + 1)
-        if thread.is_alive():
-            failures.append(JMSException(f"acknowledge messages of {self.name}: Kafka does not answer"))
-        if failures:
-            raise failures[0]
-
-    def _is_dirty(self) -> bool:
-        with self.lock:
-            return any(partition.settlement.is_dirty for partition in self._holdings)
-
-    def _commit(
-        self, last: Collection[AssignedPartition] = (), *, is_proof: bool = False
-    ) -> tuple[KafkaException | None, bool]:
-        """Commit every settlement that changed; the caller holds the client.
-
-        Returns:
-            What went wrong, and whether there was room for all of it.
-        """
-        if self._is_in_doubt:
-            self._urgent_planned = self._urgent  # no commit will be made
-            return KafkaException(IN_DOUBT), False
-        with self.lock:
-            self._urgent_planned = self._urgent  # a commit that fails is tried again by the next flush, or in 0.1 s
-            if self._handover is not None:
-                self._handover.keep_to_what_is_ours(time.monotonic())
-            commits, too_large = self._holdings.plan(last=last, is_proof=is_proof)
-            consumer = self._consumer
-            self._lacks_room = bool(too_large)
-            self._make_room(too_large, 1.0)
-            self._make_room(commit.partition for commit in commits if commit.partition.is_crowded and not last)
-            if not commits:
-                self.buffer.wants_mark = False
-        if not commits or consumer is None:
-            return None, not too_large
-        try:
-            for answer in consumer.commit(offsets=[commit.offset for commit in commits], asynchronous=False):
-                if answer.error is not None:
-                    raise KafkaException(answer.error)
-        except KafkaException as error:
-            if kafka_error(error).code() == KafkaError.OFFSET_METADATA_TOO_LARGE and self._holdings.refused():
-                return self._commit(last, is_proof=is_proof)
-            return error, not too_large
-        with self.lock:
-            self._commits += 1
-            self._holdings.committed(commits)
-            self.buffer.marked()
-        return None, not too_large
-
     # The thread. It blocks in a poll only while a consumer waits for messages; else it waits for news here, and whoever
     # has something to commit finds the client free.
 
     def _begin(self) -> None:
         self._is_outdated = False
         try:
-            self._consumer = open_consumer(self._config)
+            self.client.consumer = open_consumer(self._config)
         except KafkaException as error:
             raise jms_error(error, f"read {self.name}") from error
         self._thread = threading.Thread(target=self._run, name=f"kjms-reader-{self.name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        consumer = self._consumer
+        consumer = self.client.consumer
         assert consumer is not None
         try:
             if self._starts is not None and self._identity == "-":
                 self._identity = self.aside.identity(self.topic)
-            with self._client:
+            with self.client.turn:
                 self._join(consumer)
             if self._handover is not None:
                 self._handover.begin()
@@ -1048,7 +851,7 @@ class GroupConsumer:
                 if now - checked >= TICK_SECONDS:
                     self._check_topics()
                     checked = now
-                if self._wants_commit() or now - committed >= TICK_SECONDS:
+                if self.committer.is_wanted or now - committed >= TICK_SECONDS:
                     self._flush_quietly(is_proof=now >= refresh)  # Kafka forgets what is not committed for days
                     committed = now
                     self.aside.journal.write()
@@ -1130,8 +933,8 @@ class GroupConsumer:
                 self._is_proved = False
             if self._is_proved:
                 return
-        with self._client:
-            error, _ = self._commit(is_proof=True)  # if they are not, the next poll takes them away
+        with self.client.turn:
+            error, _ = self.committer.commit(is_proof=True)  # if they are not, the next poll takes them away
         with self.lock:
             if error is None:
                 self._is_proved = True
@@ -1151,14 +954,6 @@ class GroupConsumer:
         if self.buffer.next_due:
             with self.lock:
                 self.buffer.release(self.aside.tuning.now_ms())
-
-    def _wants_commit(self) -> bool:
-        """Whether messages wait for the mark to be moved on, or for a commit that no other thread is about to make."""
-        if self._lacks_room:  # it would not be complete: the mover is making room
-            return False
-        if self._urgent != self._urgent_planned and not self._committing:
-            return True
-        return self.buffer.wants_mark or any(partition.needs_mark for partition in list(self._holdings))
 
     def _join(self, consumer: ConsumerPort) -> None:
         if self._starts is None:
@@ -1190,7 +985,7 @@ class GroupConsumer:
             self._starts.update(dict.fromkeys(added, 0))
             if consumer is None:
                 return
-            with self._client:
+            with self.client.turn:
                 self._join(consumer)
 
     def _read(self, consumer: ConsumerPort) -> None:
@@ -1198,7 +993,7 @@ class GroupConsumer:
         self._full_since = 0.0
         room = self._capacity - self.buffer.held
         room = min(BATCH, room if room > 0 else self._capacity)  # a consumer waits for what comes behind
-        with self._client:
+        with self.client.turn:
             self._forsake(consumer)
             first = self._membership.poll(consumer, self._patience())
             if first is None:
@@ -1237,7 +1032,7 @@ class GroupConsumer:
                 return
             self._recalled_at = now
             partitions = self.buffer.recalled()
-        with self._client:
+        with self.client.turn:
             firsts = [beginning(consumer, partition.start) for partition in partitions]
             with self.lock:
                 places = [
@@ -1261,12 +1056,13 @@ class GroupConsumer:
     def _wait_for_news(self) -> None:
         """Wait until a consumer is hungry, half of what was ready is taken, or it is time to look after the group."""
         with self._news:
-            if self._committing:  # let them, before the next poll holds the client
-                self._news.wait_for(lambda: not self._committing, SHORT_POLL_SECONDS)
+            if self.client.waiting:  # let them, before the next poll holds the client
+                self._news.wait_for(lambda: not self.client.waiting, SHORT_POLL_SECONDS)
             deadline = time.monotonic() + self._until_due()
-            while not self._wants_commit() and not self._wants_more():
-                urgent = self._urgent
-                if not self._news.wait(self._until_due()) or urgent == self._urgent or time.monotonic() > deadline:
+            while not self.committer.is_wanted and not self._wants_more():
+                urgent = self.committer.urgent
+                has_changed = self._news.wait(self._until_due())
+                if not has_changed or urgent == self.committer.urgent or time.monotonic() > deadline:
                     return  # but not where a session has settled a message and committed it itself
 
     def _wants_more(self) -> bool:
@@ -1364,29 +1160,29 @@ class GroupConsumer:
     def _wait_for_space(self, consumer: ConsumerPort) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
         with self._news:
-            self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
+            self._news.wait_for(lambda: self._has_space() or self.committer.is_wanted, self._until_due())
             self._full_since = self._full_since or time.monotonic()
-            if self._has_space() or self._wants_commit() or time.monotonic() - self._full_since < PAUSE_SECONDS:
+            if self._has_space() or self.committer.is_wanted or time.monotonic() - self._full_since < PAUSE_SECONDS:
                 return
-        with self._client:
+        with self.client.turn:
             paused = consumer.assignment()
             consumer.pause(paused)
         while not (self._has_space() or self._may_end() or self._is_outdated):
             with self._news:
-                self._news.wait_for(lambda: self._has_space() or self._wants_commit(), self._until_due())
+                self._news.wait_for(lambda: self._has_space() or self.committer.is_wanted, self._until_due())
             self._see_whether_it_slept()
             self._check_topics()
             self._release()
             self._share()
             self._flush_quietly()
-            with self._client:
+            with self.client.turn:
                 record = self._membership.poll(
                     consumer, 0
                 )  # of what is paused nothing comes; a new partition may give one
             if record is not None:
                 with self.lock:
                     self._arrived([record])
-        with self._client:
+        with self.client.turn:
             held = {partition.partition for partition in consumer.assignment()}
             consumer.resume([partition for partition in paused if partition.partition in held])
 
@@ -1405,8 +1201,8 @@ class GroupConsumer:
         """Commit once, from the reader's thread; whoever needs to know flushes, too, and gets the error."""
         if self._starts is not None:
             return
-        with self._client:
-            error, _ = self._commit(is_proof=is_proof)
+        with self.client.turn:
+            error, _ = self.committer.commit(is_proof=is_proof)
         if error is not None:
             _log.debug("%s", jms_error(error, f"acknowledge messages of {self.name}"))
 
@@ -1431,7 +1227,7 @@ class GroupConsumer:
                     self.drop_transfer(partition)
                 self._left.clear()
                 self._forgotten.clear()
-            self._consumer = self._thread = None
+            self.client.consumer = self._thread = None
             self._is_leaving = False
             if self._started and not self._closing:  # somebody came while the thread was leaving, or it failed
                 self._begin()
@@ -1454,10 +1250,10 @@ class GroupConsumer:
                 partition for partition in held if partition.settlement.unsettled or partition.settlement.is_dirty
             ]
         deadline = time.monotonic() + CLOSE_SECONDS
-        with self._client:
+        with self.client.turn:
             while partitions:
-                error, _ = self._commit(partitions)
-                if error is None or kafka_error(error).code() not in _PASSING or time.monotonic() > deadline:
+                error, _ = self.committer.commit(partitions)
+                if error is None or kafka_error(error).code() not in TRANSIENT or time.monotonic() > deadline:
                     break
                 self._membership.poll(consumer, SHORT_POLL_SECONDS)  # it rebalances; what comes is read again
         if partitions and error is not None:
@@ -1465,12 +1261,12 @@ class GroupConsumer:
         with self.lock:
             for partition in held:
                 self.drop_transfer(partition)
-        with self._client:
+        with self.client.turn:
             self._forsake(consumer)
         self._handover.end()
 
     def _close_client(self, consumer: ConsumerPort) -> None:
-        with self._client:
+        with self.client.turn:
             if self.is_kept:
                 self._membership.close(consumer)
             else:
@@ -1506,7 +1302,7 @@ class GroupConsumer:
         if not self._forgotten:
             return
         copies = self.aside.recall(self._forgotten)
-        with self._client:
+        with self.client.turn:
             places, self._forgotten = self._forgotten, []
             self._open(consumer, places, lambda asked: {place: copies[place] for place in asked})
 
@@ -1521,7 +1317,7 @@ class GroupConsumer:
             for partition in last:
                 partition.is_held = False
                 self.buffer.drop(partition)  # what came back meanwhile
-        error, _ = self._commit(last)  # the poll that called this holds the client
+        error, _ = self.committer.commit(last)  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
         self._keep_copies(last)

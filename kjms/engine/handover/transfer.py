@@ -385,7 +385,7 @@ class Handover:
         """Say that boxes are free, once no commit for them can be under way: it would undo what others commit."""
         going = set(self._going)
         if going:
-            with self._reader.client_held(ASK_SECONDS):
+            with self._reader.client.held(ASK_SECONDS):
                 pass
             with self._lock:
                 self._going -= going

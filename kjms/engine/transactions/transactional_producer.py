@@ -408,7 +408,7 @@ class TransactionalProducer(Generic[Unit]):
             at += len(part.copies)
         with contextlib.ExitStack() as stack:
             for reader in made:
-                stack.enter_context(reader.client_held(COMMIT_SECONDS))
+                stack.enter_context(reader.client.held(COMMIT_SECONDS))
             commits: dict[GroupConsumer, list[Commit]] = {}
             try:
                 groups = {}
@@ -424,7 +424,7 @@ class TransactionalProducer(Generic[Unit]):
                 for reader in commits:
                     reader.unplan(made[reader])
                     if isinstance(error, UnknownError) and self._closing:
-                        reader.commit_no_more()
+                        reader.committer.stop()
                 raise
             for reader, planned in commits.items():
                 reader.done(planned, made[reader], settled[reader])
@@ -457,7 +457,7 @@ class TransactionalProducer(Generic[Unit]):
                 self._begin_anew()
                 for reader, planned in commits.items():
                     if planned:
-                        is_there = reader.has_committed(planned)
+                        is_there = reader.committer.has_committed(planned)
                         return self._is_visible(first) if is_there is None else is_there
                 return self._is_visible(first)
             except UnknownError:

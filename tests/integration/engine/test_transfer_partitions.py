@@ -45,7 +45,7 @@ def test_a_box_is_free_when_no_commit_for_it_is_under_way(
             send_notice(notice, *given)
 
         handover.publish = listen
-        with reader.client_held(20):  # as by a thread that commits
+        with reader.client.held(20):  # as by a thread that commits
             with reader.lock:
                 handover.sure_until = 0.0
                 assert not reader.plan([], [])[0]  # it is given up before anything more is committed for it

@@ -14,7 +14,7 @@ from kjms.txn.metadata import State
 
 def test_a_transfer_partition_is_no_part_of_the_partition_with_its_number() -> None:
     """When a partition goes to another member of the group, the transfer partition that has its number stays."""
-    names: Any = dict.fromkeys(["identity", "recall", "end_transactions", "engine"])
+    names: Any = dict.fromkeys(["identity", "recall", "end_transactions", "engine", "group"])
     aside: Any = SimpleNamespace(topic="q.kjms.aside", handover="q.kjms.handover", tuning=DEFAULTS, **names)
     holdings = Assignment("q", "q", aside, decode, lambda failure: None)
     partitions = {

@@ -1,0 +1,58 @@
+"""The Kafka consumer of a group consumer, which one thread at a time may use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kjms.engine.kafka import ConsumerPort
+from kjms.errors import JMSException
+
+__all__ = ["ConsumerClient"]
+
+
+class ConsumerClient:
+    """The Kafka consumer, and the turn to use it.
+
+    Locks: a thread that holds the group consumer's lock never waits for the turn; one that has the turn may take that
+    lock. The consumer thread holds the turn while it polls, so the rebalance callbacks run with it.
+
+    Args:
+        name: The destination's name, for errors.
+        changed: The condition of the group consumer's lock.
+
+    Attributes:
+        turn: Held by the thread that is inside of the Kafka consumer.
+        consumer: The Kafka consumer; None: there is none now.
+        waiting: How many other threads wait for the turn, or have it.
+    """
+
+    def __init__(self, name: str, changed: threading.Condition) -> None:
+        self._name = name
+        self._changed = changed
+        self.turn = threading.RLock()
+        self.consumer: ConsumerPort | None = None
+        self.waiting = 0
+
+    @contextmanager
+    def held(self, seconds: float) -> Iterator[None]:
+        """Take the turn, as soon as the consumer thread is out of its poll.
+
+        Raises:
+            JMSException: It did not come out in time: the broker does not answer.
+        """
+        with self._changed:
+            self.waiting += 1
+        try:
+            if not self.turn.acquire(timeout=seconds):
+                raise JMSException(f"acknowledge messages of {self._name}: Kafka has not answered for {seconds} s")
+            try:
+                yield
+            finally:
+                self.turn.release()
+        finally:
+            with self._changed:
+                self.waiting -= 1
+                if not self.waiting:
+                    self._changed.notify()
