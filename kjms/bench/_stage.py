@@ -64,8 +64,7 @@ class Stage:
         self.prefix = f"{prefix}{uuid.uuid4().hex[:8]}"
         self._kafka = dict(kafka or {})
         self._credentials = user, password
-        self._topics: list[str] = []
-        self._kept_topics: list[str] = []
+        self._topics: dict[str, bool] = {}  # what was made, and whether it is there for all rounds
         self._kept: dict[Hashable, Any] = {}
         self._numbers = itertools.count(1)
         self._samples: dict[DeliveryMode, Sample] = {}
@@ -106,14 +105,14 @@ class Stage:
 
     def clear(self) -> None:
         """Delete the topics that were made for a round."""
-        topics, self._topics = self._topics, []
+        topics = [name for name, is_kept in self._topics.items() if not is_kept]
+        self._topics = {name: True for name, is_kept in self._topics.items() if is_kept}
         self.delete(topics)
 
     def forget(self) -> None:
         """Delete everything that was made for a workload."""
         self._kept.clear()
-        self._topics += self._kept_topics
-        self._kept_topics = []
+        self._topics = dict.fromkeys(self._topics, False)
         self.clear()
 
     def delete(self, topics: Sequence[str]) -> None:
@@ -148,7 +147,7 @@ class Stage:
     def topics(self, count: int, *, partitions: int = 1, is_kept: bool = False) -> list[str]:
         """Return the names of so many new topics; arguments as of `topic`."""
         names = [f"{self.prefix}-{next(self._numbers)}" for _ in range(count)]
-        (self._kept_topics if is_kept else self._topics).extend(names)
+        self._topics.update(dict.fromkeys(names, is_kept))
         for first in range(0, count, AT_ONCE):
             wanted = [NewTopic(name, partitions) for name in names[first : first + AT_ONCE]]
             for made in self.admin.create_topics(wanted).values():

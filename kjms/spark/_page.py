@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from kjms.spark._figures import Figures, Traffic
 from kjms.spark._scale import Kind, count, duration, moment, rate, scale, size, times
-
-if TYPE_CHECKING:
-    from kjms.spark._report import Report, Traffic
 
 __all__ = ["page", "totals"]
 
@@ -53,7 +51,7 @@ table { border-collapse: collapse; width: 100%; margin-top: 6px; } td, th { padd
 """
 
 
-def page(report: Report) -> str:
+def page(report: Figures) -> str:
     """Return *report* as a page."""
     since, until = moment(report.since), moment(report.until)
     found = {each.destination for each in report.traffic} | {each.destination for each in report.waiting}
@@ -82,7 +80,7 @@ Colours = Mapping[str, str]
 """The colour of each destination that has one, those with the most messages first."""
 
 
-def _colours(report: Report) -> Colours:
+def _colours(report: Figures) -> Colours:
     messages: dict[str, int] = defaultdict(int)
     for each in report.traffic:
         messages[each.destination] += each.messages
@@ -105,7 +103,7 @@ class Total(NamedTuple):
     damaged: int
 
 
-def totals(report: Report) -> list[Total]:
+def totals(report: Figures) -> list[Total]:
     """Return the sums of *report* by destination."""
     grouped = defaultdict(list)
     for each in report.traffic:
@@ -128,7 +126,7 @@ def totals(report: Report) -> list[Total]:
 # Sections.
 
 
-def _cards(report: Report) -> str:
+def _cards(report: Figures) -> str:
     befallen: dict[str, int] = defaultdict(int)
     for each in report.befallen:
         befallen[each.event] += each.messages
@@ -155,7 +153,7 @@ def _by(rows: Iterable[Traffic], value: str, colours: Colours) -> list[Series]:
     return [series for series in found.values() if series.points]
 
 
-def _sizes(report: Report, colours: Colours) -> str:
+def _sizes(report: Figures, colours: Colours) -> str:
     if not report.traffic:
         return ""
     rows = [
@@ -176,7 +174,7 @@ def _sizes(report: Report, colours: Colours) -> str:
     return _table("Rates and sizes", told, head, rows, colours=colours)
 
 
-def _replies(report: Report, colours: Colours) -> str:
+def _replies(report: Figures, colours: Colours) -> str:
     found: list[Series] = []
     others = sorted({each.destination for each in report.replies} - colours.keys())
     for name, colour in [*colours.items(), *((other, GREY) for other in others)]:
@@ -188,7 +186,7 @@ def _replies(report: Report, colours: Colours) -> str:
     return _plot(report, "Replies", told, found, "duration", is_stacked=False)
 
 
-def _befallen(report: Report) -> str:
+def _befallen(report: Figures) -> str:
     causes: dict[tuple[str, str, str], list[tuple[int, int | None]]] = defaultdict(list)
     points: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for each in report.befallen:
@@ -208,7 +206,7 @@ def _befallen(report: Report) -> str:
     return plot + _table("", told, head, rows, numbers=2)
 
 
-def _waiting(report: Report, colours: Colours) -> str:
+def _waiting(report: Figures, colours: Colours) -> str:
     if not report.waiting:
         return ""
     rows = [
@@ -269,7 +267,7 @@ class Series(NamedTuple):
 
 
 def _plot(
-    report: Report, title: str, told: str, shown: Sequence[Series], kind: Kind, *, is_stacked: bool = True
+    report: Figures, title: str, told: str, shown: Sequence[Series], kind: Kind, *, is_stacked: bool = True
 ) -> str:
     """Return a plot of *shown*: stacked bars, or lines."""
     if not shown:
@@ -323,7 +321,7 @@ def _largest(points: Mapping[str, Mapping[int, float]]) -> list[Series]:
 Place = Callable[[float], float]
 
 
-def _bars(report: Report, shown: Sequence[Series], x: Place, y: Place, text: Callable[[float], str]) -> list[str]:
+def _bars(report: Figures, shown: Sequence[Series], x: Place, y: Place, text: Callable[[float], str]) -> list[str]:
     drawn = []
     gap = min(2.0, (x(report.since + report.interval) - x(report.since)) / 5)
     below: dict[int, float] = defaultdict(float)
@@ -341,7 +339,7 @@ def _bars(report: Report, shown: Sequence[Series], x: Place, y: Place, text: Cal
     return drawn
 
 
-def _lines(report: Report, shown: Sequence[Series], x: Place, y: Place, text: Callable[[float], str]) -> list[str]:
+def _lines(report: Figures, shown: Sequence[Series], x: Place, y: Place, text: Callable[[float], str]) -> list[str]:
     drawn = []
     for series in shown:
         dashes = " stroke-dasharray='6 4'" if series.is_dashed else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -14,6 +14,7 @@ from kjms.errors import shown
 from kjms.spark import _page
 from kjms.spark._analysis import redeliveries
 from kjms.spark._cluster import topic_of
+from kjms.spark._figures import Befallen, Figures, Replies, Traffic, Waiting
 from kjms.spark._reading import read_batch, sized_batch
 from kjms.spark._scale import interval_for
 from kjms.spark._sql import quoted
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from kjms import ConnectionFactory
 
-__all__ = ["Befallen", "Replies", "Report", "Traffic", "Waiting", "report"]
+__all__ = ["Report", "report"]
 
 DAY: Final = 86_400_000
 T = TypeVar("T")
@@ -34,78 +35,8 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """The messages that came to a destination in an interval; sizes are those of bodies, in bytes."""
-
-    begin: int
-    destination: str
-    messages: int
-    per_second: float
-    bytes: int
-    median_size: int
-    largest_size: int
-    damaged: int
-
-
-@dataclass(frozen=True)
-class Replies:
-    """How long requests waited for their replies, in milliseconds, by when the replies came."""
-
-    begin: int
-    destination: str
-    """Where the requests went."""
-    replies: int
-    median: int
-    p95: int
-    slowest: int
-
-
-@dataclass(frozen=True)
-class Befallen:
-    """How many messages were delivered again, became dead letters or expired in an interval, by cause."""
-
-    begin: int
-    event: str
-    """``redelivery``, ``dead letter`` or ``expired``."""
-    destination: str
-    cause: str
-    messages: int
-    median_age: int | None
-    """Milliseconds since they were sent; None where the report's time does not reach back to that."""
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """What a queue holds now; the age of its oldest message in milliseconds, None if it is empty."""
-
-    destination: str
-    messages: int
-    delivered_before: int
-    oldest_age: int | None
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was found; times are in milliseconds since 1970 UTC.
-
-    Attributes:
-        since: Where it begins.
-        until: Where it ends; that moment is not part of it.
-        interval: The length of an interval.
-        traffic: By interval and destination.
-        replies: By interval, and destination of the requests.
-        befallen: By interval, event, destination and cause.
-        waiting: By queue, at the moment when the report was made.
-    """
-
-    since: int
-    until: int
-    interval: int
-    traffic: tuple[Traffic, ...]
-    replies: tuple[Replies, ...]
-    befallen: tuple[Befallen, ...]
-    waiting: tuple[Waiting, ...]
+class Report(Figures):
+    """What was found; times are in milliseconds since 1970 UTC."""
 
     def to_json(self) -> str:
         """Return all of it as a JSON object."""

@@ -103,7 +103,7 @@ class MemoryAdmin(MemoryClient):
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         cluster.check("list_topics", self)
-        with cluster.faults.request(cluster, self, "describe", topic=topic or "", until=until):
+        with cluster.request(self, "describe", topic=topic or "", until=until):
             return described(cluster, topic)
 
     def describe_topics(
@@ -336,7 +336,7 @@ class MemoryAdmin(MemoryClient):
             future.set_running_or_notify_cancel()
             arguments = (future, operation, each, timeout, answer, topic(each), group(each))
             with cluster.lock:
-                is_away = cluster.faults.is_away(self)
+                is_away = cluster.faults.is_away(self.client)
             if is_away:  # the caller need not wait; there is no thread while nothing is wrong
                 threading.Thread(target=self._answer, args=arguments, name="kjms-memory-answer", daemon=True).start()
             else:
@@ -356,7 +356,7 @@ class MemoryAdmin(MemoryClient):
         cluster = self._cluster
         until = cluster.clock.monotonic() + timeout
         try:
-            with cluster.faults.request(cluster, self, operation, topic=topic, group=group, until=until):
+            with cluster.request(self, operation, topic=topic, group=group, until=until):
                 result = answer(asked)
         except Exception as error:
             future.set_exception(error)

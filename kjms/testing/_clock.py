@@ -13,6 +13,10 @@ class Clock:
     def __init__(self) -> None:
         self._ahead = 0.0
 
+    def milliseconds(self) -> int:
+        """Return `time` in milliseconds."""
+        return int(self.time() * 1000)
+
     def monotonic(self) -> float:
         """Return seconds that only ever grow, for deadlines."""
         return time.monotonic() + self._ahead

@@ -9,36 +9,25 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
 
 from kjms.engine.kafka import KafkaError, KafkaException, kafka_error
 from kjms.testing._clock import Clock
-from kjms.testing._faults import Faults
+from kjms.testing._faults import COORDINATOR_SECONDS, TRANSACTIONAL, Faults, Operation, lost
 from kjms.testing._groups import Group, Member, Place
 from kjms.testing._logs import Log, Topic
-from kjms.testing._transactions import Transaction
+from kjms.testing._transactions import Transactions
+from kjms.testing._wakeups import Client, Wakeups
 
-__all__ = ["NEVER", "Client", "Cluster", "refused"]
+__all__ = ["NEVER", "Cluster", "refused"]
 
 NEVER: Final = float("inf")
 DELETION_SECONDS: Final = 0.25
 """After that, readers of a topic that was deleted notice; if there is another one of its name by then, they do not."""
 OFFSETS_RETENTION_SECONDS: Final = 7 * 86_400.0
 """How long a group's offsets outlive its last member (``offsets.retention.minutes``)."""
-
-
-class Client(Protocol):
-    """A client, as its cluster sees it."""
-
-    client: str
-    """Its ``client.id``."""
-
-    def hear(self, error: KafkaError) -> None:
-        """Have the error callback hear of *error*, in the next poll; the caller holds the lock."""
-
-    def wake(self) -> None:
-        """Return from a wait: there is something to do; the caller holds the lock."""
 
 
 def refused(code: int, text: str | None = None, *, fatal: bool = False, abort: bool = False) -> KafkaException:
@@ -82,16 +71,13 @@ class Cluster:
         self.faults = Faults()
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, Group] = {}
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions = Transactions(self.clock, self.changed)
+        self.wakeups = Wakeups()
         self.clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self.closed: Callable[[str], Exception] | None = None
         self.advances = 0
         self._orders = itertools.count(1)
-        self._producers = itertools.count(1_000)
-        self._readers: dict[Place, dict[Client, None]] = {}
-        self._open: dict[Transaction, None] = {}
         self._silent: dict[Member, Group] = {}
-        self._lingering: dict[Client, float] = {}
         self._deleted: dict[str, tuple[int, float]] = {}  # topics, their partitions, and when their readers notice
 
     def check(self, doing: str, client: Client | None = None) -> None:
@@ -115,18 +101,61 @@ class Cluster:
         with self.lock:
             self.check("connect", client)
             self.clients.add(client)
-            if self.faults.is_away(client):
+            if self.faults.is_away(client.client):
                 client.hear(self.down())
 
     def down(self) -> KafkaError:
         """Return what a client hears that reaches no broker."""
         return KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 
+    # Requests.
+
+    @contextmanager
+    def request(
+        self,
+        client: Client,
+        operation: Operation,
+        *,
+        topic: str = "",
+        group: str = "",
+        id: str = "",
+        until: float | None = None,
+    ) -> Iterator[None]:
+        """Hold the lock while *client* has it do *operation*, and raise what goes wrong with it.
+
+        Args:
+            client: The client.
+            operation: What it asks for.
+            topic: About which topic, if one.
+            group: About which group, if one.
+            id: The producer's transactional id, if it has one.
+            until: When the client gives brokers up that are away, by the clock.
+        """
+        with self.lock:
+            self.expire()
+            if until is None:
+                until = self.clock.monotonic() + COORDINATOR_SECONDS
+            while self.faults.is_away(client.client):
+                if not self.wait(self.changed, until):
+                    raise KafkaException(lost(operation))
+                self.check(operation, client)
+            refusal = self.faults.refusal(operation, topic=topic, group=group, id=id)
+            if refusal is not None and operation != "describe":  # an answer to that names the topics that are refused
+                if operation in TRANSACTIONAL:
+                    is_fatal = operation == "init_transactions"
+                    refusal = KafkaError(refusal.code(), refusal.str(), fatal=is_fatal, txn_requires_abort=not is_fatal)
+                raise KafkaException(refusal)
+            fault = self.faults.next(operation, client.client, topic=topic, group=group)
+            if fault is None or fault.is_carried_out:
+                yield
+            if fault is not None:
+                raise KafkaException(fault.error)
+
     # Time.
 
     def milliseconds(self) -> int:
         """Return the time of the broker, in milliseconds since the epoch."""
-        return int(self.clock.time() * 1000)
+        return self.clock.milliseconds()
 
     def next_order(self) -> int:
         """Return a number that is larger than all before."""
@@ -137,8 +166,7 @@ class Cluster:
         now = self.clock.monotonic()
         if now >= until:
             return False
-        due = min((transaction.deadline for transaction in self._open), default=NEVER)
-        due = min(due, *self._lingering.values()) if self._lingering else due
+        due = min(self.transactions.due(), self.wakeups.due())
         due = min(due, *(noticed for _, noticed in self._deleted.values())) if self._deleted else due
         for member in self._silent:
             due = min(due, (member.silent_since or 0.0) + member.session_timeout)
@@ -149,23 +177,15 @@ class Cluster:
 
     def expire(self) -> None:
         """Do what is due: send what lingers, abort transactions, and put silent members out of their groups."""
-        if not (self._open or self._silent or self._lingering or self._deleted):
-            return
         now = self.clock.monotonic()
-        for client, ready in list(self._lingering.items()):
-            if ready <= now:
-                del self._lingering[client]
-                client.wake()
+        self.wakeups.expire(now)
         for name, (_, noticed) in list(self._deleted.items()):
             if noticed <= now:
                 del self._deleted[name]
                 for group in self.groups.values():
                     group.lose_topic(name)
                 self._partitions_changed(name)
-        for transaction in list(self._open):
-            if transaction.deadline <= now:
-                transaction.epoch += 1  # so that the producer notices
-                self.end(transaction, commit=False)
+        self.transactions.expire(now)
         for member, group in list(self._silent.items()):
             if (member.silent_since or 0.0) + member.session_timeout <= now:
                 del self._silent[member]
@@ -198,10 +218,6 @@ class Cluster:
         for client in list(self.clients):
             client.wake()
 
-    def linger(self, client: Client, ready: float) -> None:
-        """Wake *client* at a time of the clock: it has records that wait until then."""
-        self._lingering[client] = ready
-
     # Topics.
 
     def log(self, place: Place) -> Log | None:
@@ -216,7 +232,7 @@ class Cluster:
 
     def make(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         """Make a topic, which is not there."""
-        self.topics[name] = Topic(name, partitions, settings, self._tell_readers)
+        self.topics[name] = Topic(name, partitions, settings, self.wakeups.wake_readers)
         former, _ = self._deleted.pop(name, (0, 0.0))
         self._partitions_changed(name, is_rebalanced=former != partitions)
 
@@ -228,9 +244,8 @@ class Cluster:
     def delete(self, name: str) -> None:
         """Delete a topic, with what groups have committed of it."""
         topic = self.topics.pop(name)
-        for transaction in self._open:
-            for log in topic.logs:
-                transaction.logs.pop(log, None)
+        for log in topic.logs:
+            self.transactions.forget(log)
         for group in self.groups.values():
             for offsets in (group.offsets, *group.pending.values()):
                 for place in [place for place in offsets if place[0] == name]:
@@ -242,26 +257,8 @@ class Cluster:
         for group in self.groups.values() if is_rebalanced else ():
             if any(name in member.topics for member in group.members.values()):
                 group.rebalance()
-        for place in list(self._readers):
-            if place[0] == name:
-                self._tell_readers(place)
+        self.wakeups.wake_readers_of(name)
         self.changed.notify_all()
-
-    def watch(self, place: Place, client: Client) -> None:
-        """Wake *client* when there is more to read of a partition."""
-        self._readers.setdefault(place, {})[client] = None
-
-    def unwatch(self, place: Place, client: Client) -> None:
-        """Wake it no more."""
-        readers = self._readers.get(place)
-        if readers is not None:
-            readers.pop(client, None)
-            if not readers:
-                del self._readers[place]
-
-    def _tell_readers(self, place: Place) -> None:
-        for client in self._readers.get(place, ()):
-            client.wake()
 
     # Groups.
 
@@ -281,30 +278,6 @@ class Cluster:
     def unsilence(self) -> None:
         """Hear again of those members whose clients reach the brokers."""
         for member in list(self._silent):
-            if not self.faults.is_away(member.consumer) and member.consumer.client not in self.faults.killed:
+            if not self.faults.is_away(member.consumer.client) and member.consumer.client not in self.faults.killed:
                 member.silent_since = None
                 del self._silent[member]
-
-    # Transactions.
-
-    def begin(self, name: str, timeout: float) -> Transaction:
-        """Return the transactional id *name* for a new producer, which shuts out those before and aborts for them."""
-        transaction = self.transactions.get(name)
-        if transaction is None:
-            transaction = self.transactions[name] = Transaction(name, next(self._producers))
-        if transaction.begun is not None:
-            self.end(transaction, commit=False)
-        transaction.epoch += 1
-        transaction.timeout = timeout
-        return transaction
-
-    def opened(self, transaction: Transaction) -> None:
-        """Note that something is done in *transaction*."""
-        transaction.touch(self.clock.monotonic())
-        self._open[transaction] = None
-
-    def end(self, transaction: Transaction, *, commit: bool) -> None:
-        """End what *transaction* has open."""
-        self._open.pop(transaction, None)
-        transaction.end(self.milliseconds(), commit=commit)
-        self.changed.notify_all()

@@ -103,10 +103,10 @@ class MemoryConsumer(MemoryClient):
     def _join(self) -> None:
         """Join the group, as soon as brokers answer and nothing forbids it."""
         faults = self._cluster.faults
-        if not self._topics or self._member is not None or faults.is_away(self):
+        if not self._topics or self._member is not None or faults.is_away(self.client):
             return
         refusal = faults.refusal("join", group=self._group_name)
-        fault = faults.next("join", self, group=self._group_name)
+        fault = faults.next("join", self.client, group=self._group_name)
         error = refusal if fault is None else fault.error
         if error is not None:
             if not self._is_refused:
@@ -276,12 +276,12 @@ class MemoryConsumer(MemoryClient):
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
         cluster = self._cluster
-        if asynchronous and cluster.faults.is_away(self):  # it fails, and no call hears so
+        if asynchronous and cluster.faults.is_away(self.client):  # it fails, and no call hears so
             return []
         try:
             with (
                 self._enter("commit"),
-                cluster.faults.request(cluster, self, "commit", group=self._group_name),
+                cluster.request(self, "commit", group=self._group_name),
             ):
                 known = self._member
                 member, generation = ("", -1) if known is None else (known.id, known.generation)
@@ -307,7 +307,7 @@ class MemoryConsumer(MemoryClient):
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         with (
             self._enter("committed"),
-            cluster.faults.request(cluster, self, "committed", group=self._group_name, until=until),
+            cluster.request(self, "committed", group=self._group_name, until=until),
         ):
             while self._readings.is_committed and self._group.is_unstable(places):
                 if not cluster.wait(cluster.changed, until):
@@ -328,7 +328,7 @@ class MemoryConsumer(MemoryClient):
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         with (
             self._enter("get_watermark_offsets"),
-            cluster.faults.request(cluster, self, "list_offsets", topic=partition.topic, until=until),
+            cluster.request(self, "list_offsets", topic=partition.topic, until=until),
         ):
             log = cluster.log((partition.topic, partition.partition))
             if log is None:
@@ -342,7 +342,7 @@ class MemoryConsumer(MemoryClient):
         topic = partitions[0].topic if partitions else ""
         with (
             self._enter("offsets_for_times"),
-            cluster.faults.request(cluster, self, "list_offsets", topic=topic, until=until),
+            cluster.request(self, "list_offsets", topic=topic, until=until),
         ):
             answers = []
             for each in partitions:

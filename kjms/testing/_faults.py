@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from kjms.engine.kafka import KafkaError, KafkaException
-
-if TYPE_CHECKING:
-    from kjms.testing._cluster import Client, Cluster
+from kjms.engine.kafka import KafkaError
 
 __all__ = ["Fault", "Faults", "Operation", "Refusal", "Right", "lost"]
 
@@ -125,9 +120,9 @@ class Faults:
         self.faults: list[Fault] = []
         self.refusals: list[Refusal] = []
 
-    def is_away(self, client: Client) -> bool:
-        """Return whether *client* reaches no broker."""
-        return bool(self.away) and (None in self.away or client.client in self.away)
+    def is_away(self, client_id: str) -> bool:
+        """Return whether the client reaches no broker."""
+        return bool(self.away) and (None in self.away or client_id in self.away)
 
     def refusal(self, operation: str, *, topic: str = "", group: str = "", id: str = "") -> KafkaError | None:
         """Return the error with which the cluster refuses *operation*, for want of a right."""
@@ -142,62 +137,15 @@ class Faults:
                 return KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return None
 
-    def next(self, operation: str, client: Client, *, topic: str = "", group: str = "") -> Fault | None:
+    def next(self, operation: str, client_id: str, *, topic: str = "", group: str = "") -> Fault | None:
         """Return the fault that the next request of that kind meets, and count it."""
         for fault in self.faults:
-            if fault.meets(operation, topic, group, client.client):
+            if fault.meets(operation, topic, group, client_id):
                 fault.times -= 1
                 if not fault.times:
                     self.faults.remove(fault)
                 return fault
         return None
-
-    @contextmanager
-    def request(
-        self,
-        cluster: Cluster,
-        client: Client,
-        operation: Operation,
-        *,
-        topic: str = "",
-        group: str = "",
-        id: str = "",
-        until: float | None = None,
-    ) -> Iterator[None]:
-        """Hold the lock while *client* has the cluster do *operation*, and raise what goes wrong with it.
-
-        Args:
-            cluster: The cluster.
-            client: The client.
-            operation: What it asks for.
-            topic: About which topic, if one.
-            group: About which group, if one.
-            id: The producer's transactional id, if it has one.
-            until: When the client gives brokers up that are away, by the clock.
-        """
-        with cluster.lock:
-            cluster.expire()
-            if until is None:
-                until = cluster.clock.monotonic() + COORDINATOR_SECONDS
-            while self.is_away(client):
-                if not cluster.wait(cluster.changed, until):
-                    raise _unanswered(operation)
-                cluster.check(operation, client)
-            refusal = self.refusal(operation, topic=topic, group=group, id=id)
-            if refusal is not None and operation != "describe":  # an answer to that names the topics that are refused
-                if operation in TRANSACTIONAL:
-                    is_fatal = operation == "init_transactions"
-                    refusal = KafkaError(refusal.code(), refusal.str(), fatal=is_fatal, txn_requires_abort=not is_fatal)
-                raise KafkaException(refusal)
-            fault = self.next(operation, client, topic=topic, group=group)
-            if fault is None or fault.is_carried_out:
-                yield
-            if fault is not None:
-                raise KafkaException(fault.error)
-
-
-def _unanswered(operation: str) -> KafkaException:
-    return KafkaException(lost(operation))
 
 
 def lost(operation: str) -> KafkaError:

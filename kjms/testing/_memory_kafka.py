@@ -22,11 +22,12 @@ from kjms.engine.kafka import (
     serve_no_more,
 )
 from kjms.testing._admin import MemoryAdmin
-from kjms.testing._cluster import Client, Cluster
+from kjms.testing._cluster import Cluster
 from kjms.testing._consumer import MemoryConsumer
 from kjms.testing._faults import Fault, Operation, Refusal, Right, lost
 from kjms.testing._groups import Group, Member
 from kjms.testing._producer import MemoryProducer
+from kjms.testing._wakeups import Client
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -136,7 +137,7 @@ class MemoryKafka:
         cluster, faults = self._cluster, self._cluster.faults
         with cluster.lock:
             faults.away[client_id] = faults.away.get(client_id, 0) + 1
-            away = [client for client in cluster.clients if faults.is_away(client)]
+            away = [client for client in cluster.clients if faults.is_away(client.client)]
             for client in away:
                 client.hear(cluster.down())
             cluster.silence(_memberships(away))

@@ -6,6 +6,7 @@ import enum
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kjms.engine.kafka import (
@@ -45,6 +46,42 @@ class State(enum.Enum):
     FATAL = "FatalError"
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What a producer is set to, in seconds and bytes.
+
+    Attributes:
+        id: The transactional id; empty without one.
+        limit: How large a record may be.
+        message_timeout: How long a record waits for brokers.
+        transaction_timeout: How long a transaction may stay open.
+        linger: How long a record waits for others.
+        most_records: How many records and reports it holds.
+        most_bytes: How large they may be together.
+    """
+
+    id: str
+    limit: int
+    message_timeout: float
+    transaction_timeout: float
+    linger: float
+    most_records: int
+    most_bytes: int
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Settings:
+        """Return what librdkafka's settings in *config* say."""
+        return cls(
+            id=str(config.get("transactional.id") or ""),
+            limit=int(config.get("message.max.bytes", 1_000_000)),
+            message_timeout=float(config.get("message.timeout.ms", 300_000)) / 1000,
+            transaction_timeout=float(config.get("transaction.timeout.ms", 60_000)) / 1000,
+            linger=float(config.get("linger.ms", config.get("queue.buffering.max.ms", 5))) / 1000,
+            most_records=int(config.get("queue.buffering.max.messages", MOST_RECORDS)),
+            most_bytes=int(config.get("queue.buffering.max.kbytes", MOST_KILOBYTES)) * 1024,
+        )
+
+
 class Waiting(NamedTuple):
     """A record that no broker has taken yet."""
 
@@ -74,14 +111,7 @@ class MemoryProducer(MemoryClient):
 
     def __init__(self, cluster: Cluster, config: Mapping[str, Any]) -> None:
         super().__init__(cluster, config)
-        self._id = str(config.get("transactional.id") or "")
-        self._limit = int(config.get("message.max.bytes", 1_000_000))
-        self._patience = float(config.get("message.timeout.ms", 300_000)) / 1000
-        self._transaction_timeout = float(config.get("transaction.timeout.ms", 60_000)) / 1000
-        self._by_hash = str(config.get("partitioner", "consistent_random"))
-        self._linger = float(config.get("linger.ms", config.get("queue.buffering.max.ms", 5))) / 1000
-        self._most_records = int(config.get("queue.buffering.max.messages", MOST_RECORDS))
-        self._most_bytes = int(config.get("queue.buffering.max.kbytes", MOST_KILOBYTES)) * 1024
+        self._settings = Settings.of(config)
         self._bytes = 0  # of the records that are not reported yet
         self._flushed = 0  # how often
         self._waiting: deque[Waiting] = deque()
@@ -120,15 +150,15 @@ class MemoryProducer(MemoryClient):
         cluster = self._cluster
         with cluster.lock:
             cluster.check("produce", self)
-            if self._id and self._state is not State.IN_TRANSACTION:
+            if self._settings.id and self._state is not State.IN_TRANSACTION:
                 code = KafkaError._FATAL if self._state is State.FATAL else KafkaError._STATE
                 raise refused(code, f"Unable to produce message: {KafkaError(code).str()}")
             if self._state is State.FATAL:
                 raise refused(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
             size = len(value or b"") + len(key or b"")
-            if len(self) >= self._most_records or self._bytes + size > self._most_bytes:
+            if len(self) >= self._settings.most_records or self._bytes + size > self._settings.most_bytes:
                 raise BufferError("Local: Queue full")
-            if size > self._limit:
+            if size > self._settings.limit:
                 text = "Unable to produce message: Broker: Message size too large"
                 raise refused(KafkaError.MSG_SIZE_TOO_LARGE, text)
             count = cluster.partitions(topic)
@@ -137,7 +167,7 @@ class MemoryProducer(MemoryClient):
             if partition == UNASSIGNED:
                 partition = self._partition(key, count)
             now = cluster.clock.monotonic()
-            ready, until = now + self._linger, now + self._patience
+            ready, until = now + self._settings.linger, now + self._settings.message_timeout
             timestamp = timestamp or cluster.milliseconds()
             self._is_empty = False
             is_first = not self._waiting
@@ -165,16 +195,16 @@ class MemoryProducer(MemoryClient):
             waiting = self._waiting[0]
             topic = waiting.place[0]
             fault = None
-            if cluster.faults.is_away(self):
+            if cluster.faults.is_away(self.client):
                 if waiting.until > now:
                     return
                 error: KafkaError | None = KafkaError(KafkaError._MSG_TIMED_OUT)
             elif waiting.ready > now and not is_flushing:
-                cluster.linger(self, waiting.ready)
+                cluster.wakeups.linger(self, waiting.ready)
                 return
             else:
                 error = cluster.faults.refusal("produce", topic=topic)
-                fault = cluster.faults.next("produce", self, topic=topic)
+                fault = cluster.faults.next("produce", self.client, topic=topic)
                 if error is None and fault is not None and not fault.is_carried_out:
                     error = fault.error
             self._waiting.popleft()
@@ -202,7 +232,7 @@ class MemoryProducer(MemoryClient):
             if topic.time_type == LOG_APPEND_TIME:
                 timestamp = cluster.milliseconds()
             if transaction is not None:
-                cluster.opened(transaction)
+                cluster.transactions.opened(transaction)
                 transaction.logs[log] = None
             producer = None if transaction is None else transaction.producer
             record = log.append(
@@ -254,7 +284,7 @@ class MemoryProducer(MemoryClient):
         first = NEVER
         if self._waiting:
             first = self._waiting[0].ready
-            if self._cluster.faults.is_away(self):
+            if self._cluster.faults.is_away(self.client):
                 first = min(waiting.until for waiting in self._waiting)
         return self._cluster.wait(self._news, min(first, until)) or first <= until
 
@@ -285,7 +315,7 @@ class MemoryProducer(MemoryClient):
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         cluster.check("list_topics", self)
-        with cluster.faults.request(cluster, self, "describe", topic=topic or "", until=until):
+        with cluster.request(self, "describe", topic=topic or "", until=until):
             return described(cluster, topic)
 
     # Transactions.
@@ -293,7 +323,7 @@ class MemoryProducer(MemoryClient):
     def init_transactions(self, timeout: float = -1) -> None:
         cluster = self._cluster
         cluster.check("init_transactions", self)
-        if not self._id:
+        if not self._settings.id:
             raise refused(
                 KafkaError._NOT_CONFIGURED, "The Transactional API requires transactional.id to be configured"
             )
@@ -303,7 +333,7 @@ class MemoryProducer(MemoryClient):
         with self._request("init_transactions", timeout):
             if self._state is not State.INIT:
                 raise self._error or self._invalid()
-            self._transaction = cluster.begin(self._id, self._transaction_timeout)
+            self._transaction = cluster.transactions.begin(self._settings.id, self._settings.transaction_timeout)
             self._epoch = self._transaction.epoch
             self._state = State.READY
             self._unanswered = "init_transactions"
@@ -337,7 +367,7 @@ class MemoryProducer(MemoryClient):
             code = next((each for each in codes if each is not None), None)
             if code is not None:
                 raise self._fail(refused(code, f"{doing}: {KafkaError(code).str()}", abort=True))
-            cluster.opened(self._transaction)
+            cluster.transactions.opened(self._transaction)
             self._transaction.groups[group] = None
             pending = group.pending.setdefault(self._transaction.producer, {})
             for each in offsets:
@@ -377,7 +407,7 @@ class MemoryProducer(MemoryClient):
                     while self._waiting:
                         self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
                 if self._transaction is not None:
-                    cluster.end(self._transaction, commit=commit)
+                    cluster.transactions.end(self._transaction, commit=commit)
                 self._state, self._error = State.READY, None
                 is_done = True
         except KafkaException as error:
@@ -392,7 +422,7 @@ class MemoryProducer(MemoryClient):
     def _request(self, operation: Operation, timeout: float, group: str = "") -> Any:
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
-        return cluster.faults.request(cluster, self, operation, group=group, id=self._id, until=until)
+        return cluster.request(self, operation, group=group, id=self._settings.id, until=until)
 
     def _is_fenced(self) -> bool:
         return self._transaction is not None and self._transaction.epoch != self._epoch

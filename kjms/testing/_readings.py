@@ -15,9 +15,10 @@ from kjms.engine.kafka import (
     KafkaMessage,
     TopicPartition,
 )
-from kjms.testing._cluster import Client, Cluster
+from kjms.testing._cluster import Cluster
 from kjms.testing._groups import Place
 from kjms.testing._logs import BATCH_BYTES
+from kjms.testing._wakeups import Client
 
 __all__ = ["Readings", "event"]
 
@@ -86,13 +87,13 @@ class Readings:
             reading = Reading((each.topic, each.partition), each.offset)
             reading.is_paused = reading.place in self._paused
             self._readings[reading.place] = reading
-            self._cluster.watch(reading.place, self._client)
+            self._cluster.wakeups.watch(reading.place, self._client)
 
     def remove(self, places: Iterable[Place]) -> None:
         """Read *places* no more."""
         for place in list(places):
             del self._readings[place]
-            self._cluster.unwatch(place, self._client)
+            self._cluster.wakeups.unwatch(place, self._client)
 
     def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
         """Give no records of *partitions*, or give them again."""
@@ -108,7 +109,7 @@ class Readings:
         found: list[KafkaMessage] = []
         while self.events and len(found) < most:
             found.append(self.events.popleft())
-        if self._cluster.faults.is_away(self._client):
+        if self._cluster.faults.is_away(self._client.client):
             return found
         places = list(self._readings)
         first = places.index(self._turn) if self._turn in self._readings else 0
@@ -136,7 +137,7 @@ class Readings:
             return
         reading.is_seen = True
         faults = self._cluster.faults
-        fault = faults.next("read", self._client, topic=topic.name)
+        fault = faults.next("read", self._client.client, topic=topic.name)
         if fault is not None:
             found.append(event(fault.error.code(), reading.place, OFFSET_INVALID, fault.error.str()))
             return

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from dataclasses import dataclass, field
 
+from kjms.testing._clock import Clock
 from kjms.testing._groups import Group
 from kjms.testing._logs import Log
 
-__all__ = ["Transaction"]
+__all__ = ["Transaction", "Transactions"]
 
 
 @dataclass(eq=False)
@@ -51,3 +54,57 @@ class Transaction:
         self.logs.clear()
         self.groups.clear()
         self.begun = None
+
+
+class Transactions:
+    """The transactional ids of a cluster, whose lock the caller holds.
+
+    Args:
+        clock: The cluster's clock.
+        changed: Notified when a transaction ends.
+    """
+
+    def __init__(self, clock: Clock, changed: threading.Condition) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._by_id: dict[str, Transaction] = {}
+        self._open: dict[Transaction, None] = {}
+        self._producers = itertools.count(1_000)
+
+    def due(self) -> float:
+        """Return when the next open transaction times out; infinite where none is open."""
+        return min((transaction.deadline for transaction in self._open), default=float("inf"))
+
+    def begin(self, name: str, timeout: float) -> Transaction:
+        """Return the transactional id *name* for a new producer, which shuts out those before and aborts for them."""
+        transaction = self._by_id.get(name)
+        if transaction is None:
+            transaction = self._by_id[name] = Transaction(name, next(self._producers))
+        if transaction.begun is not None:
+            self.end(transaction, commit=False)
+        transaction.epoch += 1
+        transaction.timeout = timeout
+        return transaction
+
+    def opened(self, transaction: Transaction) -> None:
+        """Note that something is done in *transaction*."""
+        transaction.touch(self._clock.monotonic())
+        self._open[transaction] = None
+
+    def end(self, transaction: Transaction, *, commit: bool) -> None:
+        """End what *transaction* has open."""
+        self._open.pop(transaction, None)
+        transaction.end(self._clock.milliseconds(), commit=commit)
+        self._changed.notify_all()
+
+    def expire(self, now: float) -> None:
+        """Abort transactions that have timed out."""
+        for transaction in list(self._open):
+            if transaction.deadline <= now:
+                transaction.epoch += 1  # so that the producer notices
+                self.end(transaction, commit=False)
+
+    def forget(self, log: Log) -> None:
+        """Take *log*, whose topic was deleted, out of open transactions."""
+        for transaction in self._open:
+            transaction.logs.pop(log, None)

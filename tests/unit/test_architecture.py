@@ -63,8 +63,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "client": 9,
         "engine": 14,
         "gateway": 6,
-        "spark": 2,
-        "testing": 2,
     },
     "lines of a module": {
         "kjms.client.session": 999,
@@ -87,7 +85,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "txn.PartitionSettlement": 34,
     },
     "attributes of a class": {
-        "bench.Stage": 16,
         "bridge.Bridge": 16,
         "bridge.Peer": 21,
         "bridge.PeerConnection": 18,
@@ -110,8 +107,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "gateway.AmqpConnection": 40,
         "gateway.Gateway": 18,
         "gateway.Worker": 21,
-        "testing.Cluster": 18,
-        "testing.MemoryProducer": 18,
         "txn.PartitionSettlement": 20,
     },
     "imports past the doors of the engine": {

@@ -9,8 +9,9 @@ from itertools import pairwise
 import pytest
 
 from kjms.spark import _scale
+from kjms.spark._figures import Befallen, Replies, Traffic, Waiting
 from kjms.spark._page import page
-from kjms.spark._report import Befallen, Replies, Report, Traffic, Waiting
+from kjms.spark._report import Report
 from kjms.spark._scale import DAY, HOUR, MINUTE, duration, interval_for, rate, scale, times
 
 UNTIL = 1_750_000_000_000
