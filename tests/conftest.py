@@ -17,12 +17,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kjms import Connection, ConnectionFactory, Queue, Session, Topic
 from kjms.broker import LocalBroker
 from tests.flaky import current, read
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# Examples of a busy machine take longer than those of an idle one: no test fails because of that.
+settings.register_profile("kjms", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kjms")
 
 pytest.register_assert_rewrite("tests.helpers")
 

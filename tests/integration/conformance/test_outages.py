@@ -149,10 +149,15 @@ def test_a_killed_broker_neither_loses_nor_doubles_a_persistent_message(
         received[-1].acknowledge()
         breakable_broker.kill()
         breakable_broker.start()
-        received += [consumer.receive(WAIT_MS) for _ in numbers[7:]]
-        assert [text(message) for message in received] == numbers
-        assert consumer.receive(NOTHING_MS) is None
-        received[-1].acknowledge()  # type: ignore[union-attr]
+        assert [text(message) for message in received] == numbers[:7]
+        waiting = numbers[7:]
+        while waiting:  # a broker that is away too long costs the partition: what was not acknowledged comes again
+            received = [consumer.receive(WAIT_MS) for _ in waiting]
+            assert [text(message) for message in received] == waiting
+            assert consumer.receive(NOTHING_MS) is None
+            with contextlib.suppress(JMSException):
+                received[-1].acknowledge()  # type: ignore[union-attr]
+                waiting = []
         assert consumer.receive_no_wait() is None
 
 
