@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kjms.client.consumer import MessageConsumer
     from kjms.client.producer import MessageProducer
     from kjms.destinations import Destination
-    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine import Delivery
     from kjms.message import Message
 
 __all__ = ["LoopSession"]

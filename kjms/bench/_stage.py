@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, ConnectionFactory, DeliveryMode, Queue
 from kjms.bench._payload import text_message
-from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.engine import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.options import DEFAULT_SEND_TIMEOUT
 
 __all__ = ["Sample", "Stage"]

@@ -11,7 +11,7 @@ from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge, _log
 from kjms.bridge._mark import inward
 from kjms.bridge._peer import Peer
 from kjms.client.acknowledge_modes import Transacted
-from kjms.engine.transactions.bridged import Bridged, TooLargeError
+from kjms.engine import Bridged, TooLargeError
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping.amqp import decode
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kjms.bridge._line import InboundDelivery
     from kjms.client.brokered_session import BrokeredSession, PassthroughProducer
     from kjms.client.connection import Connection
-    from kjms.engine.transactions.transactional_producer import Copy
+    from kjms.engine import Copy
 
 __all__ = ["BridgeIn"]
 

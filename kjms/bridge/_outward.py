@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kjms.bridge._peer import Answer, Peer
     from kjms.client.brokered_session import BrokeredSession
     from kjms.client.consumer import MessageConsumer
-    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine import Delivery
 
 __all__ = ["BridgeOut"]
 

@@ -41,8 +41,7 @@ from kjms.mapping.names import destination_for, is_internal, topic_for
 
 if TYPE_CHECKING:
     from kjms import Connection, Message
-    from kjms.engine.consumer.delivery import Delivery
-    from kjms.engine.consumer.group_consumer import GroupConsumer
+    from kjms.engine import Delivery, GroupConsumer
     from kjms.engine.kafka import KafkaError
 
 DESCRIPTION: Final = """\

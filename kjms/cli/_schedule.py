@@ -15,9 +15,8 @@ from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, check_exists, connect, destination
 from kjms.cli._terminal import agrees, columns, json_text, moment, say
 from kjms.destinations import Destination, Queue, Topic
-from kjms.engine.delayed.inspection import Delayed
-from kjms.engine.delayed.inspection import Entry as Waiting
-from kjms.engine.engine import destination_name
+from kjms.engine import Delayed, destination_name
+from kjms.engine import Entry as Waiting
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import destination_for, is_internal, later

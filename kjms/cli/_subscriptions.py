@@ -11,8 +11,8 @@ from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._destinations import Cluster, waiting
 from kjms.cli._terminal import columns, json_text, say
+from kjms.engine import DURABLE, Found, Identity
 from kjms.engine.kafka import ConsumerGroupTopicPartitions, KafkaException, jms_error
-from kjms.engine.subscriptions.subscriptions import DURABLE, Found, Identity
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.names import REGISTRY
 

@@ -10,17 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.dead_letters import handled_exception
+from kjms.engine import Work
 from kjms.engine.kafka import inherited
-from kjms.engine.transactions.group_committer import Work
 from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
-    from kjms.engine import Receipt
-    from kjms.engine.consumer.delivery import Delivery
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
-    from kjms.engine.consumer.group_consumer import GroupConsumer
-    from kjms.engine.transactions.transactional_producer import Copy
+    from kjms.engine import ConsumerSlot, Copy, Delivery, GroupConsumer, Receipt
     from kjms.message import Message
 
 __all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual", "Transacted"]

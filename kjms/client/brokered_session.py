@@ -17,7 +17,7 @@ from kjms.client.acknowledge_modes import Acknowledgement, Transacted
 from kjms.client.consumer import MessageConsumer
 from kjms.client.producer import MessageProducer
 from kjms.client.session import Session, _check_subscription_name
-from kjms.engine.subscriptions.subscriptions import DURABLE, NON_DURABLE, Identity
+from kjms.engine import DURABLE, NON_DURABLE, Identity
 from kjms.errors import (
     IllegalStateException,
     JMSException,
@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
     from kjms.client.routes import Route
     from kjms.destinations import Destination, Topic
-    from kjms.engine import Receipt
-    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
-    from kjms.engine.consumer.group_consumer import GroupConsumer
-    from kjms.engine.subscriptions.subscriptions import Space, Terms
+    from kjms.engine import AssignedPartition, ConsumerSlot, Delivery, GroupConsumer, Receipt, Space, Terms
     from kjms.message import Message
     from kjms.options import DeliveryMode
 

@@ -11,8 +11,7 @@ from kjms.errors import IllegalStateException
 if TYPE_CHECKING:
     from kjms.client.session import Session
     from kjms.destinations import Queue
-    from kjms.engine.browsing import Browsing
-    from kjms.engine.temporary.inbox_browsing import InboxLook
+    from kjms.engine import Browsing, InboxLook
     from kjms.message import Message
     from kjms.selector import Selector
 

@@ -12,8 +12,8 @@ from kjms.errors import JMSException
 
 if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
+    from kjms.engine import Publisher
     from kjms.engine.kafka import KafkaError
-    from kjms.engine.publisher import Publisher
     from kjms.message import Message
 
 __all__ = ["CompletionQueue", "Pending"]

@@ -32,7 +32,7 @@ from kjms.options import (
 )
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine import ConsumerSlot
 
 __all__ = ["Connection"]
 

@@ -14,7 +14,7 @@ from kjms.options import milliseconds
 if TYPE_CHECKING:
     from kjms.client.session import Session
     from kjms.destinations import Destination
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine import ConsumerSlot
     from kjms.message import Message
 
 __all__ = ["MessageConsumer", "seconds_of"]

@@ -13,16 +13,14 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
-from kjms.engine.engine import destination_name
-from kjms.engine.transactions.transactional_producer import Copy
+from kjms.engine import Copy, destination_name
 from kjms.mapping import KafkaRecord
 from kjms.mapping.later import LATER
 from kjms.mapping.temporary import letters_name
 from kjms.options import RedeliveryPolicy
 
 if TYPE_CHECKING:
-    from kjms.engine import Engine
-    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine import Delivery, Engine
     from kjms.mapping import SourceRecord
     from kjms.options import FactoryOptions
 

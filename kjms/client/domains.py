@@ -19,7 +19,7 @@ from kjms.destinations import Queue, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine import ConsumerSlot
     from kjms.message import Message
     from kjms.options import DeliveryMode
 

@@ -12,7 +12,7 @@ from kjms.mapping.later import DELIVERY_TIME
 from kjms.mapping.temporary import MESSAGES, address
 
 if TYPE_CHECKING:
-    from kjms.engine.temporary.temporary_destinations import Address
+    from kjms.engine import Address
     from kjms.message import Message
     from kjms.options import DestinationOptions
 

@@ -22,10 +22,7 @@ from kjms.client.routes import Route, TemporaryRoute
 from kjms.client.thread_guard import ThreadGuard
 from kjms.client.topic_subscriber import TopicSubscriber
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from kjms.engine.consumer.dispatcher import ConsumerSlot
-from kjms.engine.engine import destination_name
-from kjms.engine.subscriptions.subscriptions import DURABLE, NON_DURABLE, Identity, Space, Terms
-from kjms.engine.transactions.transactional_producer import Copy, UnknownError
+from kjms.engine import DURABLE, NON_DURABLE, ConsumerSlot, Copy, Identity, Space, Terms, UnknownError, destination_name
 from kjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -45,9 +42,7 @@ from kjms.selector import Selector, parse_selector
 if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
     from kjms.client.connection import Connection
-    from kjms.engine.browsing import Browsing
-    from kjms.engine.consumer.delivery import Delivery
-    from kjms.engine.temporary.inbox_browsing import InboxLook
+    from kjms.engine import Browsing, Delivery, InboxLook
 
 __all__ = ["Session"]
 

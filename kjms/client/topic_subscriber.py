@@ -9,7 +9,7 @@ from kjms.client.consumer import MessageConsumer
 if TYPE_CHECKING:
     from kjms.client.session import Session
     from kjms.destinations import Topic
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine import ConsumerSlot
 
 __all__ = ["TopicSubscriber"]
 

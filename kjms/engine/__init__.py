@@ -9,16 +9,88 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kjms.engine.admin.group_progress import GroupProgress
+    from kjms.engine.browsing import Browsing
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.consumer.offset_committer import Receipt
-    from kjms.engine.engine import Engine, process_statistics
+    from kjms.engine.delayed.inspection import Delayed, Entry
+    from kjms.engine.engine import Engine, destination_name, process_statistics
+    from kjms.engine.publisher import Publisher
+    from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
+    from kjms.engine.subscriptions.subscriptions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
+    from kjms.engine.temporary.inbox_browsing import InboxLook
+    from kjms.engine.temporary.temporary_destinations import Address
+    from kjms.engine.transactions.bridged import Bridged, TooLargeError
+    from kjms.engine.transactions.group_committer import Work
+    from kjms.engine.transactions.transactional_producer import Copy, UnknownError
 
 _MODULES = {
+    "Address": "kjms.engine.temporary.temporary_destinations",
+    "AssignedPartition": "kjms.engine.consumer.delivery",
+    "Bridged": "kjms.engine.transactions.bridged",
+    "Browsing": "kjms.engine.browsing",
+    "ConsumerSlot": "kjms.engine.consumer.dispatcher",
+    "Copy": "kjms.engine.transactions.transactional_producer",
+    "DURABLE": "kjms.engine.subscriptions.subscriptions",
+    "Delayed": "kjms.engine.delayed.inspection",
+    "Delivery": "kjms.engine.consumer.delivery",
     "Engine": "kjms.engine.engine",
+    "Entry": "kjms.engine.delayed.inspection",
+    "Found": "kjms.engine.subscriptions.subscriptions",
+    "GroupConsumer": "kjms.engine.consumer.group_consumer",
+    "GroupProgress": "kjms.engine.admin.group_progress",
+    "Identity": "kjms.engine.subscriptions.subscriptions",
+    "InboxLook": "kjms.engine.temporary.inbox_browsing",
+    "NON_DURABLE": "kjms.engine.subscriptions.subscriptions",
+    "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.offset_committer",
+    "Space": "kjms.engine.subscriptions.subscriptions",
+    "Terms": "kjms.engine.subscriptions.subscriptions",
+    "TooLargeError": "kjms.engine.transactions.bridged",
+    "UnknownError": "kjms.engine.transactions.transactional_producer",
+    "Work": "kjms.engine.transactions.group_committer",
+    "admin_settings": "kjms.engine.settings",
+    "common_settings": "kjms.engine.settings",
+    "consumer_settings": "kjms.engine.settings",
+    "destination_name": "kjms.engine.engine",
     "process_statistics": "kjms.engine.engine",
+    "producer_settings": "kjms.engine.settings",
 }
 
-__all__ = ["Engine", "Receipt", "process_statistics"]
+__all__ = [
+    "DURABLE",
+    "NON_DURABLE",
+    "Address",
+    "AssignedPartition",
+    "Bridged",
+    "Browsing",
+    "ConsumerSlot",
+    "Copy",
+    "Delayed",
+    "Delivery",
+    "Engine",
+    "Entry",
+    "Found",
+    "GroupConsumer",
+    "GroupProgress",
+    "Identity",
+    "InboxLook",
+    "Publisher",
+    "Receipt",
+    "Space",
+    "Terms",
+    "TooLargeError",
+    "UnknownError",
+    "Work",
+    "admin_settings",
+    "common_settings",
+    "consumer_settings",
+    "destination_name",
+    "process_statistics",
+    "producer_settings",
+]
 
 
 def __getattr__(name: str) -> object:

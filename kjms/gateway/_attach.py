@@ -22,7 +22,7 @@ from kjms.mapping.amqp import types as amqp
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kjms.engine.subscriptions.subscriptions import Terms
+    from kjms.engine import Terms
     from kjms.gateway._connection import AmqpConnection
 
 __all__ = ["link_of"]

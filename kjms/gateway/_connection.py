@@ -43,7 +43,7 @@ from kjms.gateway._worker import Worker
 if TYPE_CHECKING:
     from kjms import Connection
     from kjms.client.brokered_session import BrokeredSession
-    from kjms.engine.consumer.delivery import Delivery as Handed
+    from kjms.engine import Delivery as Handed
     from kjms.gateway._server import Gateway
     from kjms.gateway._source import Outcome
 

@@ -24,7 +24,7 @@ from kjms.gateway._transactions import UnknownTransaction
 from kjms.gateway._worker import Worker
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.delivery import Delivery as Handed
+    from kjms.engine import Delivery as Handed
     from kjms.gateway._connection import AmqpConnection
 
 __all__ = ["UNKNOWN_ID", "ClientLink", "Receiving", "Sending", "Temporary", "refuse", "reject"]

@@ -10,7 +10,7 @@ from kjms.gateway._window import Window
 
 if TYPE_CHECKING:
     from kjms import Message, MessageConsumer
-    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine import Delivery
 
 __all__ = ["LinkSink", "LinkSource", "Outcome"]
 

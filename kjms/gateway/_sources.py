@@ -15,7 +15,7 @@ from kjms.mapping.amqp import encode
 if TYPE_CHECKING:
     from kjms.client.brokered_session import BrokeredSession
     from kjms.destinations import Queue
-    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine import Delivery
     from kjms.gateway._terminus import Wanted
     from kjms.gateway._transactions import Transactions
 

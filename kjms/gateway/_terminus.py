@@ -16,7 +16,7 @@ from kjms.errors import InvalidDestinationException, InvalidSelectorException, M
 from kjms.mapping.amqp import parse_address
 
 if TYPE_CHECKING:
-    from kjms.engine.subscriptions.subscriptions import Terms
+    from kjms.engine import Terms
 
 __all__ = ["Wanted", "capabilities", "describe", "destination_at", "temporary_kind", "wanted"]
 

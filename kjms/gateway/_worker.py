@@ -25,7 +25,7 @@ from kjms.mapping.amqp import decode
 if TYPE_CHECKING:
     from kjms import Connection, Message
     from kjms.destinations import Destination
-    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine import Delivery
     from kjms.gateway._source import LinkSource, Outcome
     from kjms.gateway._terminus import Wanted
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kjms import Connection, ConnectionFactory
-    from kjms.engine.admin.group_progress import GroupProgress
+    from kjms.engine import GroupProgress
 
 __all__ = ["dead_letters", "redeliveries", "settlement"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from kjms import ConnectionFactory
-    from kjms.engine.admin.group_progress import GroupProgress
+    from kjms.engine import GroupProgress
 
 __all__ = ["DELIVERIES", "pending_records"]
 

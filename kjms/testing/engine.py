@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kjms.engine.tuning import Tuning, tuned
 
 if TYPE_CHECKING:
-    from kjms.engine import Engine
-    from kjms.engine.consumer.group_consumer import GroupConsumer
+    from kjms.engine import Engine, GroupConsumer
     from kjms.engine.statistics import EngineStatistics, GroupConsumerStatistics
 
 __all__ = ["Tuning", "consumer_statistics", "engine_of", "reader_of", "statistics", "tuned"]
