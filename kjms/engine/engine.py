@@ -25,7 +25,7 @@ from kjms.engine.consumer.dispatcher import ConsumerSlot
 from kjms.engine.consumer.group_consumer import NOTHING, GroupConsumer
 from kjms.engine.consumer.overflow import Overflow
 from kjms.engine.delayed.schedule import Schedule
-from kjms.engine.handover.interest import Exchange
+from kjms.engine.handover.service import HandoverService
 from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error, wall_clock_of
 from kjms.engine.outage import OutageDetector
 from kjms.engine.publisher import Publisher
@@ -112,7 +112,7 @@ class Engine:
         self.mover = Relocator(producer_settings(self.settings), mover, self.tell, self.bookkeeping.is_visible, tuning)
         self.committer = GroupCommitter(producer_settings(self.settings), committer, self.bookkeeping, tuning)
         self.rescuer = SyncRelocator(producer_settings(self.settings), rescuer, tuning)
-        self.exchange = Exchange(self.name, consumer_settings(self.settings, None), self.prompt)
+        self.handover = HandoverService(self.name, consumer_settings(self.settings, None), self.prompt)
         self.registry = self._registry()
         self.schedule = Schedule(
             lambda group: consumer_settings(self.settings, group),
@@ -151,7 +151,7 @@ class Engine:
             self.prompt.thread,
             self.bulk.thread,
             self._outage.thread,
-            *(part.thread for part in (self.committer, self.mover, self.space, self.exchange, self.registry)),
+            *(part.thread for part in (self.committer, self.mover, self.space, self.handover, self.registry)),
             *self.schedule.threads(),
             *self.temporaries.threads(),
             *(reader.thread for reader in readers),
@@ -244,7 +244,7 @@ class Engine:
         self.space.close()
         _close_readers(readers)
         self.subscriptions.close()
-        self.exchange.close()
+        self.handover.close()
         self.temporaries.close()
         self.registry.close()
         self.journal.write()
@@ -389,7 +389,7 @@ class Engine:
             on_error=self.tell,
             delayed_before=delayed_before,
             identity=identity,
-            exchange=self.exchange if is_shared and chosen.hand_over is not False else None,
+            handover=self.handover if is_shared and chosen.hand_over is not False else None,
             repeats=Deduplicator() if options.drop_duplicates else None,
         )
         self.schedule.watch(reader)

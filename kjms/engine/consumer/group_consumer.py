@@ -19,7 +19,7 @@ from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import BUSY_SECONDS, ConsumerSlot, Dispatcher
 from kjms.engine.consumer.membership import Membership
 from kjms.engine.consumer.offset_committer import COMMIT_SECONDS, TICK_SECONDS, TRANSIENT, OffsetCommitter, Receipt
-from kjms.engine.handover.transfer import Handover
+from kjms.engine.handover.handover import Handover
 from kjms.engine.kafka import (
     ConsumerPort,
     KafkaError,
@@ -44,7 +44,7 @@ from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.overflow import Overflow
-    from kjms.engine.handover.interest import Exchange
+    from kjms.engine.handover.service import HandoverService
     from kjms.mapping.bridges import Decoder
     from kjms.selector import Selector
 
@@ -86,7 +86,7 @@ class GroupConsumer:
         on_error: Told of errors that only the connection's exception listener can hear.
         delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
             each partition that they waited in ended then. They are none of its messages.
-        exchange: Through which other processes in the group get messages; None: there can be none.
+        handover: Through which other processes in the group get messages; None: there can be none.
         identity: Kafka's id of the topic that *starts* are of; ``-``: it is asked for when the thread begins.
         repeats: Knows what was there already, and is not to be delivered; None: everything is delivered.
     """
@@ -105,7 +105,7 @@ class GroupConsumer:
         decode: Decoder,
         on_error: Callable[[JMSException], None],
         delayed_before: Mapping[int, int] = NOTHING,
-        exchange: Exchange | None = None,
+        handover: HandoverService | None = None,
         identity: str = "-",
         repeats: Deduplicator | None = None,
     ) -> None:
@@ -157,7 +157,7 @@ class GroupConsumer:
         self._membership = Membership()
         self._left: list[TopicPartition] = []  # transfer partitions that are read no longer, until Kafka's client knows
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
-        self._handover = None if exchange is None else Handover(self, exchange)
+        self._handover = None if handover is None else Handover(self, handover)
         self.committer = OffsetCommitter(
             self._holdings,
             self.client,
@@ -469,7 +469,7 @@ class GroupConsumer:
     def _before_commit(self) -> None:
         """Give up, before a commit is planned, what is not this process's any more; the caller holds the lock."""
         if self._handover is not None:
-            self._handover.keep_to_what_is_ours(time.monotonic())
+            self._handover.give_up_expired(time.monotonic())
 
     def _make_room(self, partitions: Iterable[AssignedPartition], share: float) -> None:
         """Move messages of *partitions* aside, so that their settlement gets small again.
@@ -697,9 +697,7 @@ class GroupConsumer:
 
     def _is_movable(self, move: Move) -> bool:
         partition = move.delivery.partition
-        if move.peer is not None and (
-            move.transfer_partition < 0 or move.peer.transfer_partition != move.transfer_partition
-        ):
+        if move.peer is not None and not 0 <= move.transfer_partition == move.peer.transfer_partition:
             return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
@@ -1246,9 +1244,7 @@ class GroupConsumer:
             for partition in held:
                 partition.is_held = False
                 self.buffer.drop(partition)
-            partitions = [
-                partition for partition in held if partition.settlement.unsettled or partition.settlement.is_dirty
-            ]
+            partitions = [p for p in held if p.settlement.unsettled or p.settlement.is_dirty]
         deadline = time.monotonic() + CLOSE_SECONDS
         with self.client.turn:
             while partitions:

@@ -1,155 +1,132 @@
-"""The engine's thread for handing messages over: it follows what other processes want of the queues read here."""
+"""Publishes what this process wants of a queue, and records for how long its claims to transfer partitions hold."""
 
 from __future__ import annotations
 
 import logging
-import threading
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, level_of, open_consumer
-from kjms.engine.settings import NEW_TOPIC
+from kjms.engine.handover.peers import write_interest
 from kjms.errors import JMSException
+from kjms.mapping import KafkaRecord
 
 if TYPE_CHECKING:
-    from kjms.engine.handover.transfer import Handover
+    from kjms.engine.kafka import KafkaError
     from kjms.engine.publisher import Publisher
 
-__all__ = ["Exchange"]
+__all__ = ["Interest"]
 
 _log = logging.getLogger("kjms.handover")
 
-TICK_SECONDS: Final = 0.05  # between looks at who waits
-IDLE_TICK_SECONDS: Final = 0.2  # the same where nothing moves; closing waits for it
-ASK_SECONDS: Final = 10.0  # how long Kafka may take to say where something stands
-WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
-BATCH: Final = 500  # notices taken from librdkafka at once
-CLOSE_SECONDS: Final = 5.0
-GRUMBLE_SECONDS: Final = 30.0  # between warnings of the same trouble
+# A transfer partition is another's after the lease; its holder stops using it earlier, by the margin, which is longer
+# than the session timeout: meanwhile Kafka removes from the group a process that slept and takes it for its own.
+VALID_SECONDS: Final = 7.0  # after an interest was published
+IDLE_VALID_SECONDS: Final = 32.0
+SELECTORS_AT_ONCE: Final = 1_000  # in one record
 
 
-class Exchange:
-    """Serves the hand-overs of one engine's readers.
+class Interest:
+    """What this process has published about one queue; the caller holds the consumer's lock.
 
     Args:
-        engine: The engine's name, by which the others know it.
-        config: librdkafka's settings of a consumer that reads on its own.
-        publisher: Writes notices.
+        topic: The interest topic.
+        engine: The engine's name.
+        publisher: Writes the records.
+        margin: Seconds from the end of a claim to the end of the lease that others see.
+
+    Attributes:
+        selectors: Those that were published.
+        is_requested: Whether a peer has asked for all of them.
+        is_idle: Whether nothing moves, so that claims are repeated seldom.
+        published_at: When the last record was.
+        valid_until: Until when the claims surely hold, by the records that Kafka has or may have.
     """
 
-    def __init__(self, engine: str, config: Mapping[str, Any], publisher: Publisher) -> None:
-        self.engine = engine
-        self.publisher = publisher
-        self._config = {**config, "fetch.wait.max.ms": WAIT_MS, **NEW_TOPIC}
-        self._news = threading.Condition()
-        self._members: dict[str, Handover] = {}  # by the topic of their notices
-        self._consumer: ConsumerPort | None = None
-        self._thread: threading.Thread | None = None
-        self._closing = False
-        self._grumbled: dict[str, float] = {}
-
-    def __repr__(self) -> str:
-        return f"<Exchange of {self.engine}: {len(self._members)} readers>"
+    def __init__(self, topic: str, engine: str, publisher: Publisher, margin: float) -> None:
+        self.topic = topic
+        self.margin = margin
+        self._engine = engine
+        self._publisher = publisher
+        self.selectors: set[str | None] = set()
+        self.is_requested = False
+        self.is_idle = False
+        self.published_at = 0.0
+        self.valid_until = 0.0
+        self._has_published = False
 
     @property
-    def thread(self) -> threading.Thread | None:
-        """Its thread; None: none was started yet."""
-        return self._thread
+    def _valid_seconds(self) -> float:
+        """For how many seconds after the last record that Kafka has the claims surely hold."""
+        return IDLE_VALID_SECONDS if self.is_idle else VALID_SECONDS
 
-    def join(self, member: Handover) -> None:
-        """Serve *member* from now on."""
-        with self._news:
-            self._members[member.demand] = member
-            if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="kjms-exchange", daemon=True)
-                self._thread.start()
-            self._news.notify()
+    @property
+    def lease(self) -> int:
+        """For how many seconds peers count this process as alive after its next record."""
+        return math.ceil(self._valid_seconds + self.margin)
 
-    def leave(self, member: Handover) -> None:
-        """Serve *member* no more."""
-        with self._news:
-            if self._members.get(member.demand) is member:
-                del self._members[member.demand]
+    def publish_changes(self, wants: set[str | None], state: Mapping[str, Any]) -> None:
+        """Publish *state*, and of the selectors *wants* what has changed, or all of them where a peer asked."""
+        changes: dict[str, Any] = {}
+        if self.is_requested or not self._has_published:
+            first, *rest = _chunks(sorted(wants, key=str))
+            changes["wants"] = first
+        else:
+            first, *rest = _chunks(sorted(wants - self.selectors, key=str))
+            if first:
+                changes["more"] = first
+            less = self.selectors - wants
+            if less:
+                changes["less"] = sorted(less, key=str)
+        self.selectors = wants
+        self.is_requested = False
+        self.publish({**state, **changes})
+        for chunk in rest:
+            self.publish({**state, "more": chunk})
 
-    # The thread.
+    def publish_end(self) -> None:
+        """Publish that this process takes part no more, if it ever did."""
+        if self._has_published:
+            self.publish({"bye": True})
 
-    def follow(self, member: Handover, since_ms: int, greeted_at: int) -> None:
-        """Read the notices of *member*'s topic, those from *since_ms* on that stand before *greeted_at*, and the later.
+    def publish(self, interest: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
+        """Publish *interest*, and extend the claims once Kafka has it.
 
-        Raises:
-            KafkaException: Kafka does not say where they stand.
+        Args:
+            interest: The record.
+            report: Receives the outcome instead; the claims are not extended.
         """
-        if self._consumer is None:
-            self._consumer = open_consumer(self._config)
-        asked = TopicPartition(member.demand, 0, max(since_ms, 0))
-        found = self._consumer.offsets_for_times([asked], ASK_SECONDS)[0]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        start = found.offset if 0 <= found.offset < greeted_at else greeted_at
-        self._consumer.incremental_assign([TopicPartition(member.demand, 0, start)])
+        milliseconds = round(time.monotonic() * 1000)
+        now, seconds = milliseconds / 1000, self._valid_seconds
+        self._has_published = True
+        self.published_at = now
+        self.valid_until = min(self.valid_until, now + seconds)  # peers may receive it, and no report come back
 
-    def _run(self) -> None:
+        def proved(error: KafkaError | None, _record: object) -> None:
+            if error is None:
+                self._prove(now, seconds)
+
+        interest["at"] = milliseconds  # for this process alone: another machine's clock says nothing
+        value = write_interest(self._engine, interest)
         try:
-            while not self._closing:
-                with self._news:
-                    if not self._members:
-                        self._news.wait_for(lambda: self._members or self._closing)
-                    members = list(self._members.values())
-                for member in members:
-                    self._tick(member)
-                self._forsake(members)
-                now = time.monotonic()
-                is_stirred = any(member.is_stirred(now) for member in members)
-                seconds = TICK_SECONDS if is_stirred else IDLE_TICK_SECONDS
-                if self._consumer is not None and any(member.is_followed for member in members):
-                    self._read(self._consumer, seconds)
-                else:
-                    with self._news:
-                        self._news.wait_for(lambda: self._closing, seconds)
-        except Exception:  # nobody hands over any more, and all else goes on
-            _log.exception("messages are not handed over any more")
-        finally:
-            if self._consumer is not None:
-                self._consumer.close()
+            self._publisher.send(self.topic, 0, KafkaRecord(None, value, [], 0), report or proved)
+        except JMSException as failure:
+            _log.debug("%s", failure)
 
-    def _tick(self, member: Handover) -> None:
-        try:
-            member.tick(time.monotonic())
-        except (JMSException, KafkaException) as error:
-            failure = error if isinstance(error, JMSException) else jms_error(error, "hand messages over")
-            now = time.monotonic()
-            if now - self._grumbled.get(str(failure), -GRUMBLE_SECONDS) > GRUMBLE_SECONDS:
-                self._grumbled = {str(failure): now}
-                _log.log(level_of(failure, logging.WARNING), "%s; tried again", failure)
-            with self._news:
-                self._news.wait_for(lambda: self._closing, TICK_SECONDS)
+    def received(self, published_at: float, *, is_idle: bool) -> None:
+        """Record that this process's own record came back."""
+        self._prove(published_at, IDLE_VALID_SECONDS if is_idle else VALID_SECONDS)
 
-    def _forsake(self, members: list[Handover]) -> None:
-        """Stop reading for those who left."""
-        if self._consumer is None:
-            return
-        wanted = {member.demand for member in members if member.is_followed}
-        idle = [place for place in self._consumer.assignment() if place.topic not in wanted]
-        if idle:
-            self._consumer.incremental_unassign(idle)
+    def _prove(self, published_at: float, seconds: float) -> None:
+        """Record that peers receive what was published at a time; what was published later they may receive, too.
 
-    def _read(self, consumer: ConsumerPort, seconds: float) -> None:
-        first = consumer.poll(seconds)
-        for record in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
-            error = record.error()
-            if error is not None:
-                _log.debug("%s", jms_error(error, "read what other processes want"))
-                continue
-            with self._news:
-                member = self._members.get(record.topic() or "")
-            if member is not None:
-                member.heard(record.offset() or 0, record.value())
+        The publisher's thread calls it without the lock, which a thread may hold that waits for the publisher.
+        """
+        self.valid_until = published_at + seconds
+        if published_at < self.published_at:
+            self.valid_until = min(self.valid_until, published_at + VALID_SECONDS)
 
-    def close(self) -> None:
-        """End the thread."""
-        with self._news:
-            self._closing = True
-            self._news.notify_all()
-        if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS)
+
+def _chunks(wants: list[str | None]) -> list[list[str | None]]:
+    return [wants[at : at + SELECTORS_AT_ONCE] for at in range(0, len(wants), SELECTORS_AT_ONCE)] or [[]]

@@ -1,16 +1,17 @@
-"""Who else serves a queue, what they want of it, and which box is whose: what the log of demands says. Pure.
+"""Which processes serve a queue, what they want of it, and which transfer partition is whose. Pure.
 
-A process that owns no partition of a queue, or whose consumers want what lies in partitions of others, says so in the
-queue's demand topic, and gets its messages in a partition of the hand-over topic, its *box*. Boxes are claimed in that
-log, too: of several claims to one box, the first that still counts has it. A claim counts as long as its holder says
-again in time that it is there.
+A process that owns no partition of a queue, or whose consumers want what lies in partitions of others, publishes its
+interest in the queue's interest topic, and gets its messages in a partition of the handover topic, its *transfer
+partition*. Transfer partitions are claimed in that log, too: of several claims to one, the first that still counts has
+it. A claim counts as long as its holder repeats it in time.
 
     {"v":1, "e":"<engine>", "lease":15, "idle":false, "box":3, "boxes":[3], "read":117, "held":2, "room":8,
      "quick":true, "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
 
-A record says only what has changed, but for the first nine, which come with each. ``quick`` says that its consumers are
-done with a message soon, so that it may get some in advance; else ``room`` is for those that wait. ``wants`` is
-complete; ``more`` and ``less`` change it. Who asks gets ``wants`` from all.
+A record has only what has changed, but for the first nine, which come with each. ``box`` is the transfer partition for
+its messages, ``boxes`` are all that it claims. ``quick`` says that its consumers settle a message soon, so that it may
+get some in advance; else ``room`` is for those that wait. ``wants`` is complete; ``more`` and ``less`` change it.
+``ask`` requests ``wants`` of all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.errors import InvalidSelectorException
@@ -27,28 +29,128 @@ from kjms.selector import Selector, parse_selector
 if TYPE_CHECKING:
     from kjms.message import Message
 
-__all__ = ["Peer", "Peers", "read_interest", "written_interest"]
+__all__ = [
+    "NEXT",
+    "NONE",
+    "Peer",
+    "PeerEvent",
+    "PeerState",
+    "Peers",
+    "TransferCredit",
+    "read_interest",
+    "write_interest",
+]
 
 _log = logging.getLogger("kjms.handover")
 
 VERSION: Final = 1
 TARGETED: Final = 500  # messages that only a peer wants and that may be on their way to it at any time
+NONE: Final = -1  # no transfer partition
 
 
-def written_interest(engine: str, notice: Mapping[str, Any]) -> bytes:
-    """Return what *engine* has to say as the log carries it."""
-    return json.dumps({"v": VERSION, "e": engine, **notice}, separators=(",", ":")).encode()
+def write_interest(engine: str, interest: Mapping[str, Any]) -> bytes:
+    """Return the record of the *interest* of *engine*, as the log carries it."""
+    return json.dumps({"v": VERSION, "e": engine, **interest}, separators=(",", ":")).encode()
 
 
 def read_interest(data: bytes | None) -> dict[str, Any] | None:
-    """Return what a record says; None where it is no notice, or one of a later version."""
+    """Return the interest in a record; None where it has none, or one of a later version."""
     try:
-        notice = json.loads(data or b"")
+        interest = json.loads(data or b"")
     except ValueError:
         return None
-    if not isinstance(notice, dict) or notice.get("v") != VERSION or not isinstance(notice.get("e"), str):
+    if not isinstance(interest, dict) or interest.get("v") != VERSION or not isinstance(interest.get("e"), str):
         return None
-    return notice
+    return interest
+
+
+class PeerState(Enum):
+    """Whether messages may go to a peer."""
+
+    ACTIVE = "active"
+    SUSPECT = "suspect"  # silent, or idle: if it is gone, messages for it would be missing for long
+    REQUIRED = "required"  # suspect, and there are messages for it: it is asked whether it is there
+    GONE = "gone"
+
+
+class PeerEvent(Enum):
+    """What happens to a peer."""
+
+    INTEREST = "interest"
+    IDLE_INTEREST = "idle interest"
+    STALE = "stale"  # it published nothing for some seconds
+    MESSAGE = "message"  # there is a message for it
+    ASKED = "asked"
+    LEFT = "left"  # it said so, or its lease is over
+
+
+NEXT: Final[Mapping[tuple[PeerState, PeerEvent], PeerState]] = {
+    (PeerState.ACTIVE, PeerEvent.INTEREST): PeerState.ACTIVE,
+    (PeerState.ACTIVE, PeerEvent.IDLE_INTEREST): PeerState.SUSPECT,
+    (PeerState.ACTIVE, PeerEvent.STALE): PeerState.SUSPECT,
+    (PeerState.ACTIVE, PeerEvent.MESSAGE): PeerState.ACTIVE,
+    (PeerState.ACTIVE, PeerEvent.ASKED): PeerState.ACTIVE,
+    (PeerState.ACTIVE, PeerEvent.LEFT): PeerState.GONE,
+    (PeerState.SUSPECT, PeerEvent.INTEREST): PeerState.ACTIVE,
+    (PeerState.SUSPECT, PeerEvent.IDLE_INTEREST): PeerState.SUSPECT,
+    (PeerState.SUSPECT, PeerEvent.STALE): PeerState.SUSPECT,
+    (PeerState.SUSPECT, PeerEvent.MESSAGE): PeerState.REQUIRED,
+    (PeerState.SUSPECT, PeerEvent.ASKED): PeerState.SUSPECT,
+    (PeerState.SUSPECT, PeerEvent.LEFT): PeerState.GONE,
+    (PeerState.REQUIRED, PeerEvent.INTEREST): PeerState.ACTIVE,
+    (PeerState.REQUIRED, PeerEvent.IDLE_INTEREST): PeerState.REQUIRED,
+    (PeerState.REQUIRED, PeerEvent.STALE): PeerState.REQUIRED,
+    (PeerState.REQUIRED, PeerEvent.MESSAGE): PeerState.REQUIRED,
+    (PeerState.REQUIRED, PeerEvent.ASKED): PeerState.SUSPECT,
+    (PeerState.REQUIRED, PeerEvent.LEFT): PeerState.GONE,
+}
+"""What a peer's state becomes. A peer that is gone is forgotten: nothing happens to it any more, and its next interest
+makes another `Peer`."""
+
+
+class TransferCredit:
+    """How many messages a peer may be sent: what it has room for, less what is on its way."""
+
+    def __init__(self) -> None:
+        self.is_quick = True  # whether it may get messages in advance
+        self._room = 0
+        self._read = 0  # the offset after the last one that it has read in its transfer partition
+        self._held = 0  # messages that it has read there and not dispatched
+        self._unwritten = 0  # messages on their way to it, whose offset is not known yet
+        self._unread: deque[int] = deque()  # offsets of those that it has not read yet
+
+    @property
+    def outstanding(self) -> int:
+        """How many messages of this process are on their way, or wait there, as far as is known."""
+        return self._held + self._unwritten + len(self._unread)
+
+    @property
+    def free(self) -> int:
+        """How many messages the peer has requested that are not on their way to it."""
+        return max(self._room - self.outstanding, 0)
+
+    def sent(self) -> None:
+        """Record that a message is on its way."""
+        self._unwritten += 1
+
+    def written(self, offset: int | None) -> None:
+        """Record that a message has *offset* in the transfer partition; None: it is not there."""
+        self._unwritten -= 1
+        if offset is not None and offset >= self._read:
+            self._unread.append(offset)
+
+    def moved(self) -> None:
+        """Record that the peer has another transfer partition."""
+        self._unread.clear()
+
+    def apply(self, interest: Mapping[str, Any]) -> None:
+        """Record what *interest* says of the peer's room and of what it has read."""
+        self._held = _number(interest.get("held"))
+        self._room = _number(interest.get("room"))
+        self.is_quick = interest.get("quick") is not False
+        self._read = _number(interest.get("read"))
+        while self._unread and self._unread[0] < self._read:
+            self._unread.popleft()
 
 
 class Peer:
@@ -56,63 +158,57 @@ class Peer:
 
     Attributes:
         engine: Its name.
+        state: Whether messages may go to it.
         transfer_partition: Where messages for it go; -1: it has none.
-        claimed: The boxes that it says it has: its own, and those that it empties for processes that are gone.
+        claimed: The transfer partitions that it claims: its own, and those that it empties for processes that are gone.
         wants: The selectors of its consumers; under None, a consumer without one.
-        heard: When it was heard last, in seconds of this process's monotonic clock.
+        received_at: When its last interest was received, in seconds of this process's monotonic clock.
         lease: For how many seconds from then on it counts as alive.
         waits: Whether it would have got more if it had had room.
-        is_known: Whether it has said what it wants.
-        is_idle: Whether nothing moves there: it speaks seldom.
-        is_drowsy: Whether it gets nothing before it was asked: if it is gone, that would be missing for long.
-        is_called: Whether there was something for it meanwhile.
+        is_known: Whether it has published all that it wants.
+        credit: How many messages it may be sent.
     """
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
-        self.transfer_partition = -1
+        self.state = PeerState.ACTIVE
+        self.transfer_partition = NONE
         self.claimed: frozenset[int] = frozenset()
         self.wants: dict[str | None, Selector | None] = {}
-        self.heard = 0.0
+        self.received_at = 0.0
         self.lease = 0.0
         self.waits = False
         self.is_known = False
-        self.is_idle = False
-        self.is_drowsy = False
-        self.is_called = False
-        self._read = 0  # the offset after the last one that it has read in its box
-        self._held = 0  # what it has read there and not handed out
-        self._room = 0
-        self._is_quick = True
-        self._unwritten = 0  # messages on their way to it, whose place in its box is not known yet
-        self._unread: deque[int] = deque()  # places of those that it has not read yet
+        self.credit = TransferCredit()
 
     def __repr__(self) -> str:
-        number = self.transfer_partition
-        return f"<Peer {self.engine}, partition {number}: {len(self.wants)} wants, {self.outstanding} outstanding>"
+        wants, outstanding = len(self.wants), self.credit.outstanding
+        return f"<Peer {self.engine}, partition {self.transfer_partition}: {wants} wants, {outstanding} outstanding>"
 
-    @property
-    def outstanding(self) -> int:
-        """How many messages of ours are on their way, or wait there, as far as is known."""
-        return self._held + self._unwritten + len(self._unread)
+    def on(self, event: PeerEvent) -> None:
+        """Change the state after *event*."""
+        self.state = NEXT[self.state, event]
 
     @property
     def free(self) -> int:
-        """How many messages it has asked for that are not on their way to it."""
-        if self.transfer_partition < 0 or self.is_drowsy:
+        """How many messages it has requested that are not on their way to it."""
+        if self.transfer_partition < 0 or self.state is not PeerState.ACTIVE:
             return 0
-        return max(self._room - self.outstanding, 0)
+        return self.credit.free
 
     def room(self, *, is_targeted: bool) -> int:
-        """Return how many more messages it may get: *is_targeted*, such as nobody here wants."""
-        if self.transfer_partition >= 0 and self.is_drowsy:
-            self.is_called = True
-        if self.transfer_partition < 0 or self.is_drowsy or not (is_targeted and self._is_quick):
-            return self.free
-        return max(TARGETED - self.outstanding, 0)
+        """Return how many more messages it may get: *is_targeted*, such as match no consumer here."""
+        if self.transfer_partition < 0:
+            return 0
+        if self.state is not PeerState.ACTIVE:
+            self.on(PeerEvent.MESSAGE)
+            return 0
+        if not (is_targeted and self.credit.is_quick):
+            return self.credit.free
+        return max(TARGETED - self.credit.outstanding, 0)
 
     def does_want(self, message: Message, among: Iterable[str | None] | None = None) -> bool:
-        """Tell whether one of its consumers, or of those with the selectors *among*, wants *message*."""
+        """Return whether one of its consumers, or of those with the selectors *among*, wants *message*."""
         for text in self.wants if among is None else among:
             selector = self.wants.get(text)
             if (selector is None and text is None) or (selector is not None and selector.matches(message)):
@@ -120,38 +216,31 @@ class Peer:
         return False
 
     def sent(self) -> None:
-        """Note that a message is on its way to it."""
-        self._unwritten += 1
+        """Record that a message is on its way to it."""
+        self.credit.sent()
 
     def written(self, place: tuple[int, int] | None) -> None:
-        """Note that a message stands in a box at *place*, a partition and an offset; None: it goes nowhere."""
-        self._unwritten -= 1
-        if place is not None and place[0] == self.transfer_partition and place[1] >= self._read:
-            self._unread.append(place[1])
+        """Record that a message is in a transfer partition at *place*, partition and offset; None: it is not moved."""
+        self.credit.written(place[1] if place is not None and place[0] == self.transfer_partition else None)
 
-    def move_to(self, box: int) -> None:
-        """Note that its messages go to *box* from now on."""
-        if box != self.transfer_partition:
-            self.transfer_partition = box
-            self._unread.clear()
+    def move_to(self, transfer_partition: int) -> None:
+        """Record that its messages go to *transfer_partition* from now on."""
+        if transfer_partition != self.transfer_partition:
+            self.transfer_partition = transfer_partition
+            self.credit.moved()
 
-    def apply(self, notice: Mapping[str, Any]) -> list[str | None]:
-        """Take in what it says of its room and its consumers; return the selectors that are new."""
-        self._held = _number(notice.get("held"))
-        self._room = _number(notice.get("room"))
-        self._is_quick = notice.get("quick") is not False
-        self._read = _number(notice.get("read"))
-        while self._unread and self._unread[0] < self._read:
-            self._unread.popleft()
+    def apply(self, interest: Mapping[str, Any]) -> list[str | None]:
+        """Record what *interest* says of its room and its consumers; return the selectors that are new."""
+        self.credit.apply(interest)
         new: list[str | None] = []
-        wants = notice.get("wants")
+        wants = interest.get("wants")
         if isinstance(wants, list):
             self.is_known = True
             self.wants = {text: self.wants[text] for text in wants if text in self.wants}
             new = [text for text in wants if self._add(text)]
-        for text in _texts(notice.get("less")):
+        for text in _texts(interest.get("less")):
             self.wants.pop(text, None)
-        return new + [text for text in _texts(notice.get("more")) if self._add(text)]
+        return new + [text for text in _texts(interest.get("more")) if self._add(text)]
 
     def _add(self, text: object) -> bool:
         if text in self.wants or not (text is None or isinstance(text, str)):
@@ -159,29 +248,30 @@ class Peer:
         try:
             self.wants[text] = parse_selector(text)
         except InvalidSelectorException as error:  # of a later version of the language
-            _log.warning("what a consumer in another process wants is not understood: %s", error)
+            _log.warning("ignored the selector of a consumer in another process: %s", error)
             return False
         return True
 
 
 class Peers:
-    """All processes that have said something, as far as the log was read; whoever uses it holds the reader's lock.
+    """All processes that have published interest, as far as the log was read; the caller holds the consumer's lock.
 
     Args:
-        engine: Our own name: our own claims count, too.
+        engine: This process's own name: its claims count, too.
 
     >>> peers = Peers("we")
     >>> _ = peers.apply({"e": "they", "lease": 10, "box": 1, "boxes": [1]}, 100.0)
     >>> peers.free(3), peers.holder(1), [peer.transfer_partition for peer in peers]
     ([0, 2], 'they', [1])
     >>> peers.expire(111.0); peers.free(3)
+    True
     [0, 1, 2]
     """
 
     def __init__(self, engine: str) -> None:
         self._engine = engine
         self._all: dict[str, Peer] = {}
-        self._claims: dict[int, dict[str, None]] = {}  # of each box: who claims it, in the order of the log
+        self._claims: dict[int, dict[str, None]] = {}  # of each transfer partition: the engines, in the log's order
 
     def __bool__(self) -> bool:
         """Whether there are others."""
@@ -198,84 +288,85 @@ class Peers:
 
     @property
     def own(self) -> frozenset[int]:
-        """Our own boxes, as the log has it."""
-        us = self._all.get(self._engine)
-        return frozenset() if us is None else self.held_by(us)
+        """This process's own transfer partitions, as the log has it."""
+        own = self._all.get(self._engine)
+        return frozenset() if own is None else self.held_by(own)
 
     def held_by(self, peer: Peer) -> frozenset[int]:
-        """Return which of the boxes that *peer* claims it has: those that no living process claimed before."""
-        return frozenset(box for box in peer.claimed if self.holder(box) == peer.engine)
+        """Return which of the partitions that *peer* claims it has: those that no living process claimed before."""
+        return frozenset(number for number in peer.claimed if self.holder(number) == peer.engine)
 
-    def holder(self, box: int) -> str | None:
-        """Return who has *box*."""
-        return next(iter(self._claims.get(box, ())), None)
+    def holder(self, number: int) -> str | None:
+        """Return the engine that has transfer partition *number*."""
+        return next(iter(self._claims.get(number, ())), None)
 
     def free(self, count: int) -> list[int]:
-        """Return the boxes that nobody claims, of a topic with *count* partitions."""
-        return [box for box in range(count) if box not in self._claims]
+        """Return the transfer partitions without a claim, of a topic with *count* partitions."""
+        return [number for number in range(count) if number not in self._claims]
 
-    def apply(self, notice: Mapping[str, Any], now: float) -> tuple[Peer, list[str | None]]:
-        """Take in a notice that was read at *now*; return whose it is, and for which selectors it may get messages now.
+    def apply(self, interest: Mapping[str, Any], now: float) -> tuple[Peer, list[str | None]]:
+        """Record *interest*, received at *now*; return its peer, and for which selectors that may get messages now.
 
-        These are the ones that are new; all of them if it had no box before.
+        These are the ones that are new; all of them if it had no transfer partition before.
         """
-        engine = notice["e"]
+        engine = interest["e"]
         peer = self._all.get(engine)
         if peer is None:
             peer = self._all[engine] = Peer(engine)
-        if notice.get("bye"):
+        if interest.get("bye"):
             self._forget(engine)
             return peer, []
-        peer.heard = now
-        peer.lease = float(_number(notice.get("lease")))
-        peer.is_idle = peer.is_drowsy = bool(notice.get("idle"))
-        claimed = notice.get("boxes")
-        wanted = {box for box in claimed if isinstance(box, int)} if isinstance(claimed, list) else set()
+        peer.received_at = now
+        peer.lease = float(_number(interest.get("lease")))
+        peer.on(PeerEvent.IDLE_INTEREST if interest.get("idle") else PeerEvent.INTEREST)
+        claimed = interest.get("boxes")
+        wanted = {number for number in claimed if isinstance(number, int)} if isinstance(claimed, list) else set()
         # A claim behind another one is kept: processes notice at different moments that the first is gone, and then
         # all of them must have the same one for the next.
         self._withdraw(peer, peer.claimed - wanted)
-        for box in sorted(wanted):
-            self._claims.setdefault(box, {})[engine] = None
+        for number in sorted(wanted):
+            self._claims.setdefault(number, {})[engine] = None
         peer.claimed = frozenset(wanted)
-        own = notice.get("box")
-        had_box = peer.transfer_partition >= 0
-        peer.move_to(own if isinstance(own, int) and own in self.held_by(peer) else -1)
-        new = peer.apply(notice)
-        return peer, new if had_box else list(peer.wants)
+        own = interest.get("box")
+        had_partition = peer.transfer_partition >= 0
+        peer.move_to(own if isinstance(own, int) and own in self.held_by(peer) else NONE)
+        new = peer.apply(interest)
+        return peer, new if had_partition else list(peer.wants)
 
-    def expire(self, now: float, nap: float = 0.0) -> bool:
-        """Forget who was not heard in time; tell whether there was somebody.
+    def expire(self, now: float, stale: float = 0.0) -> bool:
+        """Forget the peers whose lease is over; return whether there were any.
 
-        Doze off who was not heard for *nap* seconds, or need not be for longer.
+        Peers that published nothing for *stale* seconds become suspect.
         """
         has_forgotten = False
         for peer in list(self._all.values()):
-            silent = now - peer.heard
+            silent = now - peer.received_at
             if silent > peer.lease:
                 self._forget(peer.engine)
                 has_forgotten = True
-            elif nap and (silent > nap or peer.is_idle):
-                peer.is_drowsy = True
+            elif stale and silent > stale:
+                peer.on(PeerEvent.STALE)
         return has_forgotten
 
     def give_up(self) -> None:
-        """Forget our own claims: others may have taken us for gone."""
+        """Forget this process's own claims: for others its lease may be over."""
         if self._engine in self._all:
             self._forget(self._engine)
 
     def _forget(self, engine: str) -> None:
         peer = self._all.pop(engine)
+        peer.on(PeerEvent.LEFT)
         peer.wants = {}
-        peer.transfer_partition = -1
+        peer.transfer_partition = NONE
         self._withdraw(peer, peer.claimed)
         peer.claimed = frozenset()
 
-    def _withdraw(self, peer: Peer, boxes: Iterable[int]) -> None:
-        for box in boxes:
-            claims = self._claims[box]
+    def _withdraw(self, peer: Peer, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            claims = self._claims[number]
             del claims[peer.engine]
             if not claims:
-                del self._claims[box]
+                del self._claims[number]
 
 
 def _number(value: object) -> int:

@@ -24,10 +24,10 @@ def process(desk: Desk) -> Process:
     return functools.partial(desk.connect, is_apart=True, hand_over=True)
 
 
-def test_a_box_is_free_when_no_commit_for_it_is_under_way(
+def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(
     process: Process, queue: Queue, eventually: Eventually
 ) -> None:
-    """A process that gives up its box says so only when its own last commit has ended: it would undo what others do."""
+    """A process publishes that a transfer partition is free when its own last commit has ended, not before."""
     here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
     with Busy(here):
         there = consume(process(), queue)
@@ -35,37 +35,37 @@ def test_a_box_is_free_when_no_commit_for_it_is_under_way(
         assert text(there.receive(WAIT_MS)) in {"a", "b"}
         reader: Any = reader_of(there)
         handover = reader._handover
-        eventually(lambda: handover._open)
-        box = next(iter(handover._open))
+        eventually(lambda: handover._transfers.open)
+        number = next(iter(handover._transfers.open))
         said: list[list[int]] = []
-        send_notice = handover.publish
+        publish = handover._interest.publish
 
-        def listen(notice: dict[str, Any], *given: Any) -> None:
-            said.append(notice.get("boxes", []))
-            send_notice(notice, *given)
+        def listen(interest: dict[str, Any], *given: Any) -> None:
+            said.append(interest.get("boxes", []))
+            publish(interest, *given)
 
-        handover.publish = listen
+        handover._interest.publish = listen
         with reader.client.held(20):  # as by a thread that commits
             with reader.lock:
-                handover.sure_until = 0.0
+                handover._interest.valid_until = 0.0
                 assert not reader.plan([], [])[0]  # it is given up before anything more is committed for it
-                assert not handover._open
-                handover.speak()
+                assert not handover._transfers.open
+                handover.publish()
             with reader.lock:
-                handover.speak()
+                handover.publish()
             assert len(said) >= 2
-            assert all(box in boxes for boxes in said)
-        eventually(lambda: not handover._going)
+            assert all(number in claimed for claimed in said)
+        eventually(lambda: not handover._transfers.releasing)
         with reader.lock:
-            handover._box = -1
-            handover.speak()
-        assert box not in said[-1]
+            handover._transfers.number = -1
+            handover.publish()
+        assert number not in said[-1]
 
 
-def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
+def test_a_claim_that_expires_while_its_partition_is_opened_opens_none(
     process: Process, queue: Queue, eventually: Eventually
 ) -> None:
-    """Kafka may keep a process waiting while it opens its box; by then, the box may be another one's."""
+    """Kafka may delay a process while it opens its transfer partition; by then, another one may have it."""
     here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
     with Busy(here):
         there = consume(process(), queue)
@@ -74,8 +74,8 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
 
         def restore(consumer: Any, wanted: Any, *more: Any) -> Any:
             found = type(reader._holdings).restore(reader._holdings, consumer, wanted, *more)
-            if wanted and wanted[0][0] == reader._handover.topic and not held:
-                reader._handover.sure_until = 0.0
+            if wanted and wanted[0][0] == reader._handover._transfers.topic and not held:
+                reader._handover._interest.valid_until = 0.0
                 held.append(True)
             return found
 
@@ -90,7 +90,7 @@ def test_a_claim_that_lapses_while_a_box_is_opened_opens_none(
 
         reader._hold = watched
         send(here._session._connection, queue, "a", "b")
-        assert text(there.receive(WAIT_MS)) in {"a", "b"}  # from the box that it claims next
+        assert text(there.receive(WAIT_MS)) in {"a", "b"}  # from the partition that it claims next
         eventually(lambda: len(opened) > 1)
         assert opened[0] == []
         assert len(opened[1]) == 1

@@ -1,4 +1,4 @@
-"""What the processes that serve one queue know of each other, from the log in which they speak."""
+"""What the processes that serve one queue know of each other, from the log in which they publish their interest."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kjms.engine.handover.peers import TARGETED, Peers, read_interest, written_interest
+from kjms.engine.handover.peers import NEXT, TARGETED, PeerEvent, Peers, PeerState, read_interest, write_interest
 
 
-def notice(engine: str, **values: Any) -> dict[str, Any]:
+def interest(engine: str, **values: Any) -> dict[str, Any]:
     return {"e": engine, "lease": 10, "box": -1, "boxes": [], **values}
 
 
-def test_a_notice_is_read_as_it_was_written() -> None:
-    """What was written comes back, with who said it."""
-    assert read_interest(written_interest("they", {"room": 3})) == {"v": 1, "e": "they", "room": 3}
+def test_an_interest_is_read_as_it_was_written() -> None:
+    """What was written comes back, with its engine."""
+    assert read_interest(write_interest("they", {"room": 3})) == {"v": 1, "e": "they", "room": 3}
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b'{"v":2,"e":"x"}', b'{"v":1}', b'{"v":1,"e":7}', b"\xff"])
-def test_what_is_no_notice_is_passed_over(data: bytes | None) -> None:
+def test_a_record_that_is_no_interest_is_passed_over(data: bytes | None) -> None:
     """Records of others, and of later versions, say nothing."""
     assert read_interest(data) is None
 
 
-def test_all_agree_on_the_next_holder_of_a_box() -> None:
-    """The next holder is the first that claimed the box in the log, also where the last holder expires later."""
+def test_all_agree_on_the_next_holder_of_a_partition() -> None:
+    """The next holder is the first that claimed the partition in the log, also where the last holder expires later."""
     soon, late = Peers("soon"), Peers("late")
-    log = [notice("gone", boxes=[1]), notice("soon", boxes=[1]), notice("late", boxes=[1])]
+    log = [interest("gone", boxes=[1]), interest("soon", boxes=[1]), interest("late", boxes=[1])]
     soon.apply(log[0], 0.0)
     late.apply(log[0], 3.0)  # it began to read later
     soon.expire(11.0)
@@ -44,18 +44,18 @@ def test_all_agree_on_the_next_holder_of_a_box() -> None:
     assert (soon.own, late.own) == ({1}, set())
 
 
-def test_the_first_claim_to_a_box_counts() -> None:
-    """A box is whose claim came first, until he gives it up, says goodbye, or is not heard in time."""
+def test_the_first_claim_to_a_partition_counts() -> None:
+    """A partition belongs to the first claim, until it is withdrawn, its process leaves, or its lease is over."""
     peers = Peers("we")
-    first, _ = peers.apply(notice("first", box=1, boxes=[1]), 0.0)
-    second, _ = peers.apply(notice("second", box=1, boxes=[1, 2]), 1.0)
+    first, _ = peers.apply(interest("first", box=1, boxes=[1]), 0.0)
+    second, _ = peers.apply(interest("second", box=1, boxes=[1, 2]), 1.0)
     assert (first.transfer_partition, second.transfer_partition, peers.held_by(second)) == (1, -1, {2})
-    peers.apply(notice("first"), 2.0)
-    peers.apply(notice("second", box=1, boxes=[1, 2]), 3.0)
+    peers.apply(interest("first"), 2.0)
+    peers.apply(interest("second", box=1, boxes=[1, 2]), 3.0)
     assert second.transfer_partition == 1
     peers.apply({"e": "second", "bye": True}, 4.0)
     assert peers.free(4) == [0, 1, 2, 3]
-    peers.apply(notice("third", box=3, boxes=[3]), 5.0)
+    peers.apply(interest("third", box=3, boxes=[3]), 5.0)
     peers.expire(15.0)
     assert peers.holder(3) == "third"
     peers.expire(15.1)
@@ -63,10 +63,10 @@ def test_the_first_claim_to_a_box_counts() -> None:
 
 
 def test_our_own_claims_count_and_we_are_no_peer() -> None:
-    """What we said ourselves is in the log, too."""
+    """This process's own interest is in the log, too."""
     peers = Peers("we")
-    peers.apply(notice("we", box=0, boxes=[0]), 0.0)
-    peers.apply(notice("they", box=0, boxes=[0]), 0.0)
+    peers.apply(interest("we", box=0, boxes=[0]), 0.0)
+    peers.apply(interest("they", box=0, boxes=[0]), 0.0)
     assert peers.holder(0) == "we"
     assert [peer.engine for peer in peers] == ["they"]
 
@@ -75,46 +75,46 @@ def test_selectors_come_and_go() -> None:
     """Wants are complete, or change what was there; those that cannot be read are left out."""
     peers = Peers("we")
     box = {"box": 0, "boxes": [0]}
-    peer, new = peers.apply(notice("they", **box, wants=[None, "a = 1", "nonsense ("]), 0.0)
+    peer, new = peers.apply(interest("they", **box, wants=[None, "a = 1", "nonsense ("]), 0.0)
     assert new == [None, "a = 1"]
-    _, new = peers.apply(notice("they", **box, more=["b = 2", "a = 1"], less=[None]), 0.0)
+    _, new = peers.apply(interest("they", **box, more=["b = 2", "a = 1"], less=[None]), 0.0)
     assert new == ["b = 2"]
     assert set(peer.wants) == {"a = 1", "b = 2"}
-    _, new = peers.apply(notice("they", **box, wants=["b = 2"]), 0.0)
+    _, new = peers.apply(interest("they", **box, wants=["b = 2"]), 0.0)
     assert (new, set(peer.wants)) == ([], {"b = 2"})
 
 
-def test_with_a_box_all_is_wanted_anew() -> None:
-    """What somebody wanted while there was no place for it is offered when there is one."""
+def test_with_a_partition_all_is_wanted_anew() -> None:
+    """What a peer wanted while it had no partition is offered when it has one."""
     peers = Peers("we")
-    peers.apply(notice("first", box=1, boxes=[1]), 0.0)
-    peer, _ = peers.apply(notice("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
+    peers.apply(interest("first", box=1, boxes=[1]), 0.0)
+    peer, _ = peers.apply(interest("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
     assert peer.transfer_partition == -1
-    _, new = peers.apply(notice("they", box=2, boxes=[2]), 1.0)
+    _, new = peers.apply(interest("they", box=2, boxes=[2]), 1.0)
     assert (peer.transfer_partition, new) == (2, ["a = 1"])
 
 
-def test_who_was_forgotten_is_not_known() -> None:
-    """Who comes back after having been taken for gone has to say again what is wanted there."""
+def test_a_peer_that_was_forgotten_is_not_known() -> None:
+    """A peer that comes back after its lease has to publish again what is wanted there."""
     peers = Peers("we")
-    peer, _ = peers.apply(notice("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
+    peer, _ = peers.apply(interest("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
     assert peer.is_known
     peers.expire(11.0)
-    again, _ = peers.apply(notice("they", box=1, boxes=[1], more=["b = 1"]), 12.0)
+    again, _ = peers.apply(interest("they", box=1, boxes=[1], more=["b = 1"]), 12.0)
     assert not again.is_known
-    peers.apply(notice("they", box=1, boxes=[1], wants=["b = 1"]), 13.0)
+    peers.apply(interest("they", box=1, boxes=[1], wants=["b = 1"]), 13.0)
     assert again.is_known
 
 
 def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
-    """Who was silent for long does not count on its own boxes: somebody else may have claimed them meanwhile."""
+    """A process that was silent for long gives up its partitions: others may have claimed them meanwhile."""
     peers = Peers("we")
-    peers.apply(notice("we", box=1, boxes=[1, 2]), 0.0)
+    peers.apply(interest("we", box=1, boxes=[1, 2]), 0.0)
     assert peers.own == {1, 2}
     peers.give_up()
     assert peers.own == frozenset()
-    peers.apply(notice("they", box=1, boxes=[1]), 1.0)
-    peers.apply(notice("we", box=1, boxes=[1, 2]), 2.0)
+    peers.apply(interest("they", box=1, boxes=[1]), 1.0)
+    peers.apply(interest("we", box=1, boxes=[1, 2]), 2.0)
     assert peers.own == {2}
     peers.give_up()
     peers.give_up()
@@ -123,7 +123,7 @@ def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
 
 def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
     """A peer gets as many messages as it has room for; those that it has read make room again when it says so."""
-    peer, _ = Peers("we").apply(notice("they", box=0, boxes=[0], room=4), 0.0)
+    peer, _ = Peers("we").apply(interest("they", box=0, boxes=[0], room=4), 0.0)
     for _ in range(3):
         peer.sent()
     assert (peer.room(is_targeted=False), peer.room(is_targeted=True)) == (1, TARGETED - 3)
@@ -131,55 +131,75 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
         peer.written((0, offset))
     peer.written(None)
     assert peer.room(is_targeted=False) == 2
-    peer.apply(notice("they", room=4, read=11, held=1))  # it has read one of them, and not handed it out
+    peer.apply(interest("they", room=4, read=11, held=1))  # it has read one of them, and not handed it out
     assert peer.room(is_targeted=False) == 2
-    peer.apply(notice("they", room=4, read=12, held=0))
+    peer.apply(interest("they", room=4, read=12, held=0))
     assert peer.room(is_targeted=False) == 4
 
 
-def test_who_is_slow_gets_nothing_in_advance() -> None:
+def test_a_slow_peer_gets_nothing_in_advance() -> None:
     """A peer whose consumers take long gets what it has room for, also of what only it wants."""
-    peer, _ = Peers("we").apply(notice("they", box=0, boxes=[0], room=2, quick=False), 0.0)
+    peer, _ = Peers("we").apply(interest("they", box=0, boxes=[0], room=2, quick=False), 0.0)
     assert (peer.free, peer.room(is_targeted=False), peer.room(is_targeted=True)) == (2, 2, 2)
     peer.sent()
     assert (peer.free, peer.room(is_targeted=True)) == (1, 1)
-    peer.apply(notice("they", room=0, quick=True))
+    peer.apply(interest("they", room=0, quick=True))
     assert (peer.free, peer.room(is_targeted=True)) == (0, TARGETED - 1)
 
 
-def test_another_box_is_empty() -> None:
-    """What was written to a box that a peer has left is not on its way to it any more."""
+def test_another_partition_is_empty() -> None:
+    """What was written to a partition that a peer has left is not on its way to it any more."""
     peers = Peers("we")
-    peer, _ = peers.apply(notice("they", box=0, boxes=[0], room=4), 0.0)
+    peer, _ = peers.apply(interest("they", box=0, boxes=[0], room=4), 0.0)
     peer.sent()
     peer.sent()
     peer.written((0, 100))
     assert peer.room(is_targeted=False) == 2
-    peers.apply(notice("they", box=1, boxes=[1], room=4), 1.0)
+    peers.apply(interest("they", box=1, boxes=[1], room=4), 1.0)
     assert peer.room(is_targeted=False) == 3
     peer.written((0, 101))
     assert peer.room(is_targeted=False) == 4
 
 
-def test_who_is_silent_or_idle_is_asked_first() -> None:
-    """Who was not heard for a while, or need not be heard for long, gets nothing, and is to be asked."""
+def test_a_silent_or_idle_peer_is_asked_first() -> None:
+    """A peer that published nothing for a while, or need not for long, gets nothing, and is to be asked."""
     peers = Peers("we")
-    peer, _ = peers.apply(notice("they", box=0, boxes=[0], room=4, wants=[None]), 0.0)
+    peer, _ = peers.apply(interest("they", box=0, boxes=[0], room=4, wants=[None]), 0.0)
     assert peer.room(is_targeted=False) == 4
     peers.expire(3.0, 4.0)
     assert peer.room(is_targeted=False) == 4
     peers.expire(5.0, 4.0)
-    assert not peer.is_called
+    assert peer.state is PeerState.SUSPECT
     assert peer.room(is_targeted=False) == 0
-    assert peer.is_called
-    peers.apply(notice("they", box=0, boxes=[0], room=4), 6.0)
+    assert peer.state is PeerState.REQUIRED
+    peers.apply(interest("they", box=0, boxes=[0], room=4), 6.0)
     assert peer.room(is_targeted=True) == TARGETED
-    peers.apply(notice("they", box=0, boxes=[0], room=4, idle=True), 7.0)
+    peers.apply(interest("they", box=0, boxes=[0], room=4, idle=True), 7.0)
     assert peer.room(is_targeted=True) == 0
 
 
+@pytest.mark.parametrize("event", PeerEvent)
+@pytest.mark.parametrize("state", PeerState)
+def test_the_life_of_a_peer(state: PeerState, event: PeerEvent) -> None:
+    """Only an active peer gets messages without being asked, and a peer that is gone stays so."""
+    after = NEXT.get((state, event))
+    if state is PeerState.GONE:
+        assert after is None
+    elif event is PeerEvent.INTEREST:
+        assert after is PeerState.ACTIVE
+    elif event is PeerEvent.LEFT:
+        assert after is PeerState.GONE
+    elif after is PeerState.ACTIVE:
+        assert state is PeerState.ACTIVE
+        assert event in {PeerEvent.MESSAGE, PeerEvent.ASKED}
+    elif after is PeerState.REQUIRED:
+        assert event is PeerEvent.MESSAGE or state is PeerState.REQUIRED
+    else:
+        assert after is PeerState.SUSPECT
+
+
 ENGINES = st.sampled_from(["we", "a", "b", "c"])
-NOTICES = st.one_of(
+INTERESTS = st.one_of(
     st.fixed_dictionaries(
         {"e": ENGINES, "lease": st.integers(0, 5)},
         optional={"box": st.integers(-1, 3), "boxes": st.lists(st.integers(0, 3)), "wants": st.lists(st.none())},
@@ -188,9 +208,9 @@ NOTICES = st.one_of(
 )
 
 
-@given(st.lists(st.tuples(NOTICES, st.integers(0, 3)), max_size=40))
-def test_a_box_has_one_holder(steps: list[tuple[dict[str, Any], int]]) -> None:
-    """Whatever is said, and whenever: no two hold the same box, and whoever holds one knows it."""
+@given(st.lists(st.tuples(INTERESTS, st.integers(0, 3)), max_size=40))
+def test_a_partition_has_one_holder(steps: list[tuple[dict[str, Any], int]]) -> None:
+    """Whatever is published, and whenever: no two peers hold the same partition, and each holder knows it."""
     peers = Peers("we")
     now = 0.0
     for said, passed in steps:

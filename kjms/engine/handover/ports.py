@@ -1,0 +1,142 @@
+"""What the handover uses of the group consumer that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+    from kjms.engine.handover.peers import Peer, Peers
+    from kjms.engine.transactions.transactional_producer import Copy, Move
+
+__all__ = ["Client", "Consumer", "Dispatcher", "Topics"]
+
+
+class Topics(Protocol):
+    """The topics of a queue: its own, its overflow topic, and those of the handover."""
+
+    topic: str
+    handover: str
+    demand: str
+
+    def topic_partitions(self, topic: str) -> int:
+        """Return how many partitions *topic* has now; 0 where there is no such topic."""
+
+    def source_partitions(self) -> int:
+        """Return how many partitions the queue's own topic has now."""
+
+    def ensure_handover(self) -> None:
+        """Create the topics of the handover where they are missing."""
+
+    def ensure(self, number: int) -> None:
+        """Create partition *number* of the overflow topic where it is missing."""
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give *topic* so many partitions."""
+
+
+class Dispatcher(Protocol):
+    """Holds the messages that wait for consumers; the caller holds the consumer's lock."""
+
+    peers: Peers | tuple[()]
+    has_reopened: bool
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether a consumer waits."""
+
+    @property
+    def hungry(self) -> int:
+        """How many consumers wait."""
+
+    @property
+    def feeds(self) -> int:
+        """How many consumers are started here."""
+
+    def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
+        """Return the selectors of the consumers that are started here."""
+
+    def waiting(self, partition: AssignedPartition) -> int:
+        """Return how many messages of *partition* are here and not dispatched."""
+
+    def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool) -> None:
+        """Let *peer* have messages that match no consumer here, and one of the selectors *among*."""
+
+    def share(self, now: float) -> bool:
+        """Let peers have messages of busy consumers; return whether to look again soon."""
+
+    def may_get_stuck(self, now: float) -> bool:
+        """Return whether messages may soon wait behind busy consumers."""
+
+    def send_back(self, now: float) -> list[Delivery]:
+        """Remove and return messages that were handed over and wait behind busy consumers."""
+
+    def give_up(self, is_to_go: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Remove and return messages that match no consumer here, where *is_to_go* is true."""
+
+
+class Client(Protocol):
+    """The Kafka consumer, which one thread at a time may use."""
+
+    def held(self, seconds: float) -> AbstractContextManager[None]:
+        """Hold it, so that no commit is under way."""
+
+
+class Consumer(Protocol):
+    """The group consumer of a queue or subscription."""
+
+    keeps_unwanted: bool
+    prefetch: int
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Its lock."""
+
+    @property
+    def client(self) -> Client:
+        """Its Kafka consumer."""
+
+    @property
+    def aside(self) -> Topics:
+        """Its topics."""
+
+    @property
+    def buffer(self) -> Dispatcher:
+        """Its dispatcher."""
+
+    @property
+    def session_timeout(self) -> float:
+        """After how many seconds Kafka removes it from its group."""
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether it has consumers that messages can go to."""
+
+    def numbers(self) -> Collection[int]:
+        """Return the partitions of the queue's own topic that it is assigned."""
+
+    def send_over(self) -> None:
+        """Relocate what the dispatcher let peers have; the caller holds the lock."""
+
+    def submit(self, moves: Sequence[Move]) -> None:
+        """Have *moves* made; the caller holds the lock."""
+
+    def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
+        """Return what makes the copy of *delivery* for where *place* says."""
+
+    def open_aside(self, number: int) -> None:
+        """Read partition *number* of the overflow topic, if there is one."""
+
+    def open_transfer(self, topic: str, number: int, is_ours: Callable[[AssignedPartition], bool]) -> None:
+        """Read partition *number* of the handover *topic*, if that is possible now and *is_ours* allows it."""
+
+    def drop_transfer(self, partition: AssignedPartition) -> None:
+        """Stop reading *partition*; the caller holds the lock."""
+
+    def find_unread(self, topic: str, numbers: Collection[int], known_empty: Mapping[int, int]) -> set[int]:
+        """Return which partitions of the handover *topic* hold more than what is settled."""
+
+    def end_if_settled(self, topic: str, number: int) -> int | None:
+        """Return where partition *number* of the handover *topic* ends if all in it is settled, else None."""
