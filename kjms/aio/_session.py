@@ -142,8 +142,8 @@ class Look:
                 self._found = None
 
     def _give_back(self, delivery: Delivery) -> None:
-        feed = self._consumer._feed
-        feed.reader.give_back([delivery], to=feed, is_counted=False)
+        slot = self._consumer._slot
+        slot.reader.give_back([delivery], to=slot, is_counted=False)
 
 
 class LoopSession(Session):
@@ -220,15 +220,15 @@ class LoopSession(Session):
     # Receiving.
 
     def _take(self, consumer: MessageConsumer) -> tuple[Delivery, Message] | None:
-        """Return the next message for *consumer*; without one it waits from now on, until its feed rests."""
-        feed = consumer._feed
+        """Return the next message for *consumer*; without one it waits from now on, until its slot rests."""
+        slot = consumer._slot
         with self._turn.taken_to("receive"):
-            self._acknowledgement.before_next(feed)
+            self._acknowledgement.before_next(slot)
             if self._acknowledgement.is_full:
                 raise self._overrun("receive")
             while True:
                 with self._running:  # stopping waits for a message that is on its way to the program
-                    delivery = feed.reader.take(feed)
+                    delivery = slot.reader.take(slot)
                     if delivery is None:
                         return None
                     message = self._acceptable(delivery, consumer)
@@ -271,21 +271,21 @@ class LoopSession(Session):
                     raise
                 if is_found:
                     return look.accept(read, is_loop=is_loop)
-                if consumer._is_closed or not consumer._feed.is_open:
+                if consumer._is_closed or not consumer._slot.is_open:
                     return None
                 try:
-                    consumer._feed.reader.refusal.check()
+                    consumer._slot.reader.refusal.check()
                 except JMSException:
-                    consumer._feed.rest()
+                    consumer._slot.rest()
                     raise
                 if deadline is not None and deadline <= self._loop.time():
-                    consumer._feed.rest()
+                    consumer._slot.rest()
                     return None
                 await self._news.wait_until(deadline)
         except asyncio.CancelledError:
             if look is not None:
                 look.abandon()
-            consumer._feed.rest()
+            consumer._slot.rest()
             raise
         finally:
             self._is_receiving = False

@@ -431,17 +431,17 @@ def _take(
     engine = connection._engine
     ends = engine.topics.ends(_topic(connection, found))  # what dies again meanwhile is not taken up again
     wakeup = threading.Event()
-    feed = engine.open_feed(found, connection._options, parse_selector(selector_text), wakeup)
-    reader = feed.reader
+    slot = engine.open_slot(found, connection._options, parse_selector(selector_text), wakeup)
+    reader = slot.reader
     later: list[Delivery] = []
     batch: list[Delivery] = []
     done = 0
     try:
-        feed.start()
+        slot.start()
         deadline = time.monotonic() + ARRIVE_SECONDS
         while done < wanted:
             wakeup.clear()
-            delivery = feed.poll()
+            delivery = slot.poll()
             if delivery is not None:
                 record = delivery.record
                 is_later = (record.offset() or 0) >= ends.get(record.partition() or 0, 0)
@@ -458,7 +458,7 @@ def _take(
                 break
     finally:
         reader.give_back([*batch, *later], is_counted=False)
-        engine.close_feeds([feed])
+        engine.close_slots([slot])
     return done
 
 

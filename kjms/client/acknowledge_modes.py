@@ -25,7 +25,7 @@ HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner
 
 
 class Acknowledgement:
-    """What a session does with the messages that it hands out.
+    """What a session does with the messages that it dispatches.
 
     Args:
         redelivery: Decides what becomes of messages whose delivery failed.
@@ -41,8 +41,8 @@ class Acknowledgement:
         """Whether the session holds as many unacknowledged messages as it may."""
         return False
 
-    def before_next(self, feed: ConsumerSlot) -> None:
-        """Do what must be durable before the consumer of *feed* gets its next message."""
+    def before_next(self, slot: ConsumerSlot) -> None:
+        """Do what must be durable before the consumer of *slot* gets its next message."""
 
     def received(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be returned from a receive."""
@@ -52,8 +52,8 @@ class Acknowledgement:
         """Note that *message* is about to be given to a loop over its consumer."""
         self.received(delivery, message)
 
-    def loop_failed(self, error: BaseException, feed: ConsumerSlot | None = None) -> None:
-        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *feed*."""
+    def loop_failed(self, error: BaseException, slot: ConsumerSlot | None = None) -> None:
+        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*."""
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be given to a listener."""
@@ -64,13 +64,13 @@ class Acknowledgement:
     def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
         """Note that the listener raised: the message comes again, marked, as its policy says (JMS 2.0 §4.5.2)."""
         delivery.cause = f"the listener raised {type(error).__name__}"
-        self._give_back([delivery], to=delivery.feed, error=error)
+        self._give_back([delivery], to=delivery.slot, error=error)
 
-    def consumer_closes(self, feed: ConsumerSlot) -> None:
-        """Note that the consumer of *feed* closes, before it does."""
+    def consumer_closes(self, slot: ConsumerSlot) -> None:
+        """Note that the consumer of *slot* closes, before it does."""
 
     def recover(self) -> ConsumerSlot | None:
-        """Deliver again what was handed out and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11)."""
+        """Deliver again what was dispatched and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11)."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -94,9 +94,9 @@ class Acknowledgement:
         """
         by_reader: dict[GroupConsumer, list[Delivery]] = {}
         for delivery in deliveries:
-            assert delivery.feed is not None
+            assert delivery.slot is not None
             if not self._redelivery.was_last(delivery, error):
-                by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+                by_reader.setdefault(delivery.slot.reader, []).append(delivery)
         for reader, mine in by_reader.items():
             reader.give_back(mine, to=to, due=self._redelivery.due if is_delayed or to is not None else None)
 
@@ -115,9 +115,9 @@ class Acknowledgement:
 class Auto(Acknowledgement):
     """AUTO_ACKNOWLEDGE: a message is acknowledged when `receive` returns it, or when its listener has returned.
 
-    The reader commits it in the background, and the session waits for that before it hands out the next message. A loop
-    over a consumer (``for message in consumer``) is safer than JMS asks: its message is acknowledged when the loop asks
-    for the next one, or when the consumer closes without an error.
+    The reader commits it in the background, and the session waits for that before it dispatches the next message. A
+    loop over a consumer (``for message in consumer``) is safer than JMS asks: its message is acknowledged when the loop
+    asks for the next one, or when the consumer closes without an error.
 
     Args:
         redelivery: Decides what becomes of messages whose delivery failed.
@@ -133,9 +133,9 @@ class Auto(Acknowledgement):
         self._received_at = 0.0
         self._is_hasty = False  # whether the program asked for the next message at once
 
-    def before_next(self, feed: ConsumerSlot) -> None:
+    def before_next(self, slot: ConsumerSlot) -> None:
         if self._looped:
-            self._settle_looped(feed)
+            self._settle_looped(slot)
         if not self._unflushed:
             return
         self._is_hasty = time.monotonic() - self._received_at < HASTE_SECONDS
@@ -157,26 +157,26 @@ class Auto(Acknowledgement):
             self._received_at = time.monotonic()
 
     def looping(self, delivery: Delivery, message: Message) -> None:
-        assert delivery.feed is not None
+        assert delivery.slot is not None
         message._receipt = self
-        self._looped[delivery.feed] = delivery
+        self._looped[delivery.slot] = delivery
 
     def disown(self, process: int) -> None:
         super().disown(process)
         self._looped.clear()
 
-    def loop_failed(self, error: BaseException, feed: ConsumerSlot | None = None) -> None:
-        for each in list(self._looped) if feed is None else [feed]:
+    def loop_failed(self, error: BaseException, slot: ConsumerSlot | None = None) -> None:
+        for each in list(self._looped) if slot is None else [slot]:
             delivery = self._looped.pop(each, None)
             if delivery is not None:
                 delivery.cause = f"the loop over its consumer raised {type(error).__name__}"
                 self._give_back([delivery], to=None, error=error, is_delayed=True)
 
-    def consumer_closes(self, feed: ConsumerSlot) -> None:
-        self._settle_looped(feed, is_urgent=True)
+    def consumer_closes(self, slot: ConsumerSlot) -> None:
+        self._settle_looped(slot, is_urgent=True)
 
-    def _settle_looped(self, feed: ConsumerSlot, *, is_urgent: bool = False) -> None:
-        delivery = self._looped.pop(feed, None)
+    def _settle_looped(self, slot: ConsumerSlot, *, is_urgent: bool = False) -> None:
+        delivery = self._looped.pop(slot, None)
         if delivery is not None:
             self._settle(delivery, is_urgent=is_urgent)
 
@@ -204,26 +204,26 @@ class Auto(Acknowledgement):
 
     def recover(self) -> ConsumerSlot | None:
         """Deliver again what a listener or a loop has: nothing else is unacknowledged."""
-        again = [self._looped.pop(feed) for feed in list(self._looped)]
+        again = [self._looped.pop(slot) for slot in list(self._looped)]
         if self._heard is not None:
             again.append(self._heard)
             self._heard = None
         for delivery in again:
             delivery.cause = "the session recovered"
-            self._give_back([delivery], to=delivery.feed)
-        return again[0].feed if again else None
+            self._give_back([delivery], to=delivery.slot)
+        return again[0].slot if again else None
 
     def _settle(self, delivery: Delivery, *, is_urgent: bool = False) -> None:
-        assert delivery.feed is not None
-        reader = delivery.feed.reader
+        assert delivery.slot is not None
+        reader = delivery.slot.reader
         receipt = reader.settle(delivery, is_urgent=is_urgent)
         if not self._is_pipelined:
             self._unflushed.setdefault(reader, []).append(receipt)
 
     def close(self) -> None:
         self._is_closed = True
-        for feed in list(self._looped):
-            self._settle_looped(feed)
+        for slot in list(self._looped):
+            self._settle_looped(slot)
         for reader in list(self._unflushed):
             reader.flush_before_exit(self._unflushed.pop(reader))
 
@@ -260,8 +260,8 @@ class Client(Acknowledgement):
     def _go_on_to(self, delivery: Delivery) -> None:
         before = next(reversed(self._open), None)
         if before is not None and before.count > 1:
-            assert before.feed is not None
-            before.feed.reader.excuse(before)
+            assert before.slot is not None
+            before.slot.reader.uncount(before)
         self._open[delivery] = None
 
     listening = received
@@ -270,7 +270,7 @@ class Client(Acknowledgement):
         """Leave it to the application: the message stays unacknowledged (JMS 2.0 §4.5.2)."""
 
     def acknowledge(self) -> None:
-        """Acknowledge every message that the session has handed out.
+        """Acknowledge every message that the session has dispatched.
 
         Raises:
             IllegalStateException: The session is closed.
@@ -282,8 +282,8 @@ class Client(Acknowledgement):
 
     def _settle(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
-            assert delivery.feed is not None
-            reader = delivery.feed.reader
+            assert delivery.slot is not None
+            reader = delivery.slot.reader
             self._unflushed.setdefault(reader, []).append(reader.settle(delivery))
         lost = 0
         for reader in list(self._unflushed):
@@ -307,14 +307,14 @@ class Client(Acknowledgement):
         if error is not None:
             cause = f"{cause} after {type(error).__name__}"
         again, self._open = list(self._open), {}
-        by_feed: dict[ConsumerSlot, list[Delivery]] = {}
+        by_slot: dict[ConsumerSlot, list[Delivery]] = {}
         for delivery in again:
-            assert delivery.feed is not None
+            assert delivery.slot is not None
             delivery.cause = cause
-            by_feed.setdefault(delivery.feed, []).append(delivery)
-        for feed, deliveries in by_feed.items():
-            self._give_back(deliveries, to=feed, error=error)
-        return again[0].feed if again else None
+            by_slot.setdefault(delivery.slot, []).append(delivery)
+        for slot, deliveries in by_slot.items():
+            self._give_back(deliveries, to=slot, error=error)
+        return again[0].slot if again else None
 
     def close(self) -> None:
         self._is_closed = True

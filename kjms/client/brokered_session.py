@@ -89,8 +89,8 @@ class Relayed(Acknowledgement):
 
     def received(self, delivery: Delivery, message: Message) -> None:
         last = self._last
-        if last is not None and last in self._open and last.count > 1 and last.feed is not None:
-            last.feed.reader.excuse(last)  # nobody fell over it
+        if last is not None and last in self._open and last.count > 1 and last.slot is not None:
+            last.slot.reader.uncount(last)  # nobody fell over it
         self._last = delivery
         self._open[delivery] = None
 
@@ -103,8 +103,8 @@ class Relayed(Acknowledgement):
 
     def settle(self, delivery: Delivery) -> None:
         """Note that *delivery* is done; `flush` makes that durable, and so does the reader by itself soon."""
-        assert delivery.feed is not None
-        reader = delivery.feed.reader
+        assert delivery.slot is not None
+        reader = delivery.slot.reader
         self._unflushed.setdefault(reader, {})[delivery.partition] = reader.settle(delivery)
 
     def flush(self) -> int:
@@ -123,18 +123,18 @@ class Relayed(Acknowledgement):
         """Let whoever wants them have *deliveries* again, marked as redelivered if they are counted."""
         by_reader: dict[GroupConsumer, list[Delivery]] = {}
         for delivery in sorted(deliveries, key=lambda each: each.order):
-            assert delivery.feed is not None
+            assert delivery.slot is not None
             if not (is_counted and self._redelivery.was_last(delivery, None)):
-                by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+                by_reader.setdefault(delivery.slot.reader, []).append(delivery)
         for reader, mine in by_reader.items():
             reader.give_back(mine, is_counted=is_counted, due=self._redelivery.due if is_counted else None)
 
-    def of(self, feed: ConsumerSlot) -> list[Delivery]:
-        """Return what the consumer of *feed* has open."""
-        return [delivery for delivery in self._open if delivery.feed is feed]
+    def of(self, slot: ConsumerSlot) -> list[Delivery]:
+        """Return what the consumer of *slot* has open."""
+        return [delivery for delivery in self._open if delivery.slot is slot]
 
-    def consumer_closes(self, feed: ConsumerSlot) -> None:
-        self._lost(self.of(feed), "its consumer closed")
+    def consumer_closes(self, slot: ConsumerSlot) -> None:
+        self._lost(self.of(slot), "its consumer closed")
 
     def _lost(self, deliveries: list[Delivery], cause: str) -> None:
         """Give back what a program may have seen or not; the oldest one alone counts towards the maximum."""
@@ -142,7 +142,7 @@ class Relayed(Acknowledgement):
             del self._open[delivery]
             delivery.cause = cause
             if number:
-                delivery.excused += 1
+                delivery.uncounted += 1
         self.give_back(deliveries, is_counted=True)
 
     def recover(self) -> ConsumerSlot | None:
@@ -150,10 +150,10 @@ class Relayed(Acknowledgement):
 
     def close(self) -> None:
         self._is_closed = True
-        by_feed: dict[ConsumerSlot | None, list[Delivery]] = {}
+        by_slot: dict[ConsumerSlot | None, list[Delivery]] = {}
         for delivery in self._open:
-            by_feed.setdefault(delivery.feed, []).append(delivery)
-        for deliveries in by_feed.values():
+            by_slot.setdefault(delivery.slot, []).append(delivery)
+        for deliveries in by_slot.values():
             self._lost(deliveries, "its session closed")
         for reader in self._unflushed:
             reader.flush_before_exit()
@@ -221,9 +221,9 @@ class BrokeredSession(Session):
         """
         with self._turn.taken_to("receive"), self._running:
             while True:
-                delivery = consumer._feed.poll()
+                delivery = consumer._slot.poll()
                 if delivery is None:
-                    consumer._feed.reader.refusal.check()
+                    consumer._slot.reader.refusal.check()
                     return None
                 message = self._acceptable(delivery, consumer)
                 if message is not None:
@@ -232,7 +232,7 @@ class BrokeredSession(Session):
 
     def rest(self, consumer: MessageConsumer) -> None:
         """Note that nobody polls *consumer* for a while: others get what it waited for."""
-        consumer._feed.rest()
+        consumer._slot.rest()
 
     # The fate of messages. One that was told already is passed over.
 
@@ -309,9 +309,9 @@ class BrokeredSession(Session):
         return transaction.commit()
 
     def _settle_together(self, transaction: Transacted, received: list[Delivery]) -> JMSException | None:
-        partition, feed = received[0].partition, received[0].feed
-        assert feed is not None
-        reader = feed.reader
+        partition, slot = received[0].partition, received[0].slot
+        assert slot is not None
+        reader = slot.reader
         gone = TransactionRolledBackException(
             "commit: the messages were lost, to another consumer or in an outage; they are delivered again"
         )

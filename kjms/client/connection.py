@@ -217,10 +217,10 @@ class Connection(AutoCloseable):
                 for session in sessions:
                     session._start()
 
-    def _consumer_added(self, feed: ConsumerSlot) -> None:
+    def _consumer_added(self, slot: ConsumerSlot) -> None:
         with self._lock:
             if self._is_started:
-                feed.start()
+                slot.start()
 
     def _session_closed(self, session: Session) -> None:
         with self._lock:

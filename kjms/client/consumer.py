@@ -35,10 +35,10 @@ class MessageConsumer(AutoCloseable):
     Spec: JMS 2.0 §4.5.
     """
 
-    def __init__(self, session: Session, destination: Destination, feed: ConsumerSlot) -> None:
+    def __init__(self, session: Session, destination: Destination, slot: ConsumerSlot) -> None:
         self._session = session
         self._destination = destination
-        self._feed = feed
+        self._slot = slot
         self._listener: MessageListener | None = None
         self._is_closed = False
 
@@ -50,7 +50,7 @@ class MessageConsumer(AutoCloseable):
     def message_selector(self) -> str | None:
         """The selector that the consumer was made with, or None (JMS 2.0 §3.8.1)."""
         self._check_open("message_selector")
-        return (self._feed.selector.text or None) if self._feed.selector is not None else None
+        return (self._slot.selector.text or None) if self._slot.selector is not None else None
 
     @property
     def message_listener(self) -> MessageListener | None:
@@ -138,5 +138,5 @@ class MessageConsumer(AutoCloseable):
             self._session._close_consumer(self)
 
     def _close_after(self, error: BaseException) -> None:
-        self._session._acknowledgement.loop_failed(error, self._feed)
+        self._session._acknowledgement.loop_failed(error, self._slot)
         self.close()

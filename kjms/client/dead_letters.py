@@ -94,8 +94,8 @@ class Redelivery:
 
     def due(self, delivery: Delivery) -> int:
         """Return when *delivery*, which is not the first of its message, may be made."""
-        assert delivery.feed is not None
-        delay = self.policy(delivery.feed.reader.destination).delay_before(delivery.count, random.random())
+        assert delivery.slot is not None
+        delay = self.policy(delivery.slot.reader.destination).delay_before(delivery.count, random.random())
         return self._engine.tuning.now_ms() + delay if delay else 0
 
     def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
@@ -105,8 +105,8 @@ class Redelivery:
             delivery: The delivery; a session has it.
             error: What was raised, where that is known.
         """
-        assert delivery.feed is not None
-        if delivery.counted_if_failed < self.policy(delivery.feed.reader.destination).max_deliveries:
+        assert delivery.slot is not None
+        if delivery.counted_if_failed < self.policy(delivery.slot.reader.destination).max_deliveries:
             return False
         self.bury(delivery, error)
         return True
@@ -116,8 +116,8 @@ class Redelivery:
 
         That happens where the consumer of the last delivery ended unexpectedly, or had another policy.
         """
-        assert delivery.feed is not None
-        if delivery.counted <= self.policy(delivery.feed.reader.destination).max_deliveries:
+        assert delivery.slot is not None
+        if delivery.counted <= self.policy(delivery.slot.reader.destination).max_deliveries:
             return False
         delivery.count -= 1  # it is not made
         self.bury(delivery, None)
@@ -125,8 +125,8 @@ class Redelivery:
 
     def bury(self, delivery: Delivery, error: BaseException | None) -> None:
         """Move the message of *delivery*, which failed with *error*, to the dead-letter queue, and log that."""
-        assert delivery.feed is not None
-        reader = delivery.feed.reader
+        assert delivery.slot is not None
+        reader = delivery.slot.reader
         destination = reader.destination
         is_temporary = isinstance(destination, TemporaryQueue | TemporaryTopic)
         name = letters_name(destination) if is_temporary else destination_name(destination)
@@ -149,9 +149,9 @@ class Redelivery:
 
     def expire(self, delivery: Delivery, queue_name: str) -> None:
         """Move the message of *delivery*, which has expired, to the expiry queue *queue_name*."""
-        assert delivery.feed is not None
+        assert delivery.slot is not None
         delivery.count -= 1  # it is not made
-        delivery.feed.reader.bury(delivery, self._letter(delivery, Queue(queue_name), EXPIRED), "expired")
+        delivery.slot.reader.bury(delivery, self._letter(delivery, Queue(queue_name), EXPIRED), "expired")
 
     def _letter(
         self,
@@ -167,8 +167,8 @@ class Redelivery:
         headers and the *details* of its failure, then without its body, which still stands where it came from as long
         as Kafka keeps it there.
         """
-        assert delivery.feed is not None
-        destination = delivery.feed.reader.destination
+        assert delivery.slot is not None
+        destination = delivery.slot.reader.destination
 
         def copy(too_large: int) -> Copy:
             topic, _ = self._engine.topic_of(queue, self._options)

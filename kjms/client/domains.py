@@ -210,8 +210,8 @@ class TopicSession(Session):
     ) -> TopicSubscriber:
         """Return a consumer of the messages that are sent to *topic* from now on; see `create_consumer`."""
 
-        def subscriber(session: Session, destination: Topic, feed: ConsumerSlot) -> TopicSubscriber:
-            return TopicSubscriber(session, destination, feed, no_local=no_local)
+        def subscriber(session: Session, destination: Topic, slot: ConsumerSlot) -> TopicSubscriber:
+            return TopicSubscriber(session, destination, slot, no_local=no_local)
 
         chosen = either(selector, message_selector)
         return self._open_consumer("create_subscriber", subscriber, topic, chosen, no_local)

@@ -395,10 +395,10 @@ class Session(AutoCloseable):
             selector = self._not_local(selector)
         if isinstance(destination, TEMPORARY):
             temporaries = self._engine.temporaries
-            feed = temporaries.open_feed(destination, self._connection._id, selector, self._wakeup)
+            slot = temporaries.open_slot(destination, self._connection._id, selector, self._wakeup)
         else:
-            feed = self._engine.open_feed(destination, self._options, selector, self._wakeup)
-        return self._added(consumer_class(self, destination, feed))
+            slot = self._engine.open_slot(destination, self._options, selector, self._wakeup)
+        return self._added(consumer_class(self, destination, slot))
 
     def create_durable_consumer(
         self, topic: Topic, name: str, selector: str | None = None, no_local: bool = False
@@ -427,8 +427,8 @@ class Session(AutoCloseable):
     ) -> TopicSubscriber:
         """Return what `create_durable_consumer` does, under its JMS 1.1 name (JMS 2.0 §6.11.5)."""
 
-        def subscriber(session: Session, destination: Topic, feed: ConsumerSlot) -> TopicSubscriber:
-            return TopicSubscriber(session, destination, feed, no_local=no_local)
+        def subscriber(session: Session, destination: Topic, slot: ConsumerSlot) -> TopicSubscriber:
+            return TopicSubscriber(session, destination, slot, no_local=no_local)
 
         return self._subscribe("create_durable_subscriber", subscriber, topic, name, selector, no_local)
 
@@ -504,7 +504,7 @@ class Session(AutoCloseable):
         if isinstance(topic, TemporaryTopic):
             if space == DURABLE:
                 raise InvalidDestinationException(f"{doing}: {topic} is temporary, and cannot be kept (JMS 2.0 §6.6)")
-            feed = self._engine.temporaries.open_shared(
+            slot = self._engine.temporaries.open_shared(
                 (client_id, name),
                 topic,
                 connection._id,
@@ -512,9 +512,9 @@ class Session(AutoCloseable):
                 self._not_local(selector) if no_local else selector,
                 self._wakeup,
             )
-            return self._added(consumer_class(self, topic, feed))
+            return self._added(consumer_class(self, topic, slot))
         kafka_topic, _ = self._engine.topic_of(topic, self._options)
-        feed = self._engine.open_subscription(
+        slot = self._engine.open_subscription(
             Identity(space, client_id, name),
             Terms(topic, kafka_topic, selector, bool(no_local), is_shared),
             self._options,
@@ -522,7 +522,7 @@ class Session(AutoCloseable):
             self._wakeup,
             self._subscription_lost,
         )
-        return self._added(consumer_class(self, topic, feed))
+        return self._added(consumer_class(self, topic, slot))
 
     def _not_local(self, selector: Selector | None) -> Selector:
         return NotLocal(selector, self._connection._client_id, self._connection._id)
@@ -533,19 +533,19 @@ class Session(AutoCloseable):
             if not is_too_late:
                 self._consumers.append(consumer)
         if is_too_late:
-            self._engine.close_feeds([consumer._feed])
+            self._engine.close_slots([consumer._slot])
             self._check_open("create_consumer")
-        self._connection._consumer_added(consumer._feed)
+        self._connection._consumer_added(consumer._slot)
         if self._listener is not None:
             self._listeners_changed(is_replaced=False)
         return consumer
 
-    def _subscription_lost(self, feed: ConsumerSlot, failure: JMSException) -> None:
-        """Close the consumer of *feed*, whose subscription another program has now, and say so."""
+    def _subscription_lost(self, slot: ConsumerSlot, failure: JMSException) -> None:
+        """Close the consumer of *slot*, whose subscription another program has now, and say so."""
         for consumer in list(self._consumers):
-            if consumer._feed is feed:
+            if consumer._slot is slot:
                 self._close_consumer(consumer)
-        self._engine.close_feeds([feed])
+        self._engine.close_slots([slot])
         self._connection._tell(failure)
 
     def unsubscribe(self, name: str) -> None:
@@ -586,16 +586,16 @@ class Session(AutoCloseable):
         outer = turn.take("receive")
         try:
             acknowledgement = self._acknowledgement
-            feed = consumer._feed
-            acknowledgement.before_next(feed)
+            slot = consumer._slot
+            acknowledgement.before_next(slot)
             if acknowledgement.is_full:
                 raise self._overrun("receive")
-            take = feed.reader.take
+            take = slot.reader.take
             deadline = None
             is_waiting = False
             while True:
                 with self._running:  # stopping waits for a message that is on its way to the program
-                    delivery = take(feed)
+                    delivery = take(slot)
                     if delivery is not None:
                         message = self._acceptable(delivery, consumer)
                         if message is None:
@@ -607,17 +607,17 @@ class Session(AutoCloseable):
                         else:
                             acknowledgement.received(delivery, message)
                         return message
-                if is_waiting and (consumer._is_closed or not feed.is_open or self._connection._is_closing):
+                if is_waiting and (consumer._is_closed or not slot.is_open or self._connection._is_closing):
                     return None
                 try:
-                    feed.reader.refusal.check()
+                    slot.reader.refusal.check()
                 except JMSException:
-                    feed.rest()
+                    slot.rest()
                     raise
                 if is_waiting:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
-                        feed.rest()
+                        slot.rest()
                         return None
                     self._wakeup.wait(left)
                 elif seconds is not None:
@@ -632,8 +632,8 @@ class Session(AutoCloseable):
             read(message)
         except BaseException:
             if isinstance(self._acknowledgement, Auto):  # as if nobody had asked: it comes again before any later one
-                assert delivery.feed is not None
-                delivery.feed.reader.give_back([delivery], to=delivery.feed, is_counted=False)
+                assert delivery.slot is not None
+                delivery.slot.reader.give_back([delivery], to=delivery.slot, is_counted=False)
             else:
                 self._acknowledgement.received(delivery, message)
             raise
@@ -654,7 +654,7 @@ class Session(AutoCloseable):
 
     def _expire(self, delivery: Delivery, consumer: MessageConsumer) -> None:
         """Let the expired message of *delivery* go: to the expiry queue, where there is one."""
-        destination, reader = consumer._destination, consumer._feed.reader
+        destination, reader = consumer._destination, consumer._slot.reader
         queue_name = self._options.destination(destination_name(destination)).expiry_queue
         if queue_name is None or destination == Queue(queue_name):
             reader.settle(delivery)
@@ -663,12 +663,12 @@ class Session(AutoCloseable):
 
     def _is_recorded(self, delivery: Delivery, consumer: MessageConsumer) -> bool:
         """Have Kafka know of a repeated delivery before it is made, so that a message that kills is found out."""
-        reader = consumer._feed.reader
+        reader = consumer._slot.reader
         try:
             if reader.record(delivery):
                 return True
         except BaseException:
-            reader.give_back([delivery], to=delivery.feed, is_counted=False)  # not behind those given back with it
+            reader.give_back([delivery], to=delivery.slot, is_counted=False)  # not behind those given back with it
             raise
         reader.give_back([delivery], is_counted=False)  # its partition was lost meanwhile
         return False
@@ -689,7 +689,7 @@ class Session(AutoCloseable):
                 pass  # a listener that was taken away is not running any more
         for consumer in before:
             if consumer not in self._listening:
-                consumer._feed.rest()
+                consumer._slot.rest()
 
     def _listener_of(self, consumer: MessageConsumer) -> MessageListener | None:
         return self._listener if consumer._listener is None else consumer._listener
@@ -708,17 +708,17 @@ class Session(AutoCloseable):
                 if not was_full:
                     self._connection._tell(self._overrun("delivery"))
                 for consumer in consumers:
-                    consumer._feed.rest()
+                    consumer._slot.rest()
                 consumers = []
             was_full = is_full
             if first is not None:
-                consumers = sorted(consumers, key=lambda consumer: consumer._feed is not first)
+                consumers = sorted(consumers, key=lambda consumer: consumer._slot is not first)
             starts, rivalled = ConsumerSlot.starts, _rivalled(consumers)
             for consumer in consumers:
-                feed = consumer._feed
-                if feed.is_hungry and not is_due:
+                slot = consumer._slot
+                if slot.is_waiting and not is_due:
                     continue
-                delivery = feed.poll()
+                delivery = slot.poll()
                 if delivery is not None:
                     delivered = True
                     self._first = None
@@ -726,7 +726,7 @@ class Session(AutoCloseable):
                         starts, rivalled = ConsumerSlot.starts, _rivalled(consumers)
                     for other in rivalled:  # while this listener runs, messages for the others go to whoever is free
                         if other is not consumer:
-                            other._feed.rest()
+                            other._slot.rest()
                     self._deliver_one(consumer, delivery)
                     if self._first is not None:
                         break  # recovered: what others have ready comes after the oldest unacknowledged message
@@ -741,14 +741,14 @@ class Session(AutoCloseable):
     def _deliver_one(self, consumer: MessageConsumer, delivery: Delivery) -> None:
         with self._turn.waited_for(), self._running:
             listener = self._listener_of(consumer)
-            if listener is None or self._is_closed or not consumer._feed.is_started:
-                consumer._feed.reader.give_back([delivery], is_counted=False)  # too late: nobody saw it
+            if listener is None or self._is_closed or not consumer._slot.is_started:
+                consumer._slot.reader.give_back([delivery], is_counted=False)  # too late: nobody saw it
                 return
             self._current = consumer
             try:
-                self._acknowledgement.before_next(consumer._feed)  # in case that it failed after the last one
+                self._acknowledgement.before_next(consumer._slot)  # in case that it failed after the last one
             except JMSException as failure:
-                consumer._feed.reader.give_back([delivery], to=consumer._feed, is_counted=False)
+                consumer._slot.reader.give_back([delivery], to=consumer._slot, is_counted=False)
                 self._connection._tell(failure)
                 self._current = None
                 self._closed.wait(FAILURE_SECONDS)
@@ -757,7 +757,7 @@ class Session(AutoCloseable):
                 message = self._acceptable(delivery, consumer)
                 if message is not None:
                     self._call(listener, delivery, message)
-                self._acknowledgement.before_next(consumer._feed)
+                self._acknowledgement.before_next(consumer._slot)
             except Exception as error:
                 _log.exception("session %d: delivery from %s failed", self.number, consumer._destination)
                 self._connection._tell(
@@ -782,7 +782,7 @@ class Session(AutoCloseable):
             self._acknowledgement.listened(delivery)
 
     def _acknowledge(self) -> None:
-        """Do what acknowledging its messages does: with CLIENT_ACKNOWLEDGE, acknowledge all that were handed out."""
+        """Do what acknowledging its messages does: with CLIENT_ACKNOWLEDGE, acknowledge all that were dispatched."""
         with self._turn.taken_to("acknowledge"):
             acknowledgement = self._acknowledgement
             assert isinstance(acknowledgement, Auto | Client)
@@ -853,11 +853,11 @@ class Session(AutoCloseable):
 
     def _start(self) -> None:
         for consumer in list(self._consumers):
-            consumer._feed.start()
+            consumer._slot.start()
 
     def _stop(self) -> None:
         for consumer in list(self._consumers):
-            consumer._feed.stop()
+            consumer._slot.stop()
         with self._running:
             pass  # a listener that was running has returned, and so has a receive that had a message
 
@@ -870,15 +870,15 @@ class Session(AutoCloseable):
 
     def _hold_delivery(self) -> None:
         for consumer in list(self._consumers):
-            consumer._feed.stop()
+            consumer._slot.stop()
         self._wakeup.set()
 
     def _close_consumer(self, consumer: MessageConsumer) -> None:
         if self._is_delivering() and self._current is consumer:
             raise IllegalStateException("close: called by the consumer's own message listener (JMS 2.0 §4.5.3)")
         consumer._is_closed = True
-        self._acknowledgement.consumer_closes(consumer._feed)
-        self._engine.close_feeds([consumer._feed])
+        self._acknowledgement.consumer_closes(consumer._slot)
+        self._engine.close_slots([consumer._slot])
         with self._lock:
             if consumer in self._consumers:
                 self._consumers.remove(consumer)
@@ -920,7 +920,7 @@ class Session(AutoCloseable):
         self._closed.set()
         self._wakeup.set()
         for consumer in list(self._consumers):
-            consumer._feed.stop()
+            consumer._slot.stop()
             consumer._is_closed = True
         for browser in list(self._browsers):
             browser.close()
@@ -952,7 +952,7 @@ class Session(AutoCloseable):
         try:
             self._acknowledgement.close()
         finally:
-            self._engine.close_feeds([consumer._feed for consumer in self._consumers])
+            self._engine.close_slots([consumer._slot for consumer in self._consumers])
             self._connection._session_closed(self)
 
     def _check_open(self, doing: str) -> None:
@@ -975,7 +975,7 @@ def either(selector: str | None, message_selector: str | None) -> str | None:
 
 
 def _rivalled(consumers: Iterable[MessageConsumer]) -> list[MessageConsumer]:
-    return [consumer for consumer in consumers if consumer._feed.has_rivals]
+    return [consumer for consumer in consumers if consumer._slot.has_rivals]
 
 
 def _acknowledgement(mode: SessionMode, redelivery: Redelivery, options: FactoryOptions) -> Acknowledgement:

@@ -20,8 +20,8 @@ class TopicSubscriber(MessageConsumer):
     Spec: JMS 2.0 §6.11.5.
     """
 
-    def __init__(self, session: Session, destination: Topic, feed: ConsumerSlot, *, no_local: bool = False) -> None:
-        super().__init__(session, destination, feed)
+    def __init__(self, session: Session, destination: Topic, slot: ConsumerSlot, *, no_local: bool = False) -> None:
+        super().__init__(session, destination, slot)
         self._topic = destination
         self._no_local = no_local
 

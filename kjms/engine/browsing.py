@@ -164,9 +164,9 @@ class Browsing:
         self._ends = {(each.topic, each.number): each.end for each in found}
         for _, of_one_topic in groupby(found, key=lambda each: each.topic):
             filled = [
-                TopicPartition(each.topic, each.number, each.state.base)
+                TopicPartition(each.topic, each.number, each.state.committed_offset)
                 for each in of_one_topic
-                if each.end > each.state.base
+                if each.end > each.state.committed_offset
             ]
             if filled:
                 self._to_read.append(filled)

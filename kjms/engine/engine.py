@@ -308,14 +308,14 @@ class Engine:
 
     # Receiving.
 
-    def open_feed(
+    def open_slot(
         self,
         destination: Destination,
         options: FactoryOptions,
         selector: Selector | None,
         wakeup: threading.Event,
     ) -> ConsumerSlot:
-        """Return a feed for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
+        """Return a slot for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
         topic, partitions = self.topic_of(destination, options)
         name = destination_name(destination)
         chosen = options.destination(name)
@@ -324,7 +324,7 @@ class Engine:
             identity = self.topics.find_identity(topic)  # first: it may be deleted and made again at any time
             starts = self.topics.ends(topic, partitions)
             reader = self._new_reader(destination, topic, None, starts, options, before, identity, is_shared=False)
-            return reader.add_feed(selector, wakeup)
+            return reader.add_slot(selector, wakeup)
         with self._lock:
             queue_reader = self._readers.get(topic)
             if queue_reader is None:
@@ -332,7 +332,7 @@ class Engine:
                     destination, topic, queue_group(topic), None, options, is_shared=True
                 )
             self.space.look_after(queue_reader, chosen.kept_ms)
-            return queue_reader.add_feed(selector, wakeup)
+            return queue_reader.add_slot(selector, wakeup)
 
     def open_subscription(
         self,
@@ -343,7 +343,7 @@ class Engine:
         wakeup: threading.Event,
         on_lost: OnLost,
     ) -> ConsumerSlot:
-        """Return a feed for a consumer of a named subscription; see `Subscriptions.open`."""
+        """Return a slot for a consumer of a named subscription; see `Subscriptions.open`."""
 
         def new_reader(group: str, delayed_before: Mapping[int, int]) -> GroupConsumer:
             return self._new_reader(
@@ -352,16 +352,16 @@ class Engine:
 
         return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
 
-    def close_feeds(self, feeds: Sequence[ConsumerSlot]) -> None:
-        """Close *feeds*, and the readers that served nobody else."""
-        for feed in feeds:
-            feed.reader.remove_feed(feed)
-        feeds = self.temporaries.leave(feeds)
+    def close_slots(self, slots: Sequence[ConsumerSlot]) -> None:
+        """Close *slots*, and the readers that served nobody else."""
+        for slot in slots:
+            slot.reader.remove_slot(slot)
+        slots = self.temporaries.leave(slots)
         shared = set(self._readers.values())
         _close_readers(
-            [feed.reader for feed in feeds if feed.reader not in shared and not self.subscriptions.keeps(feed.reader)]
+            [slot.reader for slot in slots if slot.reader not in shared and not self.subscriptions.keeps(slot.reader)]
         )
-        self.subscriptions.leave(feeds)
+        self.subscriptions.leave(slots)
 
     def _new_reader(
         self,
@@ -383,7 +383,7 @@ class Engine:
             topic,
             self.aside(topic, group or ""),
             starts=starts,
-            keeps_unwanted=isinstance(destination, Queue),
+            keeps_unmatched=isinstance(destination, Queue),
             prefetch=chosen.prefetch or 1,
             decode=decoder(chosen.convention or "kjms"),
             on_error=self.tell,

@@ -59,7 +59,7 @@ OWNED: Final = {
     "enable.auto.offset.store": "messages are settled one by one",
     "auto.offset.reset": "a queue is read from its start, a subscription from its creation",
     "group.protocol": "partitions move between processes as the classic protocol moves them",
-    "partition.assignment.strategy": "partitions move one by one, and what is in hands stays",
+    "partition.assignment.strategy": "partitions move one by one, and what is in flight stays",
     "isolation.level": "readers see committed messages only",
     "partitioner": "Java, Spark and Python must agree where a key goes",
     "enable.idempotence": "a message is sent once",

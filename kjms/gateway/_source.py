@@ -68,5 +68,5 @@ class LinkSource:
             self.unsettled >= self.window.size
             and not self.is_draining
             and self.consumer is not None
-            and self.consumer._feed.has_rivals_elsewhere
+            and self.consumer._slot.has_rivals_elsewhere
         )

@@ -64,7 +64,7 @@ def moved_record(record: SourceRecord, history: History) -> KafkaRecord:
     """Return the copy of *record* that is to stand elsewhere, and what happened to the message so far."""
     place = f"{record.partition()};{record.offset()};{record.topic()}"
     failed = f";{history.failed}" if history.failed else ""
-    header = f"1;{history.deliveries};{history.excused};{history.due};{place}{failed}".encode()
+    header = f"1;{history.deliveries};{history.uncounted};{history.due};{place}{failed}".encode()
     headers = [*_without(record), (MOVED, header)]
     return KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0))
 
@@ -77,10 +77,10 @@ def unmoved(record: SourceRecord) -> tuple[SourceRecord, History]:
     for name, value in record.headers() or ():
         if name == MOVED:
             try:
-                version, deliveries, excused, due, partition, offset, topic = (value or b"").decode().split(";", 6)
+                version, deliveries, uncounted, due, partition, offset, topic = (value or b"").decode().split(";", 6)
                 if version == "1":
                     topic, _, failed = topic.partition(";")  # no topic has one in its name
-                    history = History(int(deliveries), int(excused), int(due), int(failed or 0))
+                    history = History(int(deliveries), int(uncounted), int(due), int(failed or 0))
                     return MovedRecord(record, _without(record), topic, int(partition), int(offset)), history
             except ValueError:
                 pass

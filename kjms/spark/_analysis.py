@@ -130,7 +130,7 @@ def _place(standing: GroupProgress, topic: str) -> str:
 
 def _row(standing: GroupProgress, low: int) -> tuple[Any, ...]:
     state = standing.state
-    place = standing.topic, standing.number, low, standing.end, state.base, state.mark
+    place = standing.topic, standing.number, low, standing.end, state.committed_offset, state.dispatch_limit
     most = max((history.deliveries for history in state.histories.values()), default=0)
     return *place, _unsettled(standing, low), len(state.runs), len(state.histories), most
 

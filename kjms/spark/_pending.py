@@ -81,7 +81,7 @@ def pending_records(
         for topic, queue in queues.items():
             engine.topic_of(queue, factory._options)
             for standing, low in engine.standings(queue, topic, queue_group(topic)):
-                found.append(_Part(standing, min(max(standing.state.base, low), standing.end)))
+                found.append(_Part(standing, min(max(standing.state.committed_offset, low), standing.end)))
     own = [part for part in found if part.standing.topic in queues]
     moved = [part for part in found if part.standing.topic not in queues and part.first < part.standing.end]
     # What is settled meanwhile, and its space given back, is no loss.

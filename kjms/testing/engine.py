@@ -54,11 +54,11 @@ def reader_of(consumer: Any) -> GroupConsumer:
         TypeError: *consumer* is none.
     """
     found = consumer
-    while getattr(found, "_feed", None) is None:
+    while getattr(found, "_slot", None) is None:
         found = getattr(found, "_consumer", None)
         if found is None:
             raise TypeError(f"{consumer!r} is no consumer")
-    return cast("GroupConsumer", found._feed.reader)
+    return cast("GroupConsumer", found._slot.reader)
 
 
 def consumer_statistics(consumer: Any) -> GroupConsumerStatistics:

@@ -4,18 +4,18 @@
 
 The first word says whose it is and in which version. The topic's id tells a topic from one of the same name that was
 made later. The engine is who wrote it. The payload is a sequence of variable-length numbers in base64, its form
-``z`` when it is deflated and ``p`` when it is plain; offsets in it count from the committed offset, the base:
+``z`` when it is deflated and ``p`` when it is plain; offsets in it count from the committed offset:
 
-    mark
+    dispatch limit
     number of runs, then for each run of unsettled offsets: distance from the end of the last one, length
     distance from the end of the last run to the end of what is known
     number of histories, then for each: distance from the offset of the last one, four times its
-        deliveries, plus two if some are excused, plus one if it waits; how many are excused; until when it waits
+        deliveries, plus two if some are uncounted, plus one if it waits; how many are uncounted; until when it waits
     if a delivery of one of them failed: the earliest time of that, then for each: zero, or one plus how much later
         than that its own first delivery failed, in milliseconds
 
 Offsets below the end of what is known and in no run are settled. At and beyond that end nothing is settled; at and
-beyond the mark nothing was handed out.
+beyond the dispatch limit nothing was dispatched.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class History(NamedTuple):
 
     Attributes:
         deliveries: How often it was delivered.
-        excused: How many of them do not count towards the maximum: supposed ones, since whoever held the message before
-            ended in disorder, and those after which its session went on to another message before it fell.
+        uncounted: How many of them do not count towards the maximum: possible ones, since the previous owner terminated
+            unexpectedly, and those after which its session went on to another message before it failed.
         due: When it may be delivered again, in milliseconds since the epoch; 0 is at once.
         failed: When a delivery of it failed first, in milliseconds since the epoch; 0: not known, or none did.
     """
 
     deliveries: int
-    excused: int = 0
+    uncounted: int = 0
     due: int = 0
     failed: int = 0
 
@@ -69,26 +69,26 @@ class State:
     """The settlement of a partition, as it is kept.
 
     Attributes:
-        base: Everything before this offset is settled; the committed offset.
-        mark: Nothing at or beyond this offset was handed out.
+        committed_offset: Everything before this offset is settled.
+        dispatch_limit: Nothing at or beyond this offset was dispatched.
         runs: The unsettled offsets below `known`: rising, disjoint pairs of first and one past the last.
         known: From this offset on nothing is settled.
         histories: By offset.
     """
 
-    base: int
-    mark: int = 0
+    committed_offset: int
+    dispatch_limit: int = 0
     runs: Sequence[tuple[int, int]] = ()
     known: int = 0
     histories: Mapping[int, History] = field(default_factory=dict)
 
     def within(self, end: int) -> State:
         """Return what is left of it where the log ends at *end*: of what is beyond, nothing can be known."""
-        if self.known <= end and self.mark <= end:
+        if self.known <= end and self.dispatch_limit <= end:
             return self
         return State(
-            self.base,
-            min(self.mark, end),
+            self.committed_offset,
+            min(self.dispatch_limit, end),
             tuple((first, min(past, end)) for first, past in self.runs if first < end),
             min(self.known, end),
             {offset: history for offset, history in self.histories.items() if offset < end},
@@ -116,15 +116,15 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
 
 def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
     """Return what is written: what comes before the runs, the runs, and what follows them."""
-    ends = [state.base, *chain.from_iterable(state.runs)]
+    ends = [state.committed_offset, *chain.from_iterable(state.runs)]
     runs = [*map(sub, ends[1:], ends)]  # how far each run begins behind the one before, and how long it is
     rest = [max(state.known - ends[-1], 0), len(state.histories)]
-    last = state.base
+    last = state.committed_offset
     for offset in sorted(state.histories):
-        deliveries, excused, due, _ = state.histories[offset]
-        rest += offset - last, deliveries << 2 | (excused > 0) << 1 | (due > 0)
-        if excused > 0:
-            rest.append(excused)
+        deliveries, uncounted, due, _ = state.histories[offset]
+        rest += offset - last, deliveries << 2 | (uncounted > 0) << 1 | (due > 0)
+        if uncounted > 0:
+            rest.append(uncounted)
         if due > 0:
             rest.append(due)
         last = offset
@@ -132,7 +132,7 @@ def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:
     if earliest:
         rest.append(earliest)
         rest += (max(state.histories[offset].failed - earliest + 1, 0) for offset in sorted(state.histories))
-    return [max(state.mark - state.base, 0), len(state.runs)], runs, rest
+    return [max(state.dispatch_limit - state.committed_offset, 0), len(state.runs)], runs, rest
 
 
 def _bytes(numbers: list[int]) -> bytes:
@@ -160,15 +160,15 @@ def is_foreign(metadata: str | None) -> bool:
     return bool(metadata) and not str(metadata).startswith(PREFIX)
 
 
-def read_state(metadata: str | None, base: int) -> State:
-    """Return what *metadata*, beside the committed offset *base*, says; nothing but the base if it is not kjms's.
+def read_state(metadata: str | None, committed_offset: int) -> State:
+    """Return what *metadata*, beside *committed_offset*, says; nothing but that if it is not kjms's.
 
     Raises:
         NewerStateError: A later version wrote it.
         DamagedStateError: It cannot be read.
     """
     if not metadata or is_foreign(metadata):
-        return State(base, base, (), base)
+        return State(committed_offset, committed_offset, (), committed_offset)
     words = metadata.split(" ")
     version = words[0][len(PREFIX) :]
     if version.isdecimal() and int(version) > VERSION:
@@ -182,33 +182,33 @@ def read_state(metadata: str | None, base: int) -> State:
             payload = inflater.decompress(payload, LARGEST)
             if not inflater.eof:
                 raise DamagedStateError("settlement that cannot be read: it is cut off, or too large")
-        return _state(_read_numbers(payload), base)
+        return _state(_read_numbers(payload), committed_offset)
     except (binascii.Error, zlib.error, StopIteration) as error:
         raise DamagedStateError(f"settlement that cannot be read: {error or 'it is cut off'}") from error
 
 
-def _state(numbers: Iterator[int], base: int) -> State:
-    mark = base + next(numbers)
+def _state(numbers: Iterator[int], committed_offset: int) -> State:
+    dispatch_limit = committed_offset + next(numbers)
     runs = []
-    end = base
+    end = committed_offset
     for _ in range(next(numbers)):
         first = end + next(numbers)
         end = first + next(numbers)
         runs.append((first, end))
     known = end + next(numbers)
     histories = {}
-    offset = base
+    offset = committed_offset
     for _ in range(next(numbers)):
         offset += next(numbers)
         what = next(numbers)
-        excused = next(numbers) if what & 2 else 0
-        histories[offset] = History(what >> 2, excused, next(numbers) if what & 1 else 0)
+        uncounted = next(numbers) if what & 2 else 0
+        histories[offset] = History(what >> 2, uncounted, next(numbers) if what & 1 else 0)
     earliest = next(numbers, 0)
     if earliest:
         for offset, history in histories.items():  # rising, as they were written
             later = next(numbers)
             histories[offset] = history._replace(failed=later and earliest + later - 1)
-    return State(base, mark, tuple(runs), known, histories)
+    return State(committed_offset, dispatch_limit, tuple(runs), known, histories)
 
 
 def _read_numbers(payload: bytes) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Which messages of one partition are settled, handed out, or to come again: pure, no clock, no I/O."""
+"""Which messages of one partition are settled, dispatched, or to come again: pure, no clock, no I/O."""
 
 from __future__ import annotations
 
@@ -31,32 +31,33 @@ class Snapshot:
 class PartitionSettlement(Generic[T]):
     """The settlement of one partition for one queue or subscription, by its only writer.
 
-    Kafka remembers one number per group and partition: the *base*, before which everything is settled. Messages are
-    settled in any order, so more is said beside it (`kjms.txn.metadata`): which messages above the base are unsettled,
-    how often those that came back were delivered, and the *mark*, at and beyond which nothing was handed out. After
-    an owner that ended in disorder, what is unsettled below its mark may have been delivered. Offsets have holes
-    (transaction markers, compaction); a hole is as good as settled, and between unsettled messages as unsettled.
+    Kafka remembers one number per group and partition: the *committed offset*, before which everything is settled.
+    Messages are settled in any order, so more is written beside it (`kjms.txn.metadata`): which messages above the
+    committed offset are unsettled, how often those that came back were delivered, and the *dispatch limit*, at and
+    beyond which nothing was dispatched. After an owner that terminated unexpectedly, what is unsettled below its
+    dispatch limit was possibly delivered. Offsets have holes (transaction markers, compaction); a hole is as good as
+    settled, and between unsettled messages as unsettled.
 
-    What nobody wants for now may be *parked*: it is unsettled, and not in this process, until it is read again.
+    Unmatched messages may be *evicted*: they are unsettled, and not in memory, until they are re-read.
 
     Args:
         state: What was committed; None: nothing, and reading begins wherever the log does.
 
     Attributes:
         position: The offset after the last message that was read; -1 before the first.
-        handed: The offset after the last message that was handed out.
-        mark: The mark that Kafka knows.
-        recalls: `history` has something to say of no offset from here on, but for what was noted since.
-        parked: How many messages are parked.
+        dispatched: The offset after the last message that was dispatched.
+        dispatch_limit: The dispatch limit that Kafka knows.
+        histories_end: `history` has something to say of no offset from here on, but for what was noted since.
+        evicted: How many messages are evicted.
 
     >>> partition = PartitionSettlement(State(7, 7, (), 7))
     >>> all([partition.read(offset, "message") for offset in (7, 8, 10)])
     True
-    >>> partition.hand_out(8); partition.settle(8); partition.base
+    >>> partition.dispatch(8); partition.settle(8); partition.committed_offset
     7
     >>> partition.snapshot().state.runs
     [(7, 8)]
-    >>> partition.settle(7); partition.base
+    >>> partition.settle(7); partition.committed_offset
     10
     """
 
@@ -64,30 +65,30 @@ class PartitionSettlement(Generic[T]):
         "_ahead",
         "_committed",
         "_done",
+        "_evicted_from",
         "_firsts",
         "_gaps",
         "_histories",
         "_known",
         "_next_run",
         "_open",
-        "_parked_from",
         "_pasts",
+        "_possibly_delivered",
         "_reread",
         "_runs",
-        "_suspects",
-        "handed",
-        "mark",
-        "parked",
+        "dispatch_limit",
+        "dispatched",
+        "evicted",
+        "histories_end",
         "position",
-        "recalls",
         "version",
     )
 
     def __init__(self, state: State | None = None) -> None:
-        start = -1 if state is None else state.base
+        start = -1 if state is None else state.committed_offset
         self.position = start
-        self.handed = start
-        self.mark = -1 if state is None else state.mark
+        self.dispatched = start
+        self.dispatch_limit = -1 if state is None else state.dispatch_limit
         self.version = 0
         self._committed = 0
         self._open: dict[int, T] = {}  # read and not settled
@@ -98,26 +99,28 @@ class PartitionSettlement(Generic[T]):
         self._histories: dict[int, History] = {} if state is None else dict(state.histories)
         self._runs = () if state is None else state.runs  # unsettled, of what was committed
         self._next_run = 0
-        self.parked = 0
-        self._parked_from = NOWHERE  # no message before it is parked, but for those that are being read again
+        self.evicted = 0
+        self._evicted_from = NOWHERE  # no message before it is evicted, but for those that are being read again
         self._reread = NOWHERE  # where reading again has got to
         self._done = -1  # the offset after the last one that was settled
         self._known = start if state is None else state.known
-        self._suspects = self.mark  # what is unsettled below may have been delivered by the last owner
-        self.recalls = max([self._suspects, *(offset + 1 for offset in self._histories)])
+        self._possibly_delivered = (
+            self.dispatch_limit
+        )  # what is unsettled below may have been delivered by the last owner
+        self.histories_end = max([self._possibly_delivered, *(offset + 1 for offset in self._histories)])
 
     # What comes from Kafka.
 
     def read(self, offset: int, message: T) -> bool:
         """Note that *message* was read at *offset*; tell whether it is to be delivered. Offsets come in rising order.
 
-        It is not where it was settled already, was read before and not parked, or was placed there.
+        It is not where it was settled already, was read before and not evicted, or was placed there.
         """
         if offset < self.position:
-            return self.parked > 0 and self._take_back(offset, message)
+            return self.evicted > 0 and self._take_back(offset, message)
         if self._reread != NOWHERE:
             if self.is_rereading:  # it was broken off
-                self._parked_from = min(self._parked_from, self._reread)
+                self._evicted_from = min(self._evicted_from, self._reread)
             self._reread = NOWHERE
         if offset != self.position and self.position >= 0:
             self._gaps[self.position] = offset
@@ -150,26 +153,26 @@ class PartitionSettlement(Generic[T]):
             self._next_run += 1
         return False
 
-    # What is parked: it is in the runs, and not in _open.
+    # What is evicted: it is in the runs, and not in _open.
 
-    def park(self, offset: int) -> None:
+    def evict(self, offset: int) -> None:
         """Forget the message at *offset*, which was read and nobody has; it stays unsettled."""
         del self._open[offset]
-        self.parked += 1
-        self._parked_from = min(self._parked_from, offset)
+        self.evicted += 1
+        self._evicted_from = min(self._evicted_from, offset)
         if offset in self._histories:
-            self.recalls = max(self.recalls, offset + 1)
+            self.histories_end = max(self.histories_end, offset + 1)
 
-    def recall(self, low: int) -> int:
-        """Return from where to read again to find all that is parked; what was before *low* is gone from the log."""
-        first = min(self._parked_from, self._reread if self.is_rereading else NOWHERE)
+    def reread_from(self, low: int) -> int:
+        """Return from where to read again to find all that is evicted; what was before *low* is gone from the log."""
+        first = min(self._evicted_from, self._reread if self.is_rereading else NOWHERE)
         if first < low:
-            for offset in list(self._parked_before(low)):
-                self.parked -= 1
+            for offset in list(self._evicted_before(low)):
+                self.evicted -= 1
                 self._take_out(offset)
                 self._settled(offset)
         start = max(first, low)
-        self._parked_from = NOWHERE
+        self._evicted_from = NOWHERE
         self._reread = min(start, self.position)
         return self._reread
 
@@ -179,16 +182,16 @@ class PartitionSettlement(Generic[T]):
         return bool(self._ahead)
 
     @property
-    def has_parked(self) -> bool:
-        """Whether messages are parked that are not being read again."""
-        return self._parked_from != NOWHERE
+    def has_evicted(self) -> bool:
+        """Whether messages are evicted that are not being read again."""
+        return self._evicted_from != NOWHERE
 
     @property
     def is_rereading(self) -> bool:
-        """Whether what was parked is being read again."""
-        return self.parked > 0 and self._reread < self.position
+        """Whether what was evicted is being read again."""
+        return self.evicted > 0 and self._reread < self.position
 
-    def _parked_before(self, low: int) -> Iterator[int]:
+    def _evicted_before(self, low: int) -> Iterator[int]:
         for first, past in zip(self._firsts, self._pasts, strict=True):
             if first >= low:
                 return
@@ -200,7 +203,7 @@ class PartitionSettlement(Generic[T]):
         if at < 0 or offset >= self._pasts[at] or offset in self._open:
             return False
         self._open[offset] = message
-        self.parked -= 1
+        self.evicted -= 1
         return True
 
     # What happened to messages before.
@@ -210,7 +213,7 @@ class PartitionSettlement(Generic[T]):
         history = self._histories.get(offset)
         if history is not None:
             return history
-        return History(1, 1) if offset < self._suspects else NEVER
+        return History(1, 1) if offset < self._possibly_delivered else NEVER
 
     def holds(self, offset: int) -> bool:
         """Tell whether the message at *offset* is in this process and not settled."""
@@ -232,10 +235,10 @@ class PartitionSettlement(Generic[T]):
 
     # What becomes of messages.
 
-    def hand_out(self, offset: int) -> None:
-        """Note that the message at *offset* goes to a consumer; it must be below `mark`."""
-        if offset >= self.handed:
-            self.handed = offset + 1
+    def dispatch(self, offset: int) -> None:
+        """Note that the message at *offset* goes to a consumer; it must be below `dispatch_limit`."""
+        if offset >= self.dispatched:
+            self.dispatched = offset + 1
 
     def note(self, offset: int, history: History) -> None:
         """Keep *history* of the message at *offset*."""
@@ -288,40 +291,42 @@ class PartitionSettlement(Generic[T]):
         return self._committed >= version
 
     @property
-    def base(self) -> int:
+    def committed_offset(self) -> int:
         """The oldest offset that is not settled; -1 before anything was read of a partition that nobody knew."""
         return self._firsts[0] if self._firsts else self.position
 
     @property
     def unsettled(self) -> int:
         """How many messages were read, or placed, and are not settled."""
-        return self.parked + len(self._open) + sum(message is not None for message in self._ahead.values())
+        return self.evicted + len(self._open) + sum(message is not None for message in self._ahead.values())
 
     def snapshot(self, window: int = 0, settled: Collection[int] = NOBODY) -> Snapshot:
         """Return what is to be committed.
 
         Args:
-            window: How far beyond what was handed out the mark is to be. 0: the owner ends in order, and has noted
-                the history of all that it handed out.
+            window: How far beyond what was dispatched the dispatch limit is to be. 0: the owner ends in order, and has
+                noted the history of all that it dispatched.
             settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
         """
         top = self._top(settled)
         runs: list[tuple[int, int]] = []
-        base = self._collect(runs, top, settled)
+        committed_offset = self._collect(runs, top, settled)
         while runs and runs[-1][1] >= top:
             top = runs.pop()[0]  # what is unsettled at the end needs no saying
-        mark = max(self._suspects, self.handed + window if window else 0, base)
-        # A message may be gone from the log before it is read again; its history stays behind the base.
-        histories = {o: history for o, history in self._histories.items() if o >= base and o not in settled}
-        return Snapshot(State(base, mark, runs, max(top, base), histories), self.version)
+        dispatch_limit = max(self._possibly_delivered, self.dispatched + window if window else 0, committed_offset)
+        # A message may be gone from the log before it is read again; its history stays behind the committed offset.
+        histories = {o: history for o, history in self._histories.items() if o >= committed_offset and o not in settled}
+        return Snapshot(
+            State(committed_offset, dispatch_limit, runs, max(top, committed_offset), histories), self.version
+        )
 
     def _top(self, settled: Collection[int] = NOBODY) -> int:
         """Return the offset from which on nothing is settled."""
-        top = max(self.handed, self._known, self._done)
+        top = max(self.dispatched, self._known, self._done)
         return max(top, max(settled) + 1) if settled else top
 
     def _collect(self, runs: list[tuple[int, int]], top: int, settled: Collection[int]) -> int:
-        """Put the unsettled offsets below *top* into *runs*; return the base."""
+        """Put the unsettled offsets below *top* into *runs*; return the committed offset."""
         if settled or self._gaps:
             for first, past in self._without(settled):
                 if first >= top:
@@ -338,7 +343,7 @@ class PartitionSettlement(Generic[T]):
             if runs and runs[-1][1] > top:
                 runs[-1] = runs[-1][0], top
         if len(self._gaps) > MOST_GAPS:
-            self._gaps = {begin: past for begin, past in self._gaps.items() if begin > self.base}
+            self._gaps = {begin: past for begin, past in self._gaps.items() if begin > self.committed_offset}
         for begin, past in self._unread(top, settled):
             joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
             runs.append((joined, past))
@@ -375,7 +380,7 @@ class PartitionSettlement(Generic[T]):
     def committed(self, snapshot: Snapshot) -> None:
         """Note that Kafka has *snapshot*."""
         self._committed = max(self._committed, snapshot.version)
-        self.mark = max(self.mark, snapshot.state.mark)
+        self.dispatch_limit = max(self.dispatch_limit, snapshot.state.dispatch_limit)
 
     def messages(self) -> Iterator[tuple[int, T]]:
         """Return the unsettled messages that are in this process, oldest first, with their offsets."""
@@ -390,7 +395,7 @@ class PartitionSettlement(Generic[T]):
     def fragments(self, share: float) -> list[T]:
         """Return the unsettled messages of the shortest *share* of runs: without them the least has to be said.
 
-        A run of which messages are parked is left out: it would not go away with the others.
+        A run of which messages are evicted is left out: it would not go away with the others.
         """
         runs: list[list[tuple[int, int]]] = []
         for first, past in zip(self._firsts, self._pasts, strict=True):

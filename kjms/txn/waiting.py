@@ -35,7 +35,7 @@ class Waiting(Generic[T]):
     >>> for offset, due in enumerate([30, 10, 20]): waiting.add(offset, due, f"message {offset}")
     >>> waiting.take(20, most=10)
     [(1, 'message 1'), (2, 'message 2')]
-    >>> waiting.settle(1); waiting.put_back(2); waiting.next_due, waiting.base(3)
+    >>> waiting.settle(1); waiting.put_back(2); waiting.next_due, waiting.committed_offset(3)
     (20, 0)
     """
 
@@ -151,7 +151,7 @@ class Waiting(Generic[T]):
         entry = self._held.get(offset)
         return None if entry is None else entry[1]
 
-    def base(self, position: int) -> int:
+    def committed_offset(self, position: int) -> int:
         """Return the offset before which nothing waits; *position* is where reading goes on."""
         order, held = self._order, self._held
         while order and order[0] not in held:

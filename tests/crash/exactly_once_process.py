@@ -192,7 +192,7 @@ class Mover:
             number,
             redelivered=redelivered,
             count=count,
-            moved=delivery.partition.is_aside,
+            moved=delivery.partition.is_overflow,
             back=delivery.is_back,
             text=self.transaction,
         )

@@ -16,7 +16,7 @@ PARTS = ("unit/engine", "integration/engine")
 DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
 LIVE = {"engine_of", "reader_of"}
 """What gives a live object of the engine."""
-INTO = {"_engine", "_engines", "_feed"}
+INTO = {"_engine", "_engines", "_slot"}
 """Attributes of the API's objects that are of the engine."""
 ALLOWED = {
     # file: what it may use though it is elsewhere, and why
@@ -101,7 +101,7 @@ def test_what_is_allowed_is_needed() -> None:
         "from kjms.engine.delayed import delayed_delivery",
         "from kjms.testing.engine import engine_of",
         "connection._engine.topics",
-        "consumer._feed.reader",
+        "consumer._slot.reader",
         "monkeypatch.setattr('kjms.engine.consumer.dispatcher.LIMIT', 1)",
     ],
 )

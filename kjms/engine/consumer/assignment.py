@@ -171,14 +171,14 @@ class Assignment:
             if state is None:
                 first = begins[place] if place in begins else beginning(consumer, known)
                 state = State(first, first, (), first)
-            is_aside, is_transfer = known.topic != self.topic, known.topic == self.handover
+            is_overflow, is_transfer = known.topic != self.topic, known.topic == self.handover
             partitions.append(
                 AssignedPartition(
                     known.topic,
                     known.partition,
                     state,
                     self._decode,
-                    is_aside=is_aside,
+                    is_overflow=is_overflow,
                     is_transfer=is_transfer,
                     identity=identities[known.topic],
                 )
@@ -218,7 +218,7 @@ class Assignment:
             _log.warning("%s: %s; what comes from there may have been delivered before", place, error)
             return State(known.offset, _end(consumer, known), (), known.offset)
         end = _end(consumer, known)
-        if state.base > end:
+        if state.committed_offset > end:
             _log.warning("%s: the log ends before what was settled; it is read from its start", place)
             return None
         return state.within(end)
@@ -236,7 +236,7 @@ class Assignment:
             place.partition,
             place.topic,
         )
-        return replace(state, mark=max(_end(consumer, place), state.mark))
+        return replace(state, dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
 
     # To Kafka.
 
@@ -257,14 +257,18 @@ class Assignment:
         commits, too_large = [], []
         for partition in self._partitions.values():
             settlement = partition.settlement
-            if not partition.is_kept or settlement.base < 0 or (settled is not None and partition not in settled):
+            if (
+                not partition.is_kept
+                or settlement.committed_offset < 0
+                or (settled is not None and partition not in settled)
+            ):
                 continue
             is_last = partition in last
             if is_last:
                 for _, delivery in settlement.messages():
                     if delivery.is_out:
                         delivery.note(is_last=True)
-            if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_mark):
+            if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_dispatch_limit):
                 continue
             snapshot = settlement.snapshot(
                 0 if is_last else partition.window(), NOBODY if settled is None else settled[partition]
@@ -278,7 +282,7 @@ class Assignment:
                 Commit(
                     partition,
                     snapshot,
-                    TopicPartition(partition.topic, partition.number, snapshot.state.base, metadata),
+                    TopicPartition(partition.topic, partition.number, snapshot.state.committed_offset, metadata),
                 )
             )
         return commits, too_large
@@ -290,7 +294,7 @@ class Assignment:
         """Note that Kafka has *commits*."""
         for partition, snapshot, offset in commits:
             partition.settlement.committed(snapshot)
-            partition.marked()
+            partition.dispatch_limit_moved()
             partition.kept = offset
 
     def refused(self) -> bool:

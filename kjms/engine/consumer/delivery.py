@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["AssignedPartition", "Delivery"]
 
 DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
-NARROW: Final = 64  # messages that may be handed out before the mark has to be moved: so many, a crash makes suspect
-WIDE: Final = 16_384  # the same where messages are handed out that fast
+NARROW: Final = 64  # offsets from the last dispatched message to the dispatch limit: after a crash, possibly delivered
+WIDE: Final = 16_384  # the same where many messages are dispatched between two commits
 
 
 class AssignedPartition:
@@ -36,7 +36,7 @@ class AssignedPartition:
         state: Its settlement, as it was committed.
         decode: How its records are read.
         is_kept: Whether its settlement is kept in Kafka; else it ends with the reader.
-        is_aside: Whether it holds what was moved, so that each record tells what happened to its message before.
+        is_overflow: Whether it is of the overflow topic, whose records carry the history of their messages.
         is_transfer: Whether others hand messages over in it.
         identity: Kafka's id of the topic, ``-`` where it is not known.
 
@@ -45,22 +45,22 @@ class AssignedPartition:
     """
 
     __slots__ = (
-        "_last_handed",
+        "_last_dispatched",
         "_window",
         "decode",
         "extend_at",
         "identity",
-        "is_aside",
         "is_crowded",
         "is_gone",
         "is_held",
         "is_kept",
+        "is_overflow",
         "is_transfer",
         "kept",
         "number",
+        "requested_limit",
         "settlement",
         "topic",
-        "wants",
     )
 
     def __init__(
@@ -71,7 +71,7 @@ class AssignedPartition:
         decode: Decoder = decode,
         *,
         is_kept: bool = True,
-        is_aside: bool = False,
+        is_overflow: bool = False,
         is_transfer: bool = False,
         identity: str = "-",
     ) -> None:
@@ -79,7 +79,7 @@ class AssignedPartition:
         self.number = number
         self.decode = decode
         self.is_kept = is_kept
-        self.is_aside = is_aside
+        self.is_overflow = is_overflow
         self.is_transfer = is_transfer
         self.is_held = True
         self.is_gone = False
@@ -87,18 +87,18 @@ class AssignedPartition:
         self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
         self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
         self._window = NARROW
-        self._last_handed = self.settlement.handed
+        self._last_dispatched = self.settlement.dispatched
         self.kept: TopicPartition | None = None  # what was committed since the last copy of it was made
-        self.wants = -1  # a consumer waits for the message before this offset
-        self.extend_at = -1  # who hands out this offset, or a later one, has the mark moved on
+        self.requested_limit = -1  # a consumer waits for the message before this offset
+        self.extend_at = -1  # dispatching this offset, or a later one, has the dispatch limit moved
         if not is_kept:
-            self.settlement.mark = self.extend_at = sys.maxsize
+            self.settlement.dispatch_limit = self.extend_at = sys.maxsize
 
     def __repr__(self) -> str:
-        return f"<Partition {self.topic}[{self.number}] from {self.settlement.base}>"
+        return f"<Partition {self.topic}[{self.number}] from {self.settlement.committed_offset}>"
 
     @property
-    def lot(self) -> int:
+    def group_scope(self) -> int:
         """What tells it from others where message groups are concerned; what was moved aside of it has the same."""
         return -1 - self.number if self.is_transfer else self.number
 
@@ -108,12 +108,12 @@ class AssignedPartition:
         return TopicPartition(self.topic, self.number, self.settlement.position)
 
     @property
-    def needs_mark(self) -> bool:
-        """Whether messages are ready that may soon be handed out, and the mark is near."""
+    def needs_dispatch_limit(self) -> bool:
+        """Whether messages are ready that may soon be dispatched, and the dispatch limit is near."""
         settlement = self.settlement
-        if self.wants > settlement.mark:
+        if self.requested_limit > settlement.dispatch_limit:
             return True
-        return settlement.position > settlement.mark and settlement.handed >= self.extend_at
+        return settlement.position > settlement.dispatch_limit and settlement.dispatched >= self.extend_at
 
     def statistics(self) -> PartitionStatistics:
         """Return what is settled of it; the caller holds the reader's lock."""
@@ -121,47 +121,47 @@ class AssignedPartition:
         return PartitionStatistics(
             topic=self.topic,
             number=self.number,
-            settled_before=settlement.base,
+            settled_before=settlement.committed_offset,
             position=settlement.position,
-            dispatch_limit=settlement.mark if self.is_kept else None,
+            dispatch_limit=settlement.dispatch_limit if self.is_kept else None,
             unsettled=settlement.unsettled,
-            evicted=settlement.parked,
-            is_committed=not self.is_kept or not (settlement.is_dirty or self.needs_mark),
+            evicted=settlement.evicted,
+            is_committed=not self.is_kept or not (settlement.is_dirty or self.needs_dispatch_limit),
         )
 
     def window(self) -> int:
-        """Return how far beyond what was handed out the next mark is to be: farther where more goes out."""
-        handed = self.settlement.handed
-        since, self._last_handed = handed - self._last_handed, handed
+        """Return how far beyond what was dispatched the next dispatch limit is to be: farther where more goes out."""
+        dispatched = self.settlement.dispatched
+        since, self._last_dispatched = dispatched - self._last_dispatched, dispatched
         if since > self._window >> 1:
             self._window = min(self._window << 1, WIDE)
         elif since < self._window >> 3:
             self._window = max(self._window >> 1, NARROW)
-        return self._window + max(self.wants - handed, 0)
+        return self._window + max(self.requested_limit - dispatched, 0)
 
-    def marked(self) -> None:
-        """Note that Kafka has a new mark."""
-        self.extend_at = self.settlement.mark - (self._window >> 1)
+    def dispatch_limit_moved(self) -> None:
+        """Note that Kafka has a new dispatch limit."""
+        self.extend_at = self.settlement.dispatch_limit - (self._window >> 1)
 
 
 class Delivery:
-    """A message on its way: the record it came from, and how often it was handed out.
+    """A message on its way: the record it came from, and how often it was dispatched.
 
     Attributes:
         order: Of arrival, for messages that come back.
         count: Which delivery of the message this is, or will be next: JMSXDeliveryCount.
-        excused: How many of them do not count towards the maximum.
-        due: When it may be handed out, in milliseconds since the epoch; 0 is at once.
+        uncounted: How many of them do not count towards the maximum.
+        due: When it may be dispatched, in milliseconds since the epoch; 0 is at once.
         cause: Why it came back last, for people.
         first_failure: When a delivery of it failed first, in milliseconds since the epoch; 0: none did.
         last_failure: When one failed last, likewise.
-        lanes: How many lanes it is ready in.
-        is_taken: Whether a lane that still lists it should pass over it.
+        ready_in: How many selector queues it is ready in.
+        is_taken: Whether a selector queue that still lists it should pass over it.
         is_out: Whether a session has it.
         is_moving: Whether it is being moved aside.
         is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
         is_made: Whether its present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
-        is_excused: Whether its present delivery is one of those that do not count.
+        is_uncounted: Whether its present delivery is one of those that do not count.
         group: Its message group (JMSXGroupID, or what another program gave as the key); None: it is in none.
         busy: The same, while a session has a message of it.
         priority: JMSPriority.
@@ -173,25 +173,25 @@ class Delivery:
         "count",
         "decoded",
         "due",
-        "excused",
-        "feed",
         "first_failure",
         "group",
         "is_back",
-        "is_excused",
         "is_made",
         "is_moving",
         "is_out",
         "is_taken",
-        "lanes",
+        "is_uncounted",
         "last_failure",
         "offset",
         "order",
         "partition",
         "priority",
+        "ready_in",
         "record",
-        "told",
+        "record_history",
+        "slot",
         "too_large",
+        "uncounted",
     )
 
     def __init__(self, record: SourceRecord, partition: AssignedPartition, offset: int, order: int) -> None:
@@ -200,22 +200,22 @@ class Delivery:
         self.offset = offset
         self.order = order
         self.count = 1
-        self.excused = 0
+        self.uncounted = 0
         self.due = 0
         self.cause = ""
         self.first_failure = 0
         self.last_failure = 0
-        self.lanes = 0
+        self.ready_in = 0
         self.is_taken = False
         self.is_out = False
         self.is_back = False
-        self.is_excused = False
+        self.is_uncounted = False
         self.is_made = False
         self.is_moving = False
         self.too_large = 0  # how often its copy was too large for where it was to go
-        self.told = NEVER  # the history that its record tells: of a copy, what happened before
+        self.record_history = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
-        self.feed: ConsumerSlot | None = None
+        self.slot: ConsumerSlot | None = None
         self.group = record.key()
         self.busy: MessageGroup | None = None
         self.priority = DEFAULT_PRIORITY
@@ -227,36 +227,36 @@ class Delivery:
     def history(self) -> History:
         """What happened to the message so far: the delivery that is under way is part of it."""
         if self.is_out:
-            return History(self.count, self.excused, failed=self.first_failure)
-        return History(self.count - 1, self.excused, self.due, self.first_failure)
+            return History(self.count, self.uncounted, failed=self.first_failure)
+        return History(self.count - 1, self.uncounted, self.due, self.first_failure)
 
     @property
     def counted(self) -> int:
         """Which delivery this is, of those that count towards the maximum."""
-        return self.count - self.excused
+        return self.count - self.uncounted
 
     @property
     def counted_if_failed(self) -> int:
         """How many deliveries count towards the maximum if this one, which was made, fails."""
-        return self.counted + self.is_excused
+        return self.counted + self.is_uncounted
 
     def failed(self, now: int) -> None:
         """Note that a delivery failed, *now* in milliseconds since the epoch."""
         self.last_failure = now
         self.first_failure = self.first_failure or self.last_failure
 
-    def excuse(self) -> None:
+    def uncount(self) -> None:
         """Note that its session went on to another message: should it fall now, this one was not the reason."""
-        if self.count > 1 and not self.is_excused:
-            self.is_excused = True
-            self.excused += 1
+        if self.count > 1 and not self.is_uncounted:
+            self.is_uncounted = True
+            self.uncounted += 1
             self.note()
 
     def come_back(self, due: Callable[[Delivery], int] | None, now: int) -> None:
         """Note that it was delivered, until *now*, and is to be delivered again: when *due* says, or at once."""
-        if self.is_excused:  # it comes back in order, so it counts
-            self.is_excused = False
-            self.excused -= 1
+        if self.is_uncounted:  # it comes back in order, so it counts
+            self.is_uncounted = False
+            self.uncounted -= 1
         self.count += 1
         self.failed(now)
         self.due = 0 if due is None else due(self)
@@ -270,15 +270,15 @@ class Delivery:
         """
         history = self.history
         if is_last and self.count > 1 and not self.is_made:
-            history = History(self.count - 1, self.excused, self.due, self.first_failure)
+            history = History(self.count - 1, self.uncounted, self.due, self.first_failure)
         noted = self.partition.settlement.noted(self.offset)
-        if history != (self.told if noted is None else noted):
+        if history != (self.record_history if noted is None else noted):
             self.partition.settlement.note(self.offset, history)
 
-    def recall(self, history: History) -> None:
+    def restore(self, history: History) -> None:
         """Go on from *history*."""
         self.count = history.deliveries + 1
-        self.excused = history.excused
+        self.uncounted = history.uncounted
         self.due = history.due
         self.first_failure = history.failed
 

@@ -24,7 +24,7 @@ __all__ = ["ConsumerSlot", "Dispatcher"]
 
 BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
 STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
-OVERTAKING: Final = 10  # times the limit: so many later messages may be handed out before one that is less urgent
+OVERTAKING: Final = 10  # times the limit: so many later messages may be dispatched before one that is less urgent
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
@@ -35,7 +35,7 @@ class ConsumerSlot:
     Args:
         reader: Where the messages come from.
         selector: Which of them the consumer wants; None is all.
-        wakeup: Set when there may be something to poll, or when the feed closes; one for each session.
+        wakeup: Set when there may be something to poll, or when the slot closes; one for each session.
 
     Attributes:
         starts: How often any consumer of this process was started; who sees it change looks again at `has_rivals`.
@@ -50,14 +50,14 @@ class ConsumerSlot:
         self.is_started = False
         self.is_open = True
         self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
-        self.lane: SelectorQueue | None = None  # while it is started
+        self.queue: SelectorQueue | None = None  # while it is started
         self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
 
     @property
-    def is_hungry(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the consumer asked for a message and has not been woken since."""
-        lane = self.lane
-        return lane is not None and self in lane.hungry
+        queue = self.queue
+        return queue is not None and self in queue.waiting
 
     @property
     def has_rivals(self) -> bool:
@@ -67,15 +67,15 @@ class ConsumerSlot:
     @property
     def has_rivals_elsewhere(self) -> bool:
         """Whether consumers in other processes may want the messages that this one waits for."""
-        return bool(self.reader.buffer.peers)
+        return bool(self.reader.dispatcher.peers)
 
     def start(self) -> None:
         """Let messages come."""
-        self.reader.start_feed(self)
+        self.reader.start_slot(self)
 
     def stop(self) -> None:
         """Hold messages back: once this has returned, `poll` gives none."""
-        self.reader.stop_feed(self)
+        self.reader.stop_slot(self)
 
     def poll(self) -> Delivery | None:
         """Return the next message, or None; in that case `wakeup` will be set when there may be one."""
@@ -87,8 +87,8 @@ class ConsumerSlot:
         self.taken_at = 0.0
         if delivery is not None:
             self.taken_at = now
-            if self.lane is not None:
-                self.lane.taken_at = now
+            if self.queue is not None:
+                self.queue.taken_at = now
         return worked
 
     def rest(self) -> None:
@@ -110,15 +110,15 @@ class SelectorQueue:
 
     __slots__ = (
         "busy_since",
-        "feeds",
-        "hungry",
         "is_sorted",
         "is_withdrawn",
         "levels",
         "prune_at",
         "selector",
         "size",
+        "slots",
         "taken_at",
+        "waiting",
     )
 
     def __init__(self, selector: Selector | None, prune_at: int) -> None:
@@ -127,8 +127,8 @@ class SelectorQueue:
         self.levels: list[tuple[int, deque[Delivery]]] = []
         self.size = 0
         self.is_sorted = True
-        self.feeds: list[ConsumerSlot] = []
-        self.hungry: dict[ConsumerSlot, None] = {}  # in the order in which they began to wait
+        self.slots: list[ConsumerSlot] = []
+        self.waiting: dict[ConsumerSlot, None] = {}  # in the order in which they began to wait
         self.busy_since = self.taken_at = 0.0
         self.is_withdrawn = False
 
@@ -178,37 +178,37 @@ class SelectorQueue:
 
     def is_stuck(self, now: float) -> bool:
         """Whether each of its consumers has been busy for long with the message that it took last."""
-        return not self.hungry and all(0 < feed.taken_at <= now - STUCK_SECONDS for feed in self.feeds)
+        return not self.waiting and all(0 < slot.taken_at <= now - STUCK_SECONDS for slot in self.slots)
 
     def wake_one(self) -> bool:
         """Wake the consumer that has waited longest; tell whether there was one."""
-        if not self.hungry:
+        if not self.waiting:
             return False
-        feed = next(iter(self.hungry))
-        del self.hungry[feed]
-        feed.wakeup.set()
+        slot = next(iter(self.waiting))
+        del self.waiting[slot]
+        slot.wakeup.set()
         return True
 
 
 class Dispatcher:
     """Shares out messages among started consumers.
 
-    Consumers with the same selector share a *lane*. A message is ready in every lane that wants it, and goes to the
-    first consumer that takes it, so each consumer sees messages in their order, those of a higher priority first, and
-    none waits behind a busy one. While a session has a message of a group, the others of the group go to no other
-    session. What no lane wants is kept aside until a lane comes that does, or settled where nothing is kept; of very
-    many, the older are parked: left where they are in Kafka, to be read again.
+    Consumers with the same selector share a *selector queue*. A message is ready in each selector queue that it matches
+    and goes to the first consumer that takes it, so each consumer sees messages in their order, those of a higher
+    priority first, and none waits behind a busy one. While a session has a message of a group, no other session gets
+    one of the group. A message that matches no selector is unmatched: it is kept until a selector queue comes that it
+    matches, or settled where nothing is kept; of very many, the older are evicted: dropped from memory, to be re-read.
 
     Args:
         destination: What the messages say that they were sent to.
-        keeps_unwanted: Whether what nobody wants is kept.
-        limit: How many messages it should hold ready; whoever fills it looks at `held`.
-        parks: Whether messages can be read again.
-        most_unmatched: Messages that nobody wants, before the older half of them is parked.
+        keeps_unmatched: Whether messages that match no selector are kept.
+        limit: How many messages it should hold ready; its caller looks at `held`.
+        evicts: Whether messages can be re-read.
+        most_unmatched: How many unmatched messages are held before the older half of them is evicted.
 
     Attributes:
-        wants_recall: Whether somebody has come who may want what is parked.
-        lanes: What the consumers of each selector want.
+        wants_reread: Whether a consumer has come whose selector may match evicted messages.
+        selector_queues: What the consumers of each selector want.
         groups: The message groups that sessions are busy with.
         is_urgent: Whether it is wanted in order, all of it: nothing newer is made ready meanwhile.
     """
@@ -217,42 +217,42 @@ class Dispatcher:
         self,
         destination: Destination,
         *,
-        keeps_unwanted: bool,
+        keeps_unmatched: bool,
         limit: int,
-        parks: bool = False,
+        evicts: bool = False,
         most_unmatched: int = DEFAULTS.most_unmatched,
     ) -> None:
         self.held = 0
-        self.unwanted: list[Delivery] = []
+        self.unmatched: list[Delivery] = []
         self.is_ranked = False  # whether a message came that is more, or less, urgent than others
-        self.wants_mark = False  # whether a message was asked for that is near the mark, or beyond it
+        self.wants_dispatch_limit = False  # whether a message was asked for that is near or beyond the limit
         self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
-        self.lanes: dict[Selector | None, SelectorQueue] = {}
+        self.selector_queues: dict[Selector | None, SelectorQueue] = {}
         self.groups = MessageGroups()
         self._destination = destination
-        self._keeps_unwanted = keeps_unwanted
+        self._keeps_unmatched = keeps_unmatched
         self._limit = limit
-        self._parks = parks
-        self._most_unmatched = self._park_at = most_unmatched
-        self._parking: set[AssignedPartition] = set()  # where messages were parked
+        self._evicts = evicts
+        self._most_unmatched = self._evict_at = most_unmatched
+        self._evicted: set[AssignedPartition] = set()  # the partitions of which messages were evicted
         self._passed_over: set[AssignedPartition] = set()  # whose messages somebody who came has not been given yet
-        self._in_order: set[AssignedPartition] = set()  # of which nothing is made ready before what is parked
-        self._is_aside_first = False  # nor of any partition but those of what was moved aside: that is older
-        self.wants_recall = self.is_urgent = False
+        self._in_order: set[AssignedPartition] = set()  # of which nothing is made ready before the evicted ones
+        self._is_overflow_first = False  # nor of any partition but the overflow topic: what is there is older
+        self.wants_reread = self.is_urgent = False
         self.peers: Peers | tuple[()] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Peer, Delivery]] = []  # what they are to get, until it is sent
         self.has_reopened = False  # whether consumers wait that were too busy for what others hand over
         self._bound: dict[bytes, Peer] = {}  # who got the last message of a group
 
     @property
-    def is_hungry(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether a consumer waits."""
-        return any(lane.hungry for lane in self.lanes.values())
+        return any(queue.waiting for queue in self.selector_queues.values())
 
     @property
-    def hungry(self) -> int:
+    def waiting_slots(self) -> int:
         """How many consumers wait."""
-        return sum(len(lane.hungry) for lane in self.lanes.values())
+        return sum(len(queue.waiting) for queue in self.selector_queues.values())
 
     @property
     def delayed(self) -> int:
@@ -267,26 +267,26 @@ class Dispatcher:
     @property
     def selectors(self) -> list[str | None]:
         """The text forms of the selectors of started consumers; None is none."""
-        return [None if selector is None else str(selector) for selector in self.lanes]
+        return [None if selector is None else str(selector) for selector in self.selector_queues]
 
     @property
     def is_awaited(self) -> bool:
         """Whether a consumer waits, here or, as far as is known, in another process."""
-        return self.is_hungry or any(peer.wants for peer in self.peers)
+        return self.is_waiting or any(peer.wants for peer in self.peers)
 
     @property
     def kept_back(self) -> int:
         """How many are here and not ready: no consumer wants them, they are not due, or their group is busy."""
-        return len(self.unwanted) + len(self._delayed) + self.groups.waiting
+        return len(self.unmatched) + len(self._delayed) + self.groups.waiting
 
     def is_full(self, limit: int) -> bool:
         """Whether no more is to be read: *limit* messages are ready; more of them while a consumer waits for others."""
-        most = MAX_KEPT_BACK if self.is_hungry else limit
+        most = MAX_KEPT_BACK if self.is_waiting else limit
         return self.held >= most or self.kept_back >= MAX_KEPT_BACK
 
     def has_room(self, limit: int) -> bool:
         """Whether half of it is taken: what was full is read on."""
-        most = MAX_KEPT_BACK - 1 if self.is_hungry else limit >> 1
+        most = MAX_KEPT_BACK - 1 if self.is_waiting else limit >> 1
         return self.held <= most and self.kept_back < MAX_KEPT_BACK
 
     @property
@@ -294,52 +294,52 @@ class Dispatcher:
         """When the next message is due that waits, in milliseconds since the epoch; 0: none waits."""
         return self._delayed[0][0] if self._delayed else 0
 
-    def join(self, feed: ConsumerSlot) -> None:
-        """Let the consumer of *feed* take part."""
-        lane = self.lanes.get(feed.selector)
-        if lane is None:
-            lane = self.lanes[feed.selector] = SelectorQueue(feed.selector, 2 * self._limit)
-            self._parking = {partition for partition in self._parking if partition.settlement.parked}
-            parking = self._with_parked()
-            self._passed_over |= parking  # older ones come first
-            if lane.selector is None:
-                self._in_order |= parking
-                self._is_aside_first = any(partition.is_aside for partition in self._parking)
-                self.is_urgent = bool(self._in_order) or self._is_aside_first
-            self.wants_recall = self.wants_recall or self.is_urgent or bool(parking)
+    def join(self, slot: ConsumerSlot) -> None:
+        """Let the consumer of *slot* take part."""
+        queue = self.selector_queues.get(slot.selector)
+        if queue is None:
+            queue = self.selector_queues[slot.selector] = SelectorQueue(slot.selector, 2 * self._limit)
+            self._evicted = {partition for partition in self._evicted if partition.settlement.evicted}
+            evicted = self._with_evicted()
+            self._passed_over |= evicted  # older ones come first
+            if queue.selector is None:
+                self._in_order |= evicted
+                self._is_overflow_first = any(partition.is_overflow for partition in self._evicted)
+                self.is_urgent = bool(self._in_order) or self._is_overflow_first
+            self.wants_reread = self.wants_reread or self.is_urgent or bool(evicted)
             everything = self._everything()
-            self.unwanted = []
+            self.unmatched = []
             for delivery in everything:
-                is_late = delivery.partition in parking or self._is_held_back(delivery.partition)
-                if not is_late and self._wants(lane, delivery):
-                    self._add(lane, delivery)
-                elif not delivery.lanes:
+                is_late = delivery.partition in evicted or self._is_held_back(delivery.partition)
+                if not is_late and self._wants(queue, delivery):
+                    self._add(queue, delivery)
+                elif not delivery.ready_in:
                     self._keep(delivery)
-        lane.feeds.append(feed)
-        lane.is_withdrawn = False
-        feed.lane = lane
+        queue.slots.append(slot)
+        queue.is_withdrawn = False
+        slot.queue = queue
 
     def _everything(self) -> list[Delivery]:
-        """Return what is ready or unwanted, oldest first."""
-        found = {delivery.order: delivery for lane in self.lanes.values() for delivery in lane}
-        found.update((delivery.order, delivery) for delivery in self.unwanted)
+        """Return what is ready or unmatched, oldest first."""
+        found = {delivery.order: delivery for queue in self.selector_queues.values() for delivery in queue}
+        found.update((delivery.order, delivery) for delivery in self.unmatched)
         return [delivery for _, delivery in sorted(found.items())]
 
-    def leave(self, feed: ConsumerSlot) -> None:
-        """Take the consumer of *feed* out; what it was to get goes to others."""
-        lane = feed.lane
-        if lane is None:
+    def leave(self, slot: ConsumerSlot) -> None:
+        """Take the consumer of *slot* out; what it was to get goes to others."""
+        queue = slot.queue
+        if queue is None:
             return
-        feed.lane = None
-        lane.feeds.remove(feed)
-        self._pass_on(lane, feed)
-        returned = list(feed.returned)
-        feed.returned.clear()
-        if not lane.feeds:
-            del self.lanes[lane.selector]
-            for delivery in lane:
-                delivery.lanes -= 1
-                if not delivery.lanes:
+        slot.queue = None
+        queue.slots.remove(slot)
+        self._pass_on(queue, slot)
+        returned = list(slot.returned)
+        slot.returned.clear()
+        if not queue.slots:
+            del self.selector_queues[queue.selector]
+            for delivery in queue:
+                delivery.ready_in -= 1
+                if not delivery.ready_in:
                     self.held -= 1
                     returned.append(delivery)
         for delivery in returned:
@@ -356,67 +356,67 @@ class Dispatcher:
             self._delay(delivery)
             return
         if self.is_urgent and self._is_held_back(delivery.partition):
-            self._parking.add(delivery.partition)
+            self._evicted.add(delivery.partition)
             _forget(delivery)
             return
         lucky = None
-        for lane in self.lanes.values():
-            if lane.selector is None or self._wants(lane, delivery):
-                self._add(lane, delivery)
-                lucky = lucky or (lane if lane.hungry else None)
-        if not delivery.lanes:
+        for queue in self.selector_queues.values():
+            if queue.selector is None or self._wants(queue, delivery):
+                self._add(queue, delivery)
+                lucky = lucky or (queue if queue.waiting else None)
+        if not delivery.ready_in:
             self._keep(delivery)
         elif lucky is not None:
             lucky.wake_one()
 
-    def take(self, feed: ConsumerSlot) -> Delivery | None:
-        """Return the next message for *feed*, or note that it waits for one."""
-        lane = feed.lane
-        if lane is None:
+    def take(self, slot: ConsumerSlot) -> Delivery | None:
+        """Return the next message for *slot*, or note that it waits for one."""
+        queue = slot.queue
+        if queue is None:
             return None
-        delivery = self._next(feed, lane)
+        delivery = self._next(slot, queue)
         if delivery is None:
-            self._wait(feed, lane)
-        elif lane.hungry:
-            lane.hungry.pop(feed, None)  # it does not wait any more: the next wake-up is somebody else's
+            self._wait(slot, queue)
+        elif queue.waiting:
+            queue.waiting.pop(slot, None)  # it does not wait any more: the next wake-up is somebody else's
         return delivery
 
-    def _next(self, feed: ConsumerSlot, lane: SelectorQueue) -> Delivery | None:
-        if feed.returned:
-            delivery = feed.returned.popleft()
+    def _next(self, slot: ConsumerSlot, queue: SelectorQueue) -> Delivery | None:
+        if slot.returned:
+            delivery = slot.returned.popleft()
             delivery.is_taken = True
             return delivery
         if self.groups.waiting:
-            for delivery in self.groups.followers(feed.wakeup):
-                if self._wants(lane, delivery):
-                    if not self._may_hand_out(delivery):
+            for delivery in self.groups.followers(slot.wakeup):
+                if self._wants(queue, delivery):
+                    if not self._may_dispatch(delivery):
                         return None
                     self.groups.follow(delivery)
-                    self._hand_out(feed, delivery)
+                    self._dispatch(slot, delivery)
                     return delivery
-        for _, ready in lane.levels if len(lane.levels) < 2 else self._by_turn(lane):
+        for _, ready in queue.levels if len(queue.levels) < 2 else self._by_turn(queue):
             while ready:
                 delivery = ready[0]
                 if delivery.is_taken:
                     ready.popleft()
-                    lane.size -= 1
-                elif delivery.group is not None and self._is_held_up(feed, delivery):
+                    queue.size -= 1
+                elif delivery.group is not None and self._is_held_up(slot, delivery):
                     ready.popleft()
-                    lane.size -= 1
+                    queue.size -= 1
                     self.held -= 1
-                elif self._may_hand_out(delivery):
+                elif self._may_dispatch(delivery):
                     ready.popleft()
-                    lane.size -= 1
+                    queue.size -= 1
                     self.held -= 1
-                    self._hand_out(feed, delivery)
+                    self._dispatch(slot, delivery)
                     return delivery
                 else:
                     return None
         return None
 
-    def _by_turn(self, lane: SelectorQueue) -> list[tuple[int, deque[Delivery]]]:
-        """Return the levels of *lane*, the most urgent first; before it one that was overtaken by too many."""
-        levels = [level for level in lane.levels if level[1]]
+    def _by_turn(self, queue: SelectorQueue) -> list[tuple[int, deque[Delivery]]]:
+        """Return the levels of *queue*, the most urgent first; before it one that was overtaken by too many."""
+        levels = [level for level in queue.levels if level[1]]
         if len(levels) > 1:
             last = max(levels[1:], key=_age)
             if levels[0][1][0].order - last[1][0].order > OVERTAKING * self._limit:
@@ -424,89 +424,89 @@ class Dispatcher:
                 levels.insert(0, last)
         return levels
 
-    def _may_hand_out(self, delivery: Delivery) -> bool:
-        """Whether *delivery* is below the mark; if it is not, or only just, the mark is to be moved."""
+    def _may_dispatch(self, delivery: Delivery) -> bool:
+        """Return whether *delivery* is below the dispatch limit; near or beyond the limit, ask for a new one."""
         partition, offset = delivery.partition, delivery.offset
         if offset >= partition.extend_at:
-            self.wants_mark = True
-            if offset >= partition.settlement.mark:
-                partition.wants = max(partition.wants, offset + 1)
+            self.wants_dispatch_limit = True
+            if offset >= partition.settlement.dispatch_limit:
+                partition.requested_limit = max(partition.requested_limit, offset + 1)
                 return False
         return True
 
-    def _hand_out(self, feed: ConsumerSlot, delivery: Delivery) -> None:
-        delivery.partition.settlement.hand_out(delivery.offset)
+    def _dispatch(self, slot: ConsumerSlot, delivery: Delivery) -> None:
+        delivery.partition.settlement.dispatch(delivery.offset)
         delivery.is_taken = True
-        delivery.lanes = 0
-        delivery.feed = feed
-        instead = self.groups.take(feed.wakeup, delivery)
+        delivery.ready_in = 0
+        delivery.slot = slot
+        instead = self.groups.take(slot.wakeup, delivery)
         if instead is not None:
             instead.is_taken = True
-            instead.lanes = 0
+            instead.ready_in = 0
             self.held -= 1
 
-    def _is_held_up(self, feed: ConsumerSlot, delivery: Delivery) -> bool:
-        """Whether *feed* may not have *delivery*, for the sake of its group's order; if so, it waits from now on."""
-        session = self.groups.hold_up(feed.wakeup, delivery)
+    def _is_held_up(self, slot: ConsumerSlot, delivery: Delivery) -> bool:
+        """Whether *slot* may not have *delivery*, for the sake of its group's order; if so, it waits from now on."""
+        session = self.groups.hold_up(slot.wakeup, delivery)
         if session is None:
             return False
         delivery.is_taken = True
-        delivery.lanes = 0
-        for lane in self.lanes.values():
-            for other in lane.hungry:
-                if other.wakeup is session and self._wants(lane, delivery):
-                    del lane.hungry[other]
+        delivery.ready_in = 0
+        for queue in self.selector_queues.values():
+            for other in queue.waiting:
+                if other.wakeup is session and self._wants(queue, delivery):
+                    del queue.waiting[other]
                     other.wakeup.set()
                     return True
         return True
 
     def let_go(self, delivery: Delivery) -> None:
-        """Note that no session has *delivery* any more: the next of its group may be handed out."""
+        """Note that no session has *delivery* any more: the next of its group may be dispatched."""
         group = self.groups.let_go(delivery)
         while group is not None:
             following = self.groups.next(group)
             if following is None:
                 return
             self.put_back([following])
-            if following.lanes:
+            if following.ready_in:
                 return
 
-    def wait(self, feed: ConsumerSlot) -> Delivery | None:
-        """Note that *feed* waits, though there may be a message; return none."""
-        if feed.lane is not None:
-            self._wait(feed, feed.lane)
+    def wait(self, slot: ConsumerSlot) -> Delivery | None:
+        """Note that *slot* waits, though there may be a message; return none."""
+        if slot.queue is not None:
+            self._wait(slot, slot.queue)
         return None
 
-    def _wait(self, feed: ConsumerSlot, lane: SelectorQueue) -> None:
-        lane.hungry[feed] = None
-        lane.busy_since = 0.0
-        if lane.is_withdrawn:
-            lane.is_withdrawn = False
+    def _wait(self, slot: ConsumerSlot, queue: SelectorQueue) -> None:
+        queue.waiting[slot] = None
+        queue.busy_since = 0.0
+        if queue.is_withdrawn:
+            queue.is_withdrawn = False
             self.has_reopened = True
 
-    def rest(self, feed: ConsumerSlot) -> None:
-        """Note that *feed* waits no longer."""
-        if feed.lane is not None:
-            self._pass_on(feed.lane, feed)
+    def rest(self, slot: ConsumerSlot) -> None:
+        """Note that *slot* waits no longer."""
+        if slot.queue is not None:
+            self._pass_on(slot.queue, slot)
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
         """Make messages that were taken ready again, each in its old place."""
         touched: set[SelectorQueue] = set()
         for delivery in deliveries:
             delivery.is_taken = False
-            delivery.lanes = 0
+            delivery.ready_in = 0
             if delivery.due:
                 self._delay(delivery)
                 continue
-            for lane in self.lanes.values():
-                if self._wants(lane, delivery):
-                    self._add(lane, delivery, is_back=True)
-                    touched.add(lane)
-            if not delivery.lanes:
+            for queue in self.selector_queues.values():
+                if self._wants(queue, delivery):
+                    self._add(queue, delivery, is_back=True)
+                    touched.add(queue)
+            if not delivery.ready_in:
                 self._keep(delivery)
-        for lane in touched:
-            if not lane.is_sorted:
-                lane.sort()
+        for queue in touched:
+            if not queue.is_sorted:
+                queue.sort()
         self._wake(touched)
 
     def release(self, now: int) -> None:
@@ -518,22 +518,22 @@ class Dispatcher:
             due.append(delivery)
         self.put_back(due)
 
-    def marked(self) -> None:
+    def dispatch_limit_moved(self) -> None:
         """Go on handing out: the marks have moved."""
-        self.wants_mark = False
-        self._wake(self.lanes.values())
+        self.wants_dispatch_limit = False
+        self._wake(self.selector_queues.values())
 
-    def _wake(self, lanes: Iterable[SelectorQueue]) -> None:
-        """Wake as many consumers as there are messages ready in their lanes."""
-        for lane in lanes:
-            for _ in range(lane.size):
-                if not lane.wake_one():
+    def _wake(self, queues: Iterable[SelectorQueue]) -> None:
+        """Wake as many consumers as there are messages ready in their queues."""
+        for queue in queues:
+            for _ in range(queue.size):
+                if not queue.wake_one():
                     break
 
     def wake_all(self) -> None:
         """Wake every consumer that waits: there is something to hear."""
-        for lane in self.lanes.values():
-            while lane.wake_one():
+        for queue in self.selector_queues.values():
+            while queue.wake_one():
                 pass
 
     def _delay(self, delivery: Delivery) -> None:
@@ -542,106 +542,106 @@ class Dispatcher:
     def drop(self, partition: AssignedPartition) -> None:
         """Forget the messages of *partition*: another reader has it now."""
         gone: set[int] = set()
-        for lane in self.lanes.values():
-            gone.update(delivery.order for delivery in lane if delivery.partition is partition)
-            lane.tidy(partition)
-            for feed in lane.feeds:
-                feed.returned = deque(d for d in feed.returned if d.partition is not partition)
+        for queue in self.selector_queues.values():
+            gone.update(delivery.order for delivery in queue if delivery.partition is partition)
+            queue.tidy(partition)
+            for slot in queue.slots:
+                slot.returned = deque(d for d in slot.returned if d.partition is not partition)
         self.held -= len(gone)
-        self.unwanted = [delivery for delivery in self.unwanted if delivery.partition is not partition]
+        self.unmatched = [delivery for delivery in self.unmatched if delivery.partition is not partition]
         self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
         heapq.heapify(self._delayed)
-        self.groups.drop(partition.lot)
-        self._parking.discard(partition)
+        self.groups.drop(partition.group_scope)
+        self._evicted.discard(partition)
         self._passed_over.discard(partition)
         self._in_order.discard(partition)
 
-    def _wants(self, lane: SelectorQueue, delivery: Delivery) -> bool:
-        return lane.selector is None or lane.selector.matches(delivery.message(self._destination))
+    def _wants(self, queue: SelectorQueue, delivery: Delivery) -> bool:
+        return queue.selector is None or queue.selector.matches(delivery.message(self._destination))
 
-    def _add(self, lane: SelectorQueue, delivery: Delivery, *, is_back: bool = False) -> None:
-        if not delivery.lanes:
+    def _add(self, queue: SelectorQueue, delivery: Delivery, *, is_back: bool = False) -> None:
+        if not delivery.ready_in:
             self.held += 1
-        delivery.lanes += 1
+        delivery.ready_in += 1
         if is_back:
-            lane.put_back(delivery)
+            queue.put_back(delivery)
         else:
-            lane.add(delivery)
-        if lane.size > lane.prune_at:
-            lane.tidy()
-            lane.prune_at = 2 * max(self._limit, lane.size)
+            queue.add(delivery)
+        if queue.size > queue.prune_at:
+            queue.tidy()
+            queue.prune_at = 2 * max(self._limit, queue.size)
 
     def _keep(self, delivery: Delivery) -> None:
-        if not self._keeps_unwanted and self.lanes:
+        if not self._keeps_unmatched and self.selector_queues:
             delivery.partition.settlement.settle(delivery.offset)
             return
         peer = self._peer_for(delivery) if self.peers else None
         if peer is None:
-            self.unwanted.append(delivery)
-            if len(self.unwanted) >= self._park_at and self._parks:
-                self._park()
+            self.unmatched.append(delivery)
+            if len(self.unmatched) >= self._evict_at and self._evicts:
+                self._evict()
         else:
             self._leave(delivery, peer)
 
-    def _park(self) -> None:
-        half = len(self.unwanted) >> 1
+    def _evict(self) -> None:
+        half = len(self.unmatched) >> 1
         kept = []
-        for delivery in self.unwanted[:half]:
-            # What makes a settlement large is moved aside before it is parked: then it is together.
+        for delivery in self.unmatched[:half]:
+            # What makes a settlement large is moved aside before it is evicted: then it is together.
             if _stays(delivery) or delivery.partition.is_crowded or self._is_wanted_elsewhere(delivery):
                 kept.append(delivery)
             else:
-                self._parking.add(delivery.partition)
+                self._evicted.add(delivery.partition)
                 _forget(delivery)
-        self.unwanted = kept + self.unwanted[half:]
-        self._park_at = max(self._most_unmatched, len(self.unwanted) + half)
+        self.unmatched = kept + self.unmatched[half:]
+        self._evict_at = max(self._most_unmatched, len(self.unmatched) + half)
 
     def is_staying(self, delivery: Delivery) -> bool:
         """Tell whether *delivery* is wanted by nobody, or not due."""
-        return not (delivery.is_taken or delivery.lanes or self._is_wanted_elsewhere(delivery))
+        return not (delivery.is_taken or delivery.ready_in or self._is_wanted_elsewhere(delivery))
 
     def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
         return any(peer.wants and peer.does_want(delivery.message(self._destination)) for peer in self.peers)
 
-    def recalled(self) -> list[AssignedPartition]:
-        """Return the partitions with parked messages, to be read again, and with them whatever is ready: in order.
+    def to_reread(self) -> list[AssignedPartition]:
+        """Return the partitions with evicted messages, to be read again, and with them whatever is ready: in order.
 
         Where all of them are wanted, these are only the partitions of what was moved aside as long as there are such.
         """
         everything = self._everything()
-        partitions = self._with_parked() | {d.partition for d in everything if self._is_held_back(d.partition)}
+        partitions = self._with_evicted() | {d.partition for d in everything if self._is_held_back(d.partition)}
         passed_over, self._passed_over = self._passed_over | partitions, set()
         left = []
         for delivery in everything:
-            if delivery.partition in passed_over or not delivery.lanes:
-                self.held -= bool(delivery.lanes)
+            if delivery.partition in passed_over or not delivery.ready_in:
+                self.held -= bool(delivery.ready_in)
                 if delivery.partition in partitions and not _stays(delivery):
                     _forget(delivery)
                 else:
                     left.append(delivery)
-        self._parking |= partitions
-        self.unwanted = []
-        aside = {partition for partition in partitions if partition.is_aside}
-        self._is_aside_first = self._is_aside_first and bool(aside) and None in self.lanes
-        first = aside if self._is_aside_first else partitions
+        self._evicted |= partitions
+        self.unmatched = []
+        overflow = {partition for partition in partitions if partition.is_overflow}
+        self._is_overflow_first = self._is_overflow_first and bool(overflow) and None in self.selector_queues
+        first = overflow if self._is_overflow_first else partitions
         self._in_order = partitions - first
-        self.is_urgent = self.wants_recall = self._is_aside_first
+        self.is_urgent = self.wants_reread = self._is_overflow_first
         self.put_back(left)  # some may have been in one of these partitions when somebody came who wants them
         return list(first)
 
     def _is_held_back(self, partition: AssignedPartition) -> bool:
-        """Whether nothing of *partition* is made ready before what is parked has been read again."""
-        return partition in self._in_order or (self._is_aside_first and not partition.is_aside)
+        """Whether nothing of *partition* is made ready before what is evicted has been read again."""
+        return partition in self._in_order or (self._is_overflow_first and not partition.is_overflow)
 
-    def _with_parked(self) -> set[AssignedPartition]:
-        return {partition for partition in self._parking if partition.settlement.has_parked}
+    def _with_evicted(self) -> set[AssignedPartition]:
+        return {partition for partition in self._evicted if partition.settlement.has_evicted}
 
     # Other processes.
 
     @property
-    def feeds(self) -> int:
+    def slots(self) -> int:
         """How many consumers are started here."""
-        return sum(len(lane.feeds) for lane in self.lanes.values())
+        return sum(len(queue.slots) for queue in self.selector_queues.values())
 
     @property
     def room_elsewhere(self) -> int:
@@ -650,31 +650,31 @@ class Dispatcher:
 
     def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
         """Return the selectors of the consumers that are started here."""
-        lanes = [lane for lane in self.lanes.values() if not (without_withdrawn and lane.is_withdrawn)]
-        return {None if lane.selector is None else lane.selector.text for lane in lanes}
+        queues = [queue for queue in self.selector_queues.values() if not (without_withdrawn and queue.is_withdrawn)]
+        return {None if queue.selector is None else queue.selector.text for queue in queues}
 
-    def waiting(self, partition: AssignedPartition) -> int:
-        """Return how many messages of *partition* are here and not handed out."""
-        orders = {d.order for lane in self.lanes.values() for d in lane if d.partition is partition}
-        return len(orders) + sum(delivery.partition is partition for delivery in self.unwanted)
+    def undispatched(self, partition: AssignedPartition) -> int:
+        """Return how many messages of *partition* are here and not dispatched."""
+        orders = {d.order for queue in self.selector_queues.values() for d in queue if d.partition is partition}
+        return len(orders) + sum(delivery.partition is partition for delivery in self.unmatched)
 
     def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool) -> None:
         """Let *peer* have those that nobody here wants, and its consumers with the selectors *among* do.
 
-        If that *is_new*, they may want what is parked, too.
+        If that *is_new*, they may want what is evicted, too.
         """
-        self.wants_recall = self.wants_recall or (is_new and bool(self._with_parked()))
+        self.wants_reread = self.wants_reread or (is_new and bool(self._with_evicted()))
         kept: list[Delivery] = []
-        for number, delivery in enumerate(self.unwanted):
+        for number, delivery in enumerate(self.unmatched):
             if not peer.room(is_targeted=True):
                 peer.waits = True
-                kept += self.unwanted[number:]
+                kept += self.unmatched[number:]
                 break
             if not peer.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, peer):
                 kept.append(delivery)
             else:
                 self._leave(delivery, peer)
-        self.unwanted = kept
+        self.unmatched = kept
 
     def share(self, now: float) -> bool:
         """Let others have some of what consumers here want, too, where these have been busy for a while by *now*.
@@ -684,23 +684,23 @@ class Dispatcher:
         """
         pressed = []
         is_soon = False
-        for lane in self.lanes.values():
-            if lane.hungry:
-                lane.busy_since = 0.0
+        for queue in self.selector_queues.values():
+            if queue.waiting:
+                queue.busy_since = 0.0
                 continue
-            lane.busy_since = lane.busy_since or now
-            if next(iter(lane), None) is None:
+            queue.busy_since = queue.busy_since or now
+            if next(iter(queue), None) is None:
                 continue
-            if now - lane.busy_since >= BUSY_SECONDS:
-                pressed.append(lane)
-            is_soon = is_soon or now - max(lane.busy_since, lane.taken_at) < BUSY_SECONDS
+            if now - queue.busy_since >= BUSY_SECONDS:
+                pressed.append(queue)
+            is_soon = is_soon or now - max(queue.busy_since, queue.taken_at) < BUSY_SECONDS
         takers = [peer for peer in self.peers if peer.room(is_targeted=False)] if pressed else []
-        for lane in pressed:
-            self._share(lane, takers, len(lane.feeds) if now - lane.taken_at < BUSY_SECONDS else 0)
+        for queue in pressed:
+            self._share(queue, takers, len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0)
         return is_soon
 
-    def _share(self, lane: SelectorQueue, takers: list[Peer], own: int) -> None:
-        for delivery in itertools.islice(lane, own, own + self._limit):
+    def _share(self, queue: SelectorQueue, takers: list[Peer], own: int) -> None:
+        for delivery in itertools.islice(queue, own, own + self._limit):
             if not takers:
                 return
             if delivery.group is not None or delivery.partition.is_transfer:
@@ -737,7 +737,7 @@ class Dispatcher:
 
     def _leave(self, delivery: Delivery, peer: Peer) -> None:
         delivery.is_taken = True
-        delivery.lanes = 0
+        delivery.ready_in = 0
         if delivery.group is not None:
             if len(self._bound) > MOST_BOUND:
                 self._bound.clear()
@@ -748,8 +748,8 @@ class Dispatcher:
     def may_get_stuck(self, now: float) -> bool:
         """Whether messages are ready for consumers none of which waits, and which have not been busy for long."""
         return any(
-            not (lane.hungry or lane.is_stuck(now)) and next(iter(lane), None) is not None
-            for lane in self.lanes.values()
+            not (queue.waiting or queue.is_stuck(now)) and next(iter(queue), None) is not None
+            for queue in self.selector_queues.values()
         )
 
     def send_back(self, now: float) -> list[Delivery]:
@@ -757,51 +757,51 @@ class Dispatcher:
 
         Groups stay. Others are not to hand over such messages before one of these consumers waits.
         """
-        stuck = [lane for lane in self.lanes.values() if lane.is_stuck(now)]
+        stuck = [queue for queue in self.selector_queues.values() if queue.is_stuck(now)]
         gone: list[Delivery] = []
-        for lane in stuck:
-            for delivery in lane:
+        for queue in stuck:
+            for delivery in queue:
                 if not delivery.partition.is_transfer or delivery.group is not None or delivery.due:
                     continue
-                if delivery.lanes > 1 and any(
-                    self._wants(other, delivery) for other in self.lanes.values() if other not in stuck
+                if delivery.ready_in > 1 and any(
+                    self._wants(other, delivery) for other in self.selector_queues.values() if other not in stuck
                 ):
                     continue
                 delivery.is_taken = True
-                delivery.lanes = 0
+                delivery.ready_in = 0
                 self.held -= 1
-                lane.is_withdrawn = True
+                queue.is_withdrawn = True
                 gone.append(delivery)
         return gone
 
     def give_up(self, is_to_go: Callable[[Delivery], bool]) -> list[Delivery]:
         """Return those that nobody wants and *is_to_go* is true for: they are here no more."""
-        gone = [delivery for delivery in self.unwanted if is_to_go(delivery)]
+        gone = [delivery for delivery in self.unmatched if is_to_go(delivery)]
         if gone:
-            self.unwanted = [delivery for delivery in self.unwanted if not is_to_go(delivery)]
+            self.unmatched = [delivery for delivery in self.unmatched if not is_to_go(delivery)]
         for delivery in gone:
             delivery.is_taken = True
         return gone
 
-    def _pass_on(self, lane: SelectorQueue, feed: ConsumerSlot) -> None:
-        """Take *feed* from those who wait; had it been woken, wake somebody else for what it leaves."""
-        if feed in lane.hungry:
-            del lane.hungry[feed]
+    def _pass_on(self, queue: SelectorQueue, slot: ConsumerSlot) -> None:
+        """Take *slot* from those who wait; had it been woken, wake somebody else for what it leaves."""
+        if slot in queue.waiting:
+            del queue.waiting[slot]
             return
-        for other in self.lanes.values():
-            if other.hungry and next(iter(other), None) is not None:
+        for other in self.selector_queues.values():
+            if other.waiting and next(iter(other), None) is not None:
                 other.wake_one()
 
 
 def _stays(delivery: Delivery) -> bool:
-    """Tell whether *delivery* cannot be parked: it is being moved, or reading has not come to it yet."""
+    """Tell whether *delivery* cannot be evicted: it is being moved, or reading has not come to it yet."""
     return delivery.is_moving or delivery.offset >= delivery.partition.settlement.position
 
 
 def _forget(delivery: Delivery) -> None:
     delivery.is_taken = True
-    delivery.lanes = 0
-    delivery.partition.settlement.park(delivery.offset)
+    delivery.ready_in = 0
+    delivery.partition.settlement.evict(delivery.offset)
 
 
 def _order(delivery: Delivery) -> int:

@@ -52,7 +52,7 @@ __all__ = ["GroupConsumer"]
 
 _log = logging.getLogger("kjms.reader")
 
-SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in hands
+SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in flight
 BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
 RETRY_SECONDS: Final = 1.0  # between a failure of the thread and its next life
 MOST_RESCUED: Final = 10_000  # messages in the hands of sessions that a rebalance may wait for
@@ -80,7 +80,7 @@ class GroupConsumer:
         topic: The Kafka topic.
         aside: What the engine does for messages that are moved aside.
         starts: Without a group: the offset from which each partition is read. None: the group knows.
-        keeps_unwanted: Whether a message that no selector here wants stays (a queue) or is done with (a subscription).
+        keeps_unmatched: Whether a message that no selector here wants stays (a queue) or is done with (a subscription).
         prefetch: How many messages it holds ready.
         decode: How its records are read.
         on_error: Told of errors that only the connection's exception listener can hear.
@@ -100,7 +100,7 @@ class GroupConsumer:
         aside: Overflow,
         *,
         starts: Mapping[int, int] | None,
-        keeps_unwanted: bool,
+        keeps_unmatched: bool,
         prefetch: int,
         decode: Decoder,
         on_error: Callable[[JMSException], None],
@@ -132,22 +132,22 @@ class GroupConsumer:
         self._crowding: set[AssignedPartition] = set()  # whose messages are being moved aside
         self._heard = time.monotonic()  # when the thread was seen to run last
         self._is_proved = True  # whether the partitions are surely still this process's
-        self.keeps_unwanted = keeps_unwanted
-        self.buffer = Dispatcher(
+        self.keeps_unmatched = keeps_unmatched
+        self.dispatcher = Dispatcher(
             destination,
-            keeps_unwanted=keeps_unwanted,
+            keeps_unmatched=keeps_unmatched,
             limit=prefetch,
-            parks=keeps_unwanted and starts is None,
+            evicts=keeps_unmatched and starts is None,
             most_unmatched=aside.tuning.most_unmatched,
         )
         self._orders = itertools.count()
         self._is_active = False  # whether messages were taken since the last poll, whose commits may be near
-        self._in_hands = 0  # messages handed out and not settled
-        self._dispatched = 0  # messages handed out, ever
+        self._in_flight = 0  # messages dispatched and not settled
+        self._dispatched = 0  # messages dispatched, ever
         self._started = 0
         self._idle_since = 0.0
         self._full_since = 0.0  # when the buffer was first seen to be full
-        self._recalled_at = 0.0  # when what was parked began to be read again
+        self._reread_at = 0.0  # when what was evicted began to be read again
         self._rest_until = 0.0  # it is not begun anew before
         self._closing = False
         self._is_leaving = False  # whether the thread is about to end its client
@@ -161,7 +161,7 @@ class GroupConsumer:
         self.committer = OffsetCommitter(
             self._holdings,
             self.client,
-            self.buffer,
+            self.dispatcher,
             self.lock,
             self._news,
             self._before_commit,
@@ -170,8 +170,8 @@ class GroupConsumer:
 
     def __repr__(self) -> str:
         return (
-            f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self.buffer.held} ready,"
-            f" {self._in_hands} in hands, {self._started} consumers started>"
+            f"<Reader {self.name}: partitions {sorted(self._holdings.numbers())}, {self.dispatcher.held} ready,"
+            f" {self._in_flight} in flight, {self._started} consumers started>"
         )
 
     @property
@@ -212,7 +212,7 @@ class GroupConsumer:
     @property
     def is_shared(self) -> bool:
         """Whether several consumers are started, here or in other processes that may get messages from here."""
-        return self._started > 1 or bool(self.buffer.peers)
+        return self._started > 1 or bool(self.dispatcher.peers)
 
     @property
     def is_closed(self) -> bool:
@@ -227,7 +227,7 @@ class GroupConsumer:
     def statistics(self) -> GroupConsumerStatistics:
         """Return what it holds, and who waits for it."""
         with self.lock:
-            buffer = self.buffer
+            dispatcher = self.dispatcher
             return GroupConsumerStatistics(
                 destination=str(self.destination),
                 name=self.name,
@@ -235,13 +235,13 @@ class GroupConsumer:
                 group=self.group,
                 is_reading=self._thread is not None,
                 consumers=self._started,
-                waiting=buffer.hungry,
-                selectors=tuple(buffer.selectors),
-                ready=buffer.held,
-                unmatched=len(buffer.unwanted),
-                delayed=buffer.delayed,
-                group_blocked=buffer.group_blocked,
-                in_flight=self._in_hands,
+                waiting=dispatcher.waiting_slots,
+                selectors=tuple(dispatcher.selectors),
+                ready=dispatcher.held,
+                unmatched=len(dispatcher.unmatched),
+                delayed=dispatcher.delayed,
+                group_blocked=dispatcher.group_blocked,
+                in_flight=self._in_flight,
                 moving=self.aside.mover.moving(self),
                 dispatched=self._dispatched,
                 commits=self.committer.commits,
@@ -251,95 +251,95 @@ class GroupConsumer:
             )
 
     @property
-    def has_messages_in_hands(self) -> bool:
+    def has_messages_in_flight(self) -> bool:
         """Whether a session has messages that it may still settle or give back."""
         with self.lock:
-            return self._in_hands > 0 and any(
+            return self._in_flight > 0 and any(
                 delivery.is_out for partition in self._holdings for _, delivery in partition.settlement.messages()
             )
 
     # Consumers come and go.
 
-    def add_feed(self, selector: Selector | None, wakeup: threading.Event) -> ConsumerSlot:
-        """Return a new consumer's feed; it is not started."""
+    def add_slot(self, selector: Selector | None, wakeup: threading.Event) -> ConsumerSlot:
+        """Return a new consumer's slot; it is not started."""
         return ConsumerSlot(self, selector, wakeup)
 
-    def remove_feed(self, feed: ConsumerSlot) -> None:
-        """Take the consumer of *feed* away; what it was to get goes to others."""
+    def remove_slot(self, slot: ConsumerSlot) -> None:
+        """Take the consumer of *slot* away; what it was to get goes to others."""
         with self.lock:
-            feed.is_open = False
-            self.stop_feed(feed)
-        feed.wakeup.set()
+            slot.is_open = False
+            self.stop_slot(slot)
+        slot.wakeup.set()
 
-    def start_feed(self, feed: ConsumerSlot) -> None:
-        """Let messages come to *feed*, and begin to read if nobody else had asked for it.
+    def start_slot(self, slot: ConsumerSlot) -> None:
+        """Let messages come to *slot*, and begin to read if nobody else had asked for it.
 
         Raises:
             JMSException: librdkafka refuses a setting.
         """
         with self.lock:
-            if feed.is_started or not feed.is_open:
+            if slot.is_started or not slot.is_open:
                 return
             if self._thread is None and not self._closing:
                 self._begin()
-            feed.is_started = True
+            slot.is_started = True
             self._started += 1
             ConsumerSlot.starts += 1
             self._idle_since = 0.0
             if self._started == 2:
-                self.buffer.wake_all()  # the consumer that was alone may wait though its session is busy
-            self.buffer.join(feed)
+                self.dispatcher.wake_all()  # the consumer that was alone may wait though its session is busy
+            self.dispatcher.join(slot)
             if self._handover is not None:
                 self._handover.changed()
-        feed.wakeup.set()
+        slot.wakeup.set()
 
-    def stop_feed(self, feed: ConsumerSlot) -> None:
-        """Hold messages back from *feed*."""
+    def stop_slot(self, slot: ConsumerSlot) -> None:
+        """Hold messages back from *slot*."""
         with self.lock:
-            if not feed.is_started:
+            if not slot.is_started:
                 return
-            feed.is_started = False
+            slot.is_started = False
             self._started -= 1
             if not self._started:
                 self._idle_since = time.monotonic()
-            self.buffer.leave(feed)
+            self.dispatcher.leave(slot)
             self.send_over()
 
-    def rest(self, feed: ConsumerSlot) -> None:
-        """Note that the consumer of *feed* stopped waiting."""
+    def rest(self, slot: ConsumerSlot) -> None:
+        """Note that the consumer of *slot* stopped waiting."""
         with self.lock:
-            self.buffer.rest(feed)
+            self.dispatcher.rest(slot)
 
     # Messages go out and come back.
 
-    def take(self, feed: ConsumerSlot) -> Delivery | None:
-        """Return the next message for *feed*, or note that it waits for one."""
+    def take(self, slot: ConsumerSlot) -> Delivery | None:
+        """Return the next message for *slot*, or note that it waits for one."""
         with self.lock:
-            buffer = self.buffer
+            dispatcher = self.dispatcher
             now = time.monotonic()
             if now - self._heard > STALL_SECONDS and self._starts is None:
                 self._is_proved = False  # the process slept; the thread, when it has woken, asks Kafka
-            delivery = buffer.take(feed) if self._is_proved else buffer.wait(feed)
-            worked = feed.took(delivery, now)
+            delivery = dispatcher.take(slot) if self._is_proved else dispatcher.wait(slot)
+            worked = slot.took(delivery, now)
             if self._handover is not None:
                 self._handover.took(delivery, worked, now)
             if delivery is None:
-                if feed.is_started:
+                if slot.is_started:
                     self._news.notify()
                 return None
-            self._in_hands += 1
+            self._in_flight += 1
             self._dispatched += 1
             self._is_active = delivery.is_out = True
-            if buffer.wants_mark or buffer.held == self._limit >> 1:
+            if dispatcher.wants_dispatch_limit or dispatcher.held == self._limit >> 1:
                 self._news.notify()
             return delivery
 
     def _share(self) -> None:
         """Let other processes have what consumers here have no time for."""
-        if self._handover is not None and self.buffer.peers:
+        if self._handover is not None and self.dispatcher.peers:
             with self.lock:
                 self._is_to_share = self._handover.share(time.monotonic())
-                self._capacity = self._limit + self.buffer.room_elsewhere
+                self._capacity = self._limit + self.dispatcher.room_elsewhere
         else:
             self._is_to_share, self._capacity = False, self._limit
 
@@ -352,10 +352,10 @@ class GroupConsumer:
                 0.1 s.
         """
         with self.lock:
-            self._in_hands -= 1
+            self._in_flight -= 1
             delivery.is_out = False
             if delivery.busy is not None:
-                self.buffer.let_go(delivery)
+                self.dispatcher.let_go(delivery)
             partition = delivery.partition
             partition.settlement.settle(delivery.offset)
             if is_urgent and partition.is_kept:
@@ -378,10 +378,10 @@ class GroupConsumer:
         """
         self.committer.flush_before_exit(receipts)
 
-    def excuse(self, delivery: Delivery) -> None:
+    def uncount(self, delivery: Delivery) -> None:
         """Note that the session which has *delivery* goes on to another message."""
         with self.lock:
-            delivery.excuse()
+            delivery.uncount()
 
     def record(self, delivery: Delivery) -> bool:
         """Make sure that Kafka knows of *delivery* before it is made; tell whether it still may be.
@@ -405,7 +405,7 @@ class GroupConsumer:
         is_counted: bool = True,
         due: Callable[[Delivery], int] | None = None,
     ) -> None:
-        """Take back messages that were handed out: they are delivered again, in their order.
+        """Take back messages that were dispatched: they are delivered again, in their order.
 
         Args:
             deliveries: The messages, oldest first.
@@ -417,23 +417,23 @@ class GroupConsumer:
             back: list[Delivery] = []
             later: list[Delivery] = []
             for delivery in deliveries:
-                self._in_hands -= 1
+                self._in_flight -= 1
                 delivery.is_out = False
                 delivery.decoded = None
                 delivery.is_made = False
                 if is_counted:
                     delivery.come_back(due, self.aside.tuning.now_ms())
-                elif delivery.count > 1 or delivery.told != NEVER:
+                elif delivery.count > 1 or delivery.record_history != NEVER:
                     delivery.note()  # the delivery may have been recorded, and was not made
                 if delivery.partition.is_held:
                     (later if delivery.due else back).append(delivery)
             is_for_all = to is None or not to.is_started
             for delivery in (*back, *later) if is_for_all else later:
                 delivery.is_back = True
-                self.buffer.let_go(delivery)
-            self.buffer.put_back(later)
+                self.dispatcher.let_go(delivery)
+            self.dispatcher.put_back(later)
             if to is None or is_for_all:
-                self.buffer.put_back(back)
+                self.dispatcher.put_back(back)
             else:
                 to.returned.extendleft(reversed(back))
                 to.wakeup.set()
@@ -450,20 +450,20 @@ class GroupConsumer:
         """
         with self.lock:
             delivery.is_made = True  # should its partition be lost before, it has the count that it has now
-            self.buffer.let_go(delivery)
+            self.dispatcher.let_go(delivery)
         self.aside.journal.note(why, self.group, self.destination, delivery)
-        self.aside.mover.submit(self, [Move(delivery, copy, is_aside=False)])
+        self.aside.mover.submit(self, [Move(delivery, copy, is_overflow=False)])
 
     def send_over(self) -> None:
         """Send messages to the other processes that they were given to; the caller holds the lock."""
-        leaving = self.buffer.leaving
+        leaving = self.dispatcher.leaving
         if leaving and self._handover is not None:
-            self.buffer.leaving = []
+            self.dispatcher.leaving = []
             self.submit([self._handover.move(delivery, peer) for peer, delivery in leaving])
 
     def submit(self, moves: Sequence[Move]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
-        self._in_hands += len(moves)
+        self._in_flight += len(moves)
         self.aside.mover.submit(self, moves)
 
     def _before_commit(self) -> None:
@@ -481,7 +481,7 @@ class GroupConsumer:
             if partition in self._crowding:
                 continue
             chosen = (
-                [d for d in partition.settlement.fragments(share) if self.buffer.is_staying(d)] if share < 1 else []
+                [d for d in partition.settlement.fragments(share) if self.dispatcher.is_staying(d)] if share < 1 else []
             )
             chosen = chosen or oldest(partition, share)
             if chosen:
@@ -490,7 +490,10 @@ class GroupConsumer:
                     delivery.is_moving = True
                 self.aside.mover.submit(
                     self,
-                    [Move(each, self.copy_for(each, partial(self._room_for, each)), is_aside=True) for each in chosen],
+                    [
+                        Move(each, self.copy_for(each, partial(self._room_for, each)), is_overflow=True)
+                        for each in chosen
+                    ],
                 )
 
     def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
@@ -610,14 +613,14 @@ class GroupConsumer:
     def _start(self, partition: AssignedPartition) -> TopicPartition:
         """Return from where to read *partition*: earlier where it matters what was there."""
         start = partition.start
-        if self._repeats is not None and self.keeps_unwanted and partition.topic == self.topic and start.offset > 0:
+        if self._repeats is not None and self.keeps_unmatched and partition.topic == self.topic and start.offset > 0:
             start.offset = max(start.offset - LOOK_BACK, 0)  # a log that begins later is read from there
         return start
 
     def drop_transfer(self, partition: AssignedPartition) -> None:
         """Stop reading *partition*, a transfer partition; the caller holds the lock."""
         self._holdings.remove(partition)
-        self.buffer.drop(partition)
+        self.dispatcher.drop(partition)
         self._crowding.discard(partition)
         self._left.append(TopicPartition(partition.topic, partition.number))
         self._news.notify()
@@ -686,13 +689,13 @@ class GroupConsumer:
             for move in gone:
                 self._crowding.discard(move.delivery.partition)
                 move.delivery.is_moving = False
-                if not move.is_aside:
-                    self._in_hands -= 1
+                if not move.is_overflow:
+                    self._in_flight -= 1
                 if move.peer is not None:
                     move.peer.written(None)
                     if move.delivery.partition.is_held:  # the peer is gone
                         move.delivery.is_back = True
-                        self.buffer.put_back([move.delivery])
+                        self.dispatcher.put_back([move.delivery])
             return left
 
     def _is_movable(self, move: Move) -> bool:
@@ -731,7 +734,7 @@ class GroupConsumer:
             if self._starts is not None or consumer is None:
                 return [], None
             for move, told, (_, offset) in made:
-                if move.is_aside:
+                if move.is_overflow:
                     aside = self._aside_partition(move)
                     settled.setdefault(aside, set())
                     delivery = move.delivery
@@ -763,7 +766,7 @@ class GroupConsumer:
         """Note that *made* did not come through: their copies do not count."""
         with self.lock:
             for move, _, (_, offset) in made:
-                aside = self._target(move) if move.is_aside else None
+                aside = self._target(move) if move.is_overflow else None
                 if aside is not None:
                     aside.settlement.unplace(offset)
 
@@ -790,15 +793,15 @@ class GroupConsumer:
                 old = delivery.partition.settlement
                 is_done = not old.holds(delivery.offset)  # by now
                 old.settle(delivery.offset)
-                if not move.is_aside:
-                    self._in_hands -= 1
+                if not move.is_overflow:
+                    self._in_flight -= 1
                     if move.peer is not None:
                         move.peer.written(place)
                     continue
                 aside = self._target(move)
                 if aside is None:  # it was given up at once: whoever has it reads the copy
                     continue
-                delivery.partition, delivery.offset, delivery.told = aside, offset, told
+                delivery.partition, delivery.offset, delivery.record_history = aside, offset, told
                 if is_done:
                     aside.settlement.settle(offset)
                 else:
@@ -843,8 +846,8 @@ class GroupConsumer:
                     self._wait_for_news()
                 self._release()
                 self._share()
-                if self.buffer.wants_recall:
-                    self._read_parked(consumer)
+                if self.dispatcher.wants_reread:
+                    self._reread_evicted(consumer)
                 now = time.monotonic()
                 if now - checked >= TICK_SECONDS:
                     self._check_topics()
@@ -868,7 +871,7 @@ class GroupConsumer:
                 _log.exception("reader of %s failed", self.name)
                 self._on_error(JMSException(f"reading {self.name} failed: {error}", None, error))
             with self._news:
-                self.buffer.wake_all()
+                self.dispatcher.wake_all()
                 self._news.wait_for(lambda: self._closing, RETRY_SECONDS)
         finally:
             self._leave(consumer)
@@ -901,7 +904,7 @@ class GroupConsumer:
             for partition in gone:
                 partition.is_gone = True
                 self._holdings.remove(partition)
-                self.buffer.drop(partition)
+                self.dispatcher.drop(partition)
                 self._crowding.discard(partition)
         for topic, identity in {partition.topic: partition.identity for partition in gone}.items():
             self._made_again(topic, identity)
@@ -936,7 +939,7 @@ class GroupConsumer:
         with self.lock:
             if error is None:
                 self._is_proved = True
-                self.buffer.marked()
+                self.dispatcher.dispatch_limit_moved()
 
     def _keep_copies(self, partitions: Collection[AssignedPartition]) -> None:
         """Write down, for the day when Kafka forgets it, what is committed of *partitions*."""
@@ -949,9 +952,9 @@ class GroupConsumer:
 
     def _release(self) -> None:
         """Make ready what is due."""
-        if self.buffer.next_due:
+        if self.dispatcher.next_due:
             with self.lock:
-                self.buffer.release(self.aside.tuning.now_ms())
+                self.dispatcher.release(self.aside.tuning.now_ms())
 
     def _join(self, consumer: ConsumerPort) -> None:
         if self._starts is None:
@@ -989,7 +992,7 @@ class GroupConsumer:
     def _read(self, consumer: ConsumerPort) -> None:
         """Take what Kafka has; wait for it only while a consumer here waits, too."""
         self._full_since = 0.0
-        room = self._capacity - self.buffer.held
+        room = self._capacity - self.dispatcher.held
         room = min(BATCH, room if room > 0 else self._capacity)  # a consumer waits for what comes behind
         with self.client.turn:
             self._forsake(consumer)
@@ -1010,8 +1013,8 @@ class GroupConsumer:
             held = {(place.topic, place.partition) for place in consumer.assignment()}
             consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
 
-    def _read_parked(self, consumer: ConsumerPort) -> None:
-        """Read again what was parked: somebody has come who may want it.
+    def _reread_evicted(self, consumer: ConsumerPort) -> None:
+        """Read again what was evicted: somebody has come who may want it.
 
         That takes its time, so it is finished before it begins anew, and what is new is read for as long first.
         """
@@ -1020,21 +1023,21 @@ class GroupConsumer:
             if self._crowding:  # what is being moved would come before older ones
                 return
             rereading = [partition for partition in self._holdings if partition.settlement.is_rereading]
-            if self.buffer.is_urgent:
-                if any(p.is_aside and (p.settlement.is_rereading or p.settlement.is_behind) for p in self._holdings):
+            if self.dispatcher.is_urgent:
+                if any(p.is_overflow and (p.settlement.is_rereading or p.settlement.is_behind) for p in self._holdings):
                     return  # older ones are still to come
             elif rereading:
-                self._rest_until = now + (now - self._recalled_at)
+                self._rest_until = now + (now - self._reread_at)
                 return
             elif now < self._rest_until:
                 return
-            self._recalled_at = now
-            partitions = self.buffer.recalled()
+            self._reread_at = now
+            partitions = self.dispatcher.to_reread()
         with self.client.turn:
             firsts = [beginning(consumer, partition.start) for partition in partitions]
             with self.lock:
                 places = [
-                    TopicPartition(partition.topic, partition.number, partition.settlement.recall(first))
+                    TopicPartition(partition.topic, partition.number, partition.settlement.reread_from(first))
                     for partition, first in zip(partitions, firsts, strict=True)
                     if partition.is_held
                 ]
@@ -1045,14 +1048,14 @@ class GroupConsumer:
         """Return how long a poll may last: nobody can commit meanwhile."""
         with self.lock:
             is_active, self._is_active = self._is_active, False
-            if not self.buffer.is_awaited:
+            if not self.dispatcher.is_awaited:
                 return 0
-            if is_active or self._in_hands or self.buffer.held:
+            if is_active or self._in_flight or self.dispatcher.held:
                 return SHORT_POLL_SECONDS
             return self._until_due()
 
     def _wait_for_news(self) -> None:
-        """Wait until a consumer is hungry, half of what was ready is taken, or it is time to look after the group."""
+        """Wait until a consumer waits, half of what was ready is taken, or it is time to look after the group."""
         with self._news:
             if self.client.waiting:  # let them, before the next poll holds the client
                 self._news.wait_for(lambda: not self.client.waiting, SHORT_POLL_SECONDS)
@@ -1065,17 +1068,17 @@ class GroupConsumer:
 
     def _wants_more(self) -> bool:
         """Return whether a consumer waits, here or elsewhere; what is ready is not for one that waits here."""
-        buffer = self.buffer
-        return buffer.is_hungry or (buffer.is_awaited and buffer.held <= self._capacity >> 1)
+        dispatcher = self.dispatcher
+        return dispatcher.is_waiting or (dispatcher.is_awaited and dispatcher.held <= self._capacity >> 1)
 
     def _until_due(self) -> float:
         """Return for how many seconds to wait at the most."""
-        due = self.buffer.next_due
+        due = self.dispatcher.next_due
         most = BUSY_SECONDS if self._is_to_share else TICK_SECONDS
         return min(most, max(due / 1000 - self.aside.tuning.wall_clock(), 0)) if due else most
 
     def _arrived(self, records: list[KafkaMessage]) -> None:
-        holdings, buffer, repeats = self._holdings, self.buffer, self._repeats
+        holdings, dispatcher, repeats = self._holdings, self.dispatcher, self._repeats
         has_transfers = False
         refusal = None
         for record in records:
@@ -1099,22 +1102,22 @@ class GroupConsumer:
             if self._delayed_before and self._is_too_old(record):
                 settlement.settle(offset)
                 continue
-            if partition.is_aside:
-                delivery.record, delivery.told = unmoved(record)
-                delivery.recall(delivery.told)
+            if partition.is_overflow:
+                delivery.record, delivery.record_history = unmoved(record)
+                delivery.restore(delivery.record_history)
                 if repeats is not None:
                     repeats.sees(delivery.record)
-            if offset < settlement.recalls:
+            if offset < settlement.histories_end:
                 noted = settlement.noted(offset)
                 if noted is not None:
-                    delivery.recall(noted)
+                    delivery.restore(noted)
                 elif delivery.count == 1:
-                    delivery.recall(settlement.history(offset))
+                    delivery.restore(settlement.history(offset))
                     if delivery.count > 1:
                         delivery.cause = "previous consumer terminated unexpectedly"
-            buffer.arrive(delivery)
+            dispatcher.arrive(delivery)
             has_transfers = has_transfers or partition.is_transfer
-        if buffer.is_ranked:
+        if dispatcher.is_ranked:
             self._look_ahead(records)
         if self._handover is not None:
             if has_transfers:
@@ -1149,11 +1152,11 @@ class GroupConsumer:
 
     def _is_full(self) -> bool:
         with self.lock:
-            return self.buffer.is_full(self._capacity)
+            return self.dispatcher.is_full(self._capacity)
 
     def _has_space(self) -> bool:
         with self.lock:
-            return self._closing or self.buffer.has_room(self._capacity)
+            return self._closing or self.dispatcher.has_room(self._capacity)
 
     def _wait_for_space(self, consumer: ConsumerPort) -> None:
         """Wait until consumers have taken half of what is ready; meanwhile stay a member of the group."""
@@ -1192,7 +1195,7 @@ class GroupConsumer:
             idle_since > 0
             and self._starts is None
             and time.monotonic() - idle_since > self.aside.tuning.grace_seconds
-            and not self.has_messages_in_hands
+            and not self.has_messages_in_flight
         )
 
     def _flush_quietly(self, *, is_proof: bool = False) -> None:
@@ -1243,7 +1246,7 @@ class GroupConsumer:
             held = self._holdings.transfers()
             for partition in held:
                 partition.is_held = False
-                self.buffer.drop(partition)
+                self.dispatcher.drop(partition)
             partitions = [p for p in held if p.settlement.unsettled or p.settlement.is_dirty]
         deadline = time.monotonic() + CLOSE_SECONDS
         with self.client.turn:
@@ -1306,13 +1309,13 @@ class GroupConsumer:
         with self.lock:
             last = [partition for revoked in partitions for partition in self._holdings.of(revoked.partition)]
             for partition in last:
-                self.buffer.drop(partition)  # what is handed out from now on, Kafka would not hear of
+                self.dispatcher.drop(partition)  # what is dispatched from now on, Kafka would not hear of
         if not (self._closing or self._is_leaving):
             self._rescue(last)
         with self.lock:
             for partition in last:
                 partition.is_held = False
-                self.buffer.drop(partition)  # what came back meanwhile
+                self.dispatcher.drop(partition)  # what came back meanwhile
         error, _ = self.committer.commit(last)  # the poll that called this holds the client
         if error is not None:
             _log.warning("%s", jms_error(error, f"acknowledge messages of {self.name} before a rebalance"))
@@ -1327,23 +1330,23 @@ class GroupConsumer:
         with self.lock:
             numbers = {partition.number for partition in leaving}
             home = next((number for number in self._holdings.numbers() if number not in numbers), None)
-            in_hands = [
+            in_flight = [
                 delivery
                 for partition in leaving
                 for _, delivery in partition.settlement.messages()
                 if delivery.is_out and not delivery.is_moving and delivery.group is None
             ]
-        if home is None or not 0 < len(in_hands) <= MOST_RESCUED:
+        if home is None or not 0 < len(in_flight) <= MOST_RESCUED:
             return
         place = self.aside.topic, home
 
         try:
             self.open_aside(home)
             self.aside.rescuer.move(
-                self, [Move(each, self.copy_for(each, lambda: place), is_aside=True, to=place) for each in in_hands]
+                self, [Move(each, self.copy_for(each, lambda: place), is_overflow=True, to=place) for each in in_flight]
             )
         except (JMSException, AbortedError, KafkaException) as error:
-            _log.warning("%d messages of %s come again elsewhere: %s", len(in_hands), self.name, error)
+            _log.warning("%d messages of %s come again elsewhere: %s", len(in_flight), self.name, error)
 
     def _on_lost(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         with self.lock:
@@ -1357,7 +1360,7 @@ class GroupConsumer:
         with self.lock:
             dropped = [partition for revoked in partitions for partition in self._drop(revoked.partition)]
             self._is_proved = True
-            self.buffer.marked()
+            self.dispatcher.dispatch_limit_moved()
         leaving = {(place.topic, place.partition) for place in partitions}  # also those that `_on_assign` did not open
         leaving.update((partition.topic, partition.number) for partition in dropped)
         # librdkafka refuses the whole list if it does not read one of them.
@@ -1368,12 +1371,12 @@ class GroupConsumer:
     def _drop(self, number: int) -> list[AssignedPartition]:
         dropped = self._holdings.drop(number)
         for partition in dropped:
-            self.buffer.drop(partition)
+            self.dispatcher.drop(partition)
             self._crowding.discard(partition)
         return dropped
 
     def begin_to_close(self) -> None:
-        """Tell the thread to leave the group and end; messages in hands go to whoever reads the topic next."""
+        """Tell the thread to leave the group and end; messages in flight go to whoever reads the topic next."""
         with self.lock:
             self._closing = True
             self._news.notify_all()

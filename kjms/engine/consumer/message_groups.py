@@ -53,14 +53,14 @@ class MessageGroups:
         """Note that *session* has *delivery* now; return what was ready instead of it, and waits again."""
         if delivery.group is None:
             return None
-        key = delivery.partition.lot, delivery.group
+        key = delivery.partition.group_scope, delivery.group
         group = self.busy.get(key)
         if group is None:
             group = self.busy[key] = MessageGroup(key)
         delivery.busy = group
         group.count += 1
         instead, group.ready = group.ready, None
-        if instead is delivery or (instead is not None and not instead.lanes):
+        if instead is delivery or (instead is not None and not instead.ready_in):
             instead = None
         if instead is not None:
             insort(group.waiting, instead, key=_order)
@@ -76,11 +76,11 @@ class MessageGroups:
         None: it may have it.
         """
         assert delivery.group is not None
-        group = self.busy.get((delivery.partition.lot, delivery.group))
+        group = self.busy.get((delivery.partition.group_scope, delivery.group))
         if group is None or group.session is session:
             return None
         if group.session is None:
-            first = group.ready if group.ready is not None and group.ready.lanes else None
+            first = group.ready if group.ready is not None and group.ready.ready_in else None
             first = first or (group.waiting[0] if group.waiting else None)
             if first is None or delivery.order <= first.order:
                 return None
@@ -98,10 +98,10 @@ class MessageGroups:
     def follow(self, delivery: Delivery) -> None:
         """Note that *delivery*, one of the `followers`, does not wait any more: its session has it."""
         assert delivery.group is not None
-        self._next(self.busy[delivery.partition.lot, delivery.group])
+        self._next(self.busy[delivery.partition.group_scope, delivery.group])
 
     def let_go(self, delivery: Delivery) -> MessageGroup | None:
-        """Note that no session has *delivery* any more; return its group if the next of it may be handed out."""
+        """Note that no session has *delivery* any more; return its group if the next of it may be dispatched."""
         group = delivery.busy
         if group is None:
             return None
@@ -142,9 +142,9 @@ class MessageGroups:
             self.waiting -= len(group.waiting)
         return [delivery for group in free for delivery in group.waiting]
 
-    def drop(self, lot: int) -> None:
-        """Forget the groups of the partitions of *lot*."""
-        for group in [group for group in self.busy.values() if group.key[0] == lot]:
+    def drop(self, group_scope: int) -> None:
+        """Forget the groups of the partitions of *group_scope*."""
+        for group in [group for group in self.busy.values() if group.key[0] == group_scope]:
             self._unfollow(group)
             self.waiting -= len(group.waiting)
             del self.busy[group.key]

@@ -105,7 +105,9 @@ class OffsetCommitter:
             return False
         if self.urgent != self._urgent_planned and not self._client.waiting:
             return True
-        return self._dispatcher.wants_mark or any(partition.needs_mark for partition in list(self._assignment))
+        return self._dispatcher.wants_dispatch_limit or any(
+            partition.needs_dispatch_limit for partition in list(self._assignment)
+        )
 
     def urge(self) -> None:
         """Have the consumer thread commit, at once, what was settled just now; the caller holds the lock."""
@@ -247,7 +249,7 @@ class OffsetCommitter:
             self._make_room(too_large, ALL)
             self._make_room((each.partition for each in commits if each.partition.is_crowded and not last), CROWDED)
             if not commits:
-                dispatcher.wants_mark = False
+                dispatcher.wants_dispatch_limit = False
         if not commits or consumer is None:
             return None, not too_large
         try:
@@ -261,7 +263,7 @@ class OffsetCommitter:
         with self._lock:
             self.commits += 1
             assignment.committed(commits)
-            dispatcher.marked()
+            dispatcher.dispatch_limit_moved()
         return None, not too_large
 
     # Transactions settle messages, too.

@@ -134,12 +134,12 @@ class DelayedPartition:
     def is_quiet(self) -> bool:
         """Whether nothing is to be done but to wait, and little has to be read to begin again."""
         is_idle = not self.orders and self.scan is None and not self.waiting.forgotten and self.rest_until == 0.0
-        return is_idle and self.position >= self.barrier and self.position - self.base <= FEW
+        return is_idle and self.position >= self.barrier and self.position - self.committed_offset <= FEW
 
     @property
-    def base(self) -> int:
+    def committed_offset(self) -> int:
         """Where somebody else would have to begin to read."""
-        return self.waiting.base(self.position)
+        return self.waiting.committed_offset(self.position)
 
     def settle(self, offsets: Iterable[int]) -> None:
         """Note that what stands at *offsets* waits no more."""
@@ -167,7 +167,7 @@ class Scan:
     """
 
     def __init__(self, config: Mapping[str, Any], topic: str, number: int, known: Waiting[KafkaMessage]) -> None:
-        self.position = known.base(0)
+        self.position = known.committed_offset(0)
         self.found: Waiting[KafkaMessage] = Waiting(known.limit // 2)
         self.is_busy = True  # whether it has just got something
         self._known = known
@@ -321,7 +321,7 @@ class DelayedDelivery:
             topic=self.topic,
             partitions=tuple(stretch.number for stretch in stretches),
             waiting=waiting,
-            is_committed=all(stretch.committed == stretch.base for stretch in stretches),
+            is_committed=all(stretch.committed == stretch.committed_offset for stretch in stretches),
             is_resting=False,
         )
 
@@ -538,7 +538,10 @@ class DelayedDelivery:
     def _write_anew(self, stretch: DelayedPartition) -> None:
         """Write what stands at the log's beginning once more, at its end, where much between was settled."""
         waiting = stretch.waiting
-        if waiting.forgotten or stretch.position - stretch.base <= 2 * len(waiting) + self._tuning.delayed_slack:
+        if (
+            waiting.forgotten
+            or stretch.position - stretch.committed_offset <= 2 * len(waiting) + self._tuning.delayed_slack
+        ):
             return
         soon = self._tuning.now_ms() + self._tuning.delayed_far_ms
         chosen = [(offset, record) for offset, due, record in waiting.oldest(BATCH) if due > soon]
@@ -597,11 +600,17 @@ class DelayedDelivery:
         Raises:
             KafkaException: It is another member's, if *is_proof*.
         """
-        bases = {stretch: stretch.base for stretch in stretches}
-        told = [stretch for stretch, base in bases.items() if is_proof or base != stretch.committed]
+        committed_offsets = {stretch: stretch.committed_offset for stretch in stretches}
+        told = [
+            stretch
+            for stretch, committed_offset in committed_offsets.items()
+            if is_proof or committed_offset != stretch.committed
+        ]
         if not told:
             return
-        offsets = [TopicPartition(self.later, each.number, max(bases[each], 0), self._identity) for each in told]
+        offsets = [
+            TopicPartition(self.later, each.number, max(committed_offsets[each], 0), self._identity) for each in told
+        ]
         try:
             if not is_awaited:  # whether it arrives does not matter; messages are due meanwhile
                 consumer.commit(offsets=offsets, asynchronous=True)
@@ -615,7 +624,7 @@ class DelayedDelivery:
             _log.debug("%s", jms_error(error, f"commit the beginning of {self.later}"))
         else:
             for stretch in told:
-                stretch.committed = bases[stretch]
+                stretch.committed = committed_offsets[stretch]
 
     def _give_space_back(self) -> None:
         """Delete what stands before all that waits."""

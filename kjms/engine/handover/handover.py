@@ -95,7 +95,7 @@ class Handover:
         """Take part from now on."""
         with self._lock:
             self._reset()
-            self._consumer.buffer.peers = self.peers
+            self._consumer.dispatcher.peers = self.peers
         self._service.join(self)
 
     def end(self) -> None:
@@ -104,7 +104,7 @@ class Handover:
         with self._lock:
             self._interest.publish_end()
             self._reset()  # without a transfer partition that a later commit would give up
-            self._consumer.buffer.peers = ()
+            self._consumer.dispatcher.peers = ()
 
     # What happens in the group consumer.
 
@@ -121,15 +121,15 @@ class Handover:
             if self._transfers.is_held:
                 self._request_more()
             return
-        if self._starvation.since and not self._consumer.buffer.is_hungry:
+        if self._starvation.since and not self._consumer.dispatcher.is_waiting:
             self._starvation.since = 0.0
         if delivery.partition.is_transfer and self._window.took():
             self.publish()
 
     def _request_more(self) -> None:
         """Request more where a consumer found nothing: peers may not know that it waits, or it gets too little."""
-        dispatcher = self._consumer.buffer
-        is_more = self._window.missed(dispatcher.feeds, dispatcher.hungry, self._consumer.prefetch)
+        dispatcher = self._consumer.dispatcher
+        is_more = self._window.missed(dispatcher.slots, dispatcher.waiting_slots, self._consumer.prefetch)
         if is_more or dispatcher.has_reopened:
             self.publish()
 
@@ -148,7 +148,7 @@ class Handover:
 
     def share(self, now: float) -> bool:
         """Let peers have messages of busy consumers; return whether to look again soon."""
-        dispatcher = self._consumer.buffer
+        dispatcher = self._consumer.dispatcher
         if not dispatcher.peers:
             return False
         is_soon = dispatcher.share(now)
@@ -171,7 +171,7 @@ class Handover:
         """Return the move of *delivery* to *peer*."""
         place = self._transfers.topic, peer.transfer_partition
         copy = self._consumer.copy_for(delivery, lambda: place)
-        return Move(delivery, copy, is_aside=False, peer=peer, transfer_partition=place[1])
+        return Move(delivery, copy, is_overflow=False, peer=peer, transfer_partition=place[1])
 
     # Publishing; the caller holds the lock.
 
@@ -180,32 +180,32 @@ class Handover:
         consumer, partitions = self._consumer, self._topics.source_partitions
         if not consumer.is_wanting or (partitions and len(consumer.numbers()) >= partitions):
             return set()
-        return consumer.buffer.wants() if consumer.keeps_unwanted else {None}
+        return consumer.dispatcher.wants() if consumer.keeps_unmatched else {None}
 
     def _free_wants(self) -> set[str | None]:
         """Return those of them whose consumers are not too busy."""
         wants = self._wants()
-        free = self._consumer.buffer.wants(without_withdrawn=True)
-        return wants & free if self._consumer.keeps_unwanted else wants if free else set()
+        free = self._consumer.dispatcher.wants(without_withdrawn=True)
+        return wants & free if self._consumer.keeps_unmatched else wants if free else set()
 
     def publish(self) -> None:
         """Publish how many messages there is room for, and what is wanted now, as far as it has changed."""
         wants = self._free_wants()
-        self._consumer.buffer.has_reopened = False
+        self._consumer.dispatcher.has_reopened = False
         self._interest.is_idle = not self._transfers.is_active(time.monotonic())
         self._interest.publish_changes(wants, self._record())
         self._window.published()
 
     def _record(self) -> dict[str, Any]:
-        own, dispatcher = self._transfers.own, self._consumer.buffer
+        own, dispatcher = self._transfers.own, self._consumer.dispatcher
         return {
             "lease": self._interest.lease,
             "idle": self._interest.is_idle,
             "box": self._transfers.number,
             "boxes": self._transfers.claimed,
             "read": 0 if own is None else max(own.settlement.position, 0),
-            "held": 0 if own is None else dispatcher.waiting(own),
-            "room": self._window.room(dispatcher.hungry),
+            "held": 0 if own is None else dispatcher.undispatched(own),
+            "room": self._window.room(dispatcher.waiting_slots),
             "quick": self._window.is_quick,
         }
 
@@ -237,7 +237,7 @@ class Handover:
             return
         with self._lock:
             if self.peers.expire(now, STALE_SECONDS):
-                _offer_all(self._consumer.buffer, self.peers)
+                _offer_all(self._consumer.dispatcher, self.peers)
             self.give_up_expired(now)
             self._ask(now)
             self._repeat(now)  # before anything that Kafka may delay
@@ -274,7 +274,7 @@ class Handover:
     def _starving(self, now: float) -> float:
         """Return for how many seconds a consumer here has waited while there may be messages for it elsewhere."""
         with self._lock:
-            seconds = self._starvation.seconds(now, is_waiting=self._consumer.buffer.is_hungry)
+            seconds = self._starvation.seconds(now, is_waiting=self._consumer.dispatcher.is_waiting)
             return seconds if seconds and self._wants() else 0.0
 
     def _join(self) -> None:
@@ -323,8 +323,8 @@ class Handover:
             self.publish()
         if interest.get("bye"):
             self._transfers.sweep_soon()
-            _offer_all(self._consumer.buffer, self.peers)
-        dispatcher = self._consumer.buffer
+            _offer_all(self._consumer.dispatcher, self.peers)
+        dispatcher = self._consumer.dispatcher
         is_new = bool(new)
         if peer.waits and peer.room(is_targeted=True):
             peer.waits = False
@@ -362,17 +362,17 @@ class Handover:
             return
         own, silent = self._transfers.own, now - interest.published_at
         if own is not None and silent > BEAT_SECONDS:
-            self._window.shrink(self._consumer.buffer.waiting(own))
+            self._window.shrink(self._consumer.dispatcher.undispatched(own))
         if wants != interest.selectors or silent > (IDLE_BEAT_SECONDS if interest.is_idle else BEAT_SECONDS):
             self.publish()
 
     def _return_unwanted(self) -> None:
         """Move messages that match no consumer here any more back to the owner of their partition."""
         owned = set(self._consumer.numbers())
-        unwanted = self._consumer.buffer.give_up(
+        unmatched = self._consumer.dispatcher.give_up(
             lambda d: d.partition.is_transfer and not d.due and (d.record.partition() or 0) not in owned
         )
-        self._consumer.submit(moves_back(self._consumer, unwanted))
+        self._consumer.submit(moves_back(self._consumer, unmatched))
 
 
 def _offer_all(dispatcher: Dispatcher, peers: Peers) -> None:

@@ -44,21 +44,21 @@ class Dispatcher(Protocol):
     has_reopened: bool
 
     @property
-    def is_hungry(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether a consumer waits."""
 
     @property
-    def hungry(self) -> int:
+    def waiting_slots(self) -> int:
         """How many consumers wait."""
 
     @property
-    def feeds(self) -> int:
+    def slots(self) -> int:
         """How many consumers are started here."""
 
     def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
         """Return the selectors of the consumers that are started here."""
 
-    def waiting(self, partition: AssignedPartition) -> int:
+    def undispatched(self, partition: AssignedPartition) -> int:
         """Return how many messages of *partition* are here and not dispatched."""
 
     def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool) -> None:
@@ -87,7 +87,7 @@ class Client(Protocol):
 class Consumer(Protocol):
     """The group consumer of a queue or subscription."""
 
-    keeps_unwanted: bool
+    keeps_unmatched: bool
     prefetch: int
 
     @property
@@ -103,7 +103,7 @@ class Consumer(Protocol):
         """Its topics."""
 
     @property
-    def buffer(self) -> Dispatcher:
+    def dispatcher(self) -> Dispatcher:
         """Its dispatcher."""
 
     @property

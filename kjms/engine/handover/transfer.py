@@ -267,6 +267,6 @@ def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move]
         return consumer.aside.topic, number
 
     return [
-        Move(each, consumer.copy_for(each, partial(place, each.record.partition() or 0)), is_aside=False)
+        Move(each, consumer.copy_for(each, partial(place, each.record.partition() or 0)), is_overflow=False)
         for each in deliveries
     ]

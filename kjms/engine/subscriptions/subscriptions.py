@@ -158,7 +158,7 @@ class Subscription:
     use: Claim
     reader: GroupConsumer
     wanted: Selector | None
-    feeds: dict[ConsumerSlot, OnLost] = field(default_factory=dict)
+    slots: dict[ConsumerSlot, OnLost] = field(default_factory=dict)
     is_ended: bool = False
 
     @property
@@ -166,9 +166,9 @@ class Subscription:
         return _group(self.identity, self.definition)
 
     @property
-    def has_messages_in_hands(self) -> bool:
+    def has_messages_in_flight(self) -> bool:
         """Whether messages were received that are not settled."""
-        return self.reader.has_messages_in_hands
+        return self.reader.has_messages_in_flight
 
 
 class ClientClaim(NamedTuple):
@@ -275,7 +275,7 @@ class Subscriptions:
         new_reader: NewReader,
         on_lost: OnLost,
     ) -> ConsumerSlot:
-        """Return a feed for a new consumer of a subscription, which is made or made anew where JMS says so.
+        """Return a slot for a new consumer of a subscription, which is made or made anew where JMS says so.
 
         Args:
             identity: Which subscription.
@@ -296,12 +296,12 @@ class Subscriptions:
                 mine = self._begin(identity, terms, wanted, new_reader)
             else:
                 _check_mine(mine, terms)
-            feed = mine.reader.add_feed(mine.wanted, wakeup)
-            mine.feeds[feed] = on_lost
+            slot = mine.reader.add_slot(mine.wanted, wakeup)
+            mine.slots[slot] = on_lost
             if self._open.get(identity) is mine and self._registry.counts(mine.use.key, mine.definition.key):
-                return feed
+                return slot
             self._open.pop(identity, None)  # it was lost before anybody could be told
-        self.leave([feed])
+        self.leave([slot])
         self._registry.take_away([mine.use.key], wait=False)
         raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
 
@@ -403,16 +403,16 @@ class Subscriptions:
         """Tell whether *reader* is a subscription's, to be closed by `leave` alone."""
         return reader in self._by_reader
 
-    def leave(self, feeds: Collection[ConsumerSlot]) -> None:
+    def leave(self, slots: Collection[ConsumerSlot]) -> None:
         """Note that consumers are closed; subscriptions that have none left here are let go.
 
         A durable one whose messages are received and not acknowledged is let go later: when they are, and another
         consumer or session closes. Never raises: what Kafka does not take now, it gets when it answers.
         """
-        for feed in feeds:
-            subscription = self._by_reader.get(feed.reader)
+        for slot in slots:
+            subscription = self._by_reader.get(slot.reader)
             if subscription is not None:
-                subscription.feeds.pop(feed, None)
+                subscription.slots.pop(slot, None)
         with contextlib.ExitStack() as turns:
             idle = [subscription for subscription in list(self._by_reader.values()) if self._may_go(subscription)]
             for identity in sorted({subscription.identity for subscription in idle}, key=str):
@@ -420,9 +420,9 @@ class Subscriptions:
             self._let_go([subscription for subscription in idle if self._may_go(subscription)])
 
     def _may_go(self, subscription: Subscription) -> bool:
-        if subscription.feeds or subscription.reader not in self._by_reader:
+        if subscription.slots or subscription.reader not in self._by_reader:
             return False
-        return not subscription.has_messages_in_hands or (
+        return not subscription.has_messages_in_flight or (
             subscription.identity.space == NON_DURABLE and self._open.get(subscription.identity) is subscription
         )
 
@@ -431,7 +431,7 @@ class Subscriptions:
         ours = [subscription for subscription in going if self._open.get(subscription.identity) is subscription]
         for subscription in ours:
             del self._open[subscription.identity]
-        unread = [subscription for subscription in going if not subscription.has_messages_in_hands]
+        unread = [subscription for subscription in going if not subscription.has_messages_in_flight]
         for subscription in unread:
             subscription.reader.begin_to_close()
         for subscription in unread:
@@ -484,9 +484,9 @@ class Subscriptions:
         failure = JMSException(f"{mine.identity}: {failure}")
 
         def tell() -> None:
-            for feed, on_lost in list(mine.feeds.items()):
-                on_lost(feed, failure)
-            self.leave(list(mine.feeds))
+            for slot, on_lost in list(mine.slots.items()):
+                on_lost(slot, failure)
+            self.leave(list(mine.slots))
 
         _start("kjms-subscription-lost", tell)
 
@@ -504,8 +504,8 @@ class Subscriptions:
         with self._turn(identity):
             mine = self._open.get(identity)
             if mine is not None:
-                if mine.feeds or mine.has_messages_in_hands:
-                    why = "has an open consumer" if mine.feeds else "has messages that are not acknowledged"
+                if mine.slots or mine.has_messages_in_flight:
+                    why = "has an open consumer" if mine.slots else "has messages that are not acknowledged"
                     raise IllegalStateException(f"unsubscribe: {identity} {why} (JMS 2.0 §6.11.5)")
                 self._let_go([mine])
             with self._registry.locked(of) as claims:
@@ -640,7 +640,7 @@ def _check_mine(mine: Subscription, terms: Terms) -> None:
     """Raise what forbids another consumer with *terms* on a subscription of this process."""
     if mine.terms.is_shared != terms.is_shared:
         raise _is_of_other_kind(mine.identity, mine.terms)
-    if mine.feeds and not (terms.is_shared and mine.terms == terms):
+    if mine.slots and not (terms.is_shared and mine.terms == terms):
         raise _has_consumers(mine.identity, mine.terms, terms)
     if mine.terms != terms:
         raise JMSException(

@@ -56,7 +56,7 @@ class Entry:
         owner: The id of its connection.
         prefetch: How many messages a mailbox of it holds ready.
         mailboxes: A queue's one, or one for each consumer of a topic.
-        feeds: Those of its open consumers.
+        slots: Those of its open consumers.
         is_forgotten: Whether the program has lost it: it goes with its last consumer.
     """
 
@@ -65,7 +65,7 @@ class Entry:
     owner: str
     prefetch: int
     mailboxes: tuple[Mailbox, ...] = ()
-    feeds: set[ConsumerSlot] = field(default_factory=set)
+    slots: set[ConsumerSlot] = field(default_factory=set)
     is_forgotten: bool = False
 
 

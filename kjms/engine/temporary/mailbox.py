@@ -34,7 +34,7 @@ class Mailbox(GroupConsumer):
         number: Its number in the inbox.
         inbox: The inbox's Kafka topic.
         aside: What the engine does for messages that go to dead-letter queues.
-        keeps_unwanted: Whether a message that no selector here wants stays.
+        keeps_unmatched: Whether a message that no selector here wants stays.
         prefetch: How many messages it holds ready.
         on_error: Told of errors that only the connection's exception listener can hear.
         on_due: Told that messages of this mailbox wait for their time.
@@ -48,7 +48,7 @@ class Mailbox(GroupConsumer):
         inbox: str,
         aside: Overflow,
         *,
-        keeps_unwanted: bool,
+        keeps_unmatched: bool,
         prefetch: int,
         on_error: Callable[[JMSException], None],
         on_due: Callable[[Mailbox], None],
@@ -61,13 +61,13 @@ class Mailbox(GroupConsumer):
             inbox,
             aside,
             starts={},
-            keeps_unwanted=keeps_unwanted,
+            keeps_unmatched=keeps_unmatched,
             prefetch=prefetch,
             decode=decode,
             on_error=on_error,
         )
         self.number = number
-        self.feeds: set[ConsumerSlot] = set()
+        self.slots: set[ConsumerSlot] = set()
         self._begins: dict[int, int] = {}  # what stands before is none of its business
         self._behind: dict[int, int] = {}  # partitions, and where the next record for it may stand
         self._last: dict[int, int] = {}  # while it is behind: the offset after that of the last record for it
@@ -75,7 +75,9 @@ class Mailbox(GroupConsumer):
         self._on_room = on_room
 
     def __repr__(self) -> str:
-        return f"<Mailbox {self.name}: {self.buffer.held + self.buffer.kept_back} ready, behind: {self._behind}>"
+        return (
+            f"<Mailbox {self.name}: {self.dispatcher.held + self.dispatcher.kept_back} ready, behind: {self._behind}>"
+        )
 
     # Messages come.
 
@@ -104,30 +106,30 @@ class Mailbox(GroupConsumer):
         delivery = Delivery(record, partition, offset, next(self._orders))
         if partition.settlement.read(offset, delivery):
             delivery.due = due
-            self.buffer.arrive(delivery)
+            self.dispatcher.arrive(delivery)
             self._on_due(self)
 
     def begin_at(self, ends: Mapping[int, int]) -> None:
         """Leave out what stands in the inbox before *ends*; no consumer is there yet."""
         with self.lock:
             self._begins = dict(ends)
-            early = [d for d in self.buffer.unwanted if d.offset < ends.get(d.partition.number, 0)]
+            early = [d for d in self.dispatcher.unmatched if d.offset < ends.get(d.partition.number, 0)]
             for delivery in early:
-                self.buffer.unwanted.remove(delivery)
+                self.dispatcher.unmatched.remove(delivery)
                 delivery.partition.settlement.settle(delivery.offset)
 
     def _is_full(self) -> bool:
-        buffer = self.buffer
+        dispatcher = self.dispatcher
         if self._started:
-            return buffer.is_full(self.prefetch)
-        return buffer.held + buffer.kept_back >= self.aside.tuning.inbox_unread
+            return dispatcher.is_full(self.prefetch)
+        return dispatcher.held + dispatcher.kept_back >= self.aside.tuning.inbox_unread
 
     def look_for_room(self) -> None:
         """Have the inbox read on for this mailbox when it is behind, somebody wants its messages, and it has room."""
         if not self._behind:
             return
         with self.lock:
-            is_wanted = self._started > 0 and self.buffer.has_room(self.prefetch) and not self._closing
+            is_wanted = self._started > 0 and self.dispatcher.has_room(self.prefetch) and not self._closing
         if is_wanted:
             self._on_room(self)
 
@@ -162,22 +164,22 @@ class Mailbox(GroupConsumer):
 
     # What readers do with their own threads.
 
-    def start_feed(self, feed: ConsumerSlot) -> None:
-        super().start_feed(feed)
+    def start_slot(self, slot: ConsumerSlot) -> None:
+        super().start_slot(slot)
         self.look_for_room()
 
     def _begin(self) -> None:
         """Start nothing: the inbox has a thread."""
 
-    def take(self, feed: ConsumerSlot) -> Delivery | None:
-        delivery = super().take(feed)
+    def take(self, slot: ConsumerSlot) -> Delivery | None:
+        delivery = super().take(slot)
         if self._behind:
             self.look_for_room()
         return delivery
 
     def give_back(self, deliveries: Iterable[Delivery], **how: Any) -> None:
         super().give_back(deliveries, **how)
-        if self.buffer.next_due:
+        if self.dispatcher.next_due:
             self._on_due(self)
 
     def release(self) -> bool:
@@ -185,8 +187,8 @@ class Mailbox(GroupConsumer):
         with self.lock:
             if self._closing:
                 return False
-            self.buffer.release(self.aside.tuning.now_ms())
-            return self.buffer.next_due > 0
+            self.dispatcher.release(self.aside.tuning.now_ms())
+            return self.dispatcher.next_due > 0
 
     def end(self) -> None:
         """Forget the messages: nobody will ask for them. What sessions have, they may still settle."""
@@ -194,7 +196,7 @@ class Mailbox(GroupConsumer):
             self._closing = True
             self._behind.clear()
             for partition in self._holdings:
-                self.buffer.drop(partition)
+                self.dispatcher.drop(partition)
 
     # Looking.
 

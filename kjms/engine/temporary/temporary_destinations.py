@@ -195,7 +195,7 @@ class Temporaries:
             entry.number,
             inbox.topic,
             self._aside,
-            keeps_unwanted=isinstance(entry.destination, Queue),
+            keeps_unmatched=isinstance(entry.destination, Queue),
             prefetch=entry.prefetch,
             on_error=self._tell,
             on_due=inbox.wait_until_due,
@@ -227,10 +227,10 @@ class Temporaries:
 
     # Receiving.
 
-    def open_feed(
+    def open_slot(
         self, destination: Destination, owner: str, selector: Selector | None, wakeup: threading.Event
     ) -> ConsumerSlot:
-        """Return a feed for a consumer of the connection *owner*: of the queue, or of the topic from now on.
+        """Return a slot for a consumer of the connection *owner*: of the queue, or of the topic from now on.
 
         Raises:
             InvalidDestinationException: It is deleted, or of another connection.
@@ -238,9 +238,9 @@ class Temporaries:
         """
         inbox, entry = self._owned(destination, owner)
         if entry.mailboxes and isinstance(destination, Queue):
-            return self._add_feed(inbox, entry, entry.mailboxes[0], selector, wakeup)
+            return self._add_slot(inbox, entry, entry.mailboxes[0], selector, wakeup)
         mailbox = self._subscribe(inbox, entry)
-        return self._add_feed(inbox, entry, mailbox, selector, wakeup)
+        return self._add_slot(inbox, entry, mailbox, selector, wakeup)
 
     def open_shared(
         self,
@@ -251,7 +251,7 @@ class Temporaries:
         wanted: Selector | None,
         wakeup: threading.Event,
     ) -> ConsumerSlot:
-        """Return a feed for a consumer of a shared non-durable subscription on a temporary topic.
+        """Return a slot for a consumer of a shared non-durable subscription on a temporary topic.
 
         Args:
             identity: The subscription's client identifier and name.
@@ -276,7 +276,7 @@ class Temporaries:
                     " change (JMS 2.0 §6.11.4)",
                     IN_USE,
                 )
-            return self._add_feed(inbox, entry, shared.mailbox, wanted, wakeup)
+            return self._add_slot(inbox, entry, shared.mailbox, wanted, wakeup)
 
     def _owned(self, destination: Destination, owner: str) -> tuple[Inbox, Entry]:
         topic, number = place_of(destination)
@@ -310,41 +310,41 @@ class Temporaries:
             entry.mailboxes = tuple(other for other in entry.mailboxes if other is not mailbox)
         mailbox.end()
 
-    def _add_feed(
+    def _add_slot(
         self, inbox: Inbox, entry: Entry, mailbox: Mailbox, selector: Selector | None, wakeup: threading.Event
     ) -> ConsumerSlot:
-        feed = mailbox.add_feed(selector, wakeup)
+        slot = mailbox.add_slot(selector, wakeup)
         with self._lock:
             if inbox.entries.get(entry.number) is not entry:
                 raise InvalidDestinationException(f"{entry.destination} is deleted (JMS 2.0 §4.4.3)")
-            entry.feeds.add(feed)
-            mailbox.feeds.add(feed)
-        return feed
+            entry.slots.add(slot)
+            mailbox.slots.add(slot)
+        return slot
 
-    def leave(self, feeds: Sequence[ConsumerSlot]) -> list[ConsumerSlot]:
+    def leave(self, slots: Sequence[ConsumerSlot]) -> list[ConsumerSlot]:
         """Note that consumers are closed; return those that are not of temporary destinations."""
         others: list[ConsumerSlot] = []
-        for feed in feeds:
-            mailbox = feed.reader
+        for slot in slots:
+            mailbox = slot.reader
             if isinstance(mailbox, Mailbox):
-                self._left(mailbox, feed)
+                self._left(mailbox, slot)
             else:
-                others.append(feed)
+                others.append(slot)
         return others
 
-    def _left(self, mailbox: Mailbox, feed: ConsumerSlot) -> None:
+    def _left(self, mailbox: Mailbox, slot: ConsumerSlot) -> None:
         inbox = self._inbox
         entry = inbox.entries.get(mailbox.number) if inbox is not None and inbox.topic == mailbox.topic else None
         if entry is None or inbox is None:
             return
         with contextlib.nullcontext() if isinstance(entry.destination, Queue) else self._sharing:
             with self._lock:
-                entry.feeds.discard(feed)
-                mailbox.feeds.discard(feed)
-            if not mailbox.feeds and not isinstance(entry.destination, Queue):
+                entry.slots.discard(slot)
+                mailbox.slots.discard(slot)
+            if not mailbox.slots and not isinstance(entry.destination, Queue):
                 self._shared = {key: shared for key, shared in self._shared.items() if shared.mailbox is not mailbox}
                 self._unsubscribe(entry, mailbox)
-        if entry.is_forgotten and not entry.feeds:
+        if entry.is_forgotten and not entry.slots:
             inbox.forgotten.append(entry.number)
 
     def look_at(self, queue: Queue, owner: str, selector: Selector | None) -> InboxLook:
@@ -382,7 +382,7 @@ class Temporaries:
             entry = inbox.entries.get(number)
             if entry is None:
                 return
-            if entry.feeds:
+            if entry.slots:
                 raise JMSException(f"delete: {entry.destination} has an open consumer (JMS 2.0 §4.4.3)", IN_USE)
             del inbox.entries[number]
         _end([entry])
@@ -397,7 +397,7 @@ class Temporaries:
         with self._lock:
             for number in numbers:
                 entry = inbox.entries.get(number)
-                if entry is not None and entry.feeds:
+                if entry is not None and entry.slots:
                     entry.is_forgotten = True
                 elif entry is not None:
                     gone.append(inbox.entries.pop(number))

@@ -59,8 +59,8 @@ class Work:
         """Return it as parts of a Kafka transaction: what is written, and what is settled of each reader."""
         by_reader: dict[GroupConsumer, list[Delivery]] = {}
         for delivery in self.deliveries:
-            assert delivery.feed is not None
-            by_reader.setdefault(delivery.feed.reader, []).append(delivery)
+            assert delivery.slot is not None
+            by_reader.setdefault(delivery.slot.reader, []).append(delivery)
         return [Part(self.copies), *(Part(reader=reader, deliveries=mine) for reader, mine in by_reader.items())]
 
     def end(self, failure: JMSException | None = None) -> None:

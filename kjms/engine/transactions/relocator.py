@@ -117,8 +117,8 @@ class Relocator(TransactionalProducer[Moves]):
         self._rest(moves, error)
 
     def _put_back(self, reader: GroupConsumer, moves: list[Move], error: Exception) -> None:
-        aside = [move for move in moves if move.is_aside]  # only together they make the settlement fit
-        single = [[move] for move in moves if not move.is_aside]
+        aside = [move for move in moves if move.is_overflow]  # only together they make the settlement fit
+        single = [[move] for move in moves if not move.is_overflow]
         if isinstance(error, AbortedError) and isinstance(error.cause, OutgrownError):
             reader.forget(aside)  # others are to go with them
             aside = []
@@ -134,7 +134,7 @@ class Relocator(TransactionalProducer[Moves]):
         failure = error.cause if isinstance(error, AbortedError) else error
         is_too_large = isinstance(error, AbortedError) and error.is_too_large
         if isinstance(failure, OutgrownError) or (
-            is_too_large and (len(moves) > 1 or (not moves[0].is_aside and moves[0].delivery.too_large > 0))
+            is_too_large and (len(moves) > 1 or (not moves[0].is_overflow and moves[0].delivery.too_large > 0))
         ):
             _log.debug("%s; tried again, otherwise", failure)
             return

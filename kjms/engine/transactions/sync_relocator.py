@@ -1,4 +1,4 @@
-"""The engine's transactional producer for what sessions have in hands when a partition goes to another process."""
+"""The engine's transactional producer for what sessions have in flight when a partition goes to another process."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Move(NamedTuple):
     Attributes:
         delivery: The message.
         copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
-        is_aside: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+        is_overflow: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
         to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
         peer: The process that gets it, when it is handed over.
         transfer_partition: Where the peer gets it.
@@ -87,7 +87,7 @@ class Move(NamedTuple):
 
     delivery: Delivery
     copy: Callable[[int], Copy]
-    is_aside: bool
+    is_overflow: bool
     to: tuple[str, int] | None = None
     peer: Peer | None = None
     transfer_partition: int = -1
@@ -115,7 +115,7 @@ class Part:
 
 
 class OutgrownError(JMSException):
-    """More was settled, or handed out, while messages were being moved: now it takes more of them to make room."""
+    """More was settled, or dispatched, while messages were being moved: now it takes more of them to make room."""
 
 
 class LostError(JMSException):

@@ -219,8 +219,8 @@ def test_messages_of_any_size_that_is_taken_are_moved(desk: Any, admin: AdminPor
             taken.append(size)
     consumer = session.create_consumer(queue)
     assert [len(text(consumer.receive(WAIT_MS)) or "") for _ in taken] == taken
-    marked = ["kjms-later" in dict(record.headers())
+    dispatch_limit_moved = ["kjms-later" in dict(record.headers())
               for record in desk.records(queue.queue_name)]  # fmt: skip
-    assert marked[0]
-    assert not marked[-1]
+    assert dispatch_limit_moved[0]
+    assert not dispatch_limit_moved[-1]
     assert taken[-1] < 3_990

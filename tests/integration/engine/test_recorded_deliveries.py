@@ -45,15 +45,15 @@ def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: 
         session = first.create_session()
         consumer = session.create_consumer(queue)
         reader = reader_of(consumer)
-        feed = reader.add_feed(None, threading.Event())
-        feed.start()
+        slot = reader.add_slot(None, threading.Event())
+        slot.start()
         consumer.close()
         wait_for(lambda: reader.statistics().ready == 1)
-        delivery = reader.take(feed)
+        delivery = reader.take(slot)
         assert delivery is not None
         assert reader.record(delivery)
         reader.give_back([delivery], is_counted=False)  # as where the receive that asked for it was given up
-        reader.remove_feed(feed)
+        reader.remove_slot(slot)
     with apart(kjms_broker.bootstrap_servers) as second:
         consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
         assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)

@@ -215,8 +215,8 @@ sys.stdin.read()
 """
     with running(kjms_broker.bootstrap_servers, OPEN + program, name=queue.queue_name):
         pass
-    base, metadata = offsets(kjms_broker, queue)[queue.queue_name]
-    history = read_state(metadata, base).histories[0]
+    committed_offset, metadata = offsets(kjms_broker, queue)[queue.queue_name]
+    history = read_state(metadata, committed_offset).histories[0]
     assert history.deliveries == 1
     assert history.due > time.time_ns() // 1_000_000 + 3_000_000
     send(connection, queue, "c")

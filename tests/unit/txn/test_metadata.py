@@ -25,26 +25,26 @@ numbers = st.integers(0, 2**40)
 
 @st.composite
 def states(draw: st.DrawFn) -> State:
-    base = draw(numbers)
-    runs, end = [], base
+    committed_offset = draw(numbers)
+    runs, end = [], committed_offset
     for gap, length in draw(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), max_size=20)):
         runs.append((end + gap, end + gap + length))
         end += gap + length
     histories = draw(
         st.dictionaries(
-            st.integers(base, base + 5_000),
+            st.integers(committed_offset, committed_offset + 5_000),
             st.builds(History, st.integers(1, 1_000), st.integers(0, 9), st.integers(0, 2**43), st.integers(0, 2**43)),
             max_size=20,
         )
     )
-    return State(base, base + draw(numbers), tuple(runs), end + draw(numbers), histories)
+    return State(committed_offset, committed_offset + draw(numbers), tuple(runs), end + draw(numbers), histories)
 
 
 @given(states())
 def test_a_state_is_read_as_it_was_written(state: State) -> None:
     """The law of the format."""
     text = write_state(state, "topic", "engine")
-    assert read_state(text, state.base) == state
+    assert read_state(text, state.committed_offset) == state
     assert owner(text) == ("topic", "engine")
     assert text.isascii()
 

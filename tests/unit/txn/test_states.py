@@ -36,40 +36,44 @@ class Owners(RuleBasedStateMachine):
         state = None if self.kafka is None else read_state(self.kafka[1], self.kafka[0])
         self.settled = set(self.durable)
         self.owner: PartitionSettlement[int] = PartitionSettlement(state)
-        self.next = 0 if state is None else next((i for i, o in enumerate(self.log) if o >= state.base), len(self.log))
+        self.next = (
+            0
+            if state is None
+            else next((i for i, o in enumerate(self.log) if o >= state.committed_offset), len(self.log))
+        )
         self.hands: dict[int, History] = {}
         self.ready: dict[int, History] = {}
-        self.parked: set[int] = set()
+        self.evicted: set[int] = set()
 
     @rule(pick=st.integers(0, 100), count=st.integers(1, 8))
-    def park(self, pick: int, count: int) -> None:
+    def evict(self, pick: int, count: int) -> None:
         ready = sorted(self.ready)
         for offset in ready[pick % len(ready) :][:count] if ready else ():
-            self.owner.park(offset)
+            self.owner.evict(offset)
             assert not self.owner.holds(offset)
             del self.ready[offset]
-            self.parked.add(offset)
+            self.evicted.add(offset)
 
     @rule(count=st.integers(0, 46), gone=st.integers(0, 3))
-    def recall(self, count: int, gone: int) -> None:
-        """Read again what was parked; it may be broken off, and the oldest may be gone from the log."""
-        low = sorted(self.parked)[min(gone, len(self.parked) - 1)] if self.parked and gone else 0
-        lost = {offset for offset in self.parked if offset < low}
-        self.parked -= lost
+    def reread(self, count: int, gone: int) -> None:
+        """Read again what was evicted; it may be broken off, and the oldest may be gone from the log."""
+        low = sorted(self.evicted)[min(gone, len(self.evicted) - 1)] if self.evicted and gone else 0
+        lost = {offset for offset in self.evicted if offset < low}
+        self.evicted -= lost
         self.settled |= lost
-        start = self.owner.recall(low)
+        start = self.owner.reread_from(low)
         for offset in [offset for offset in self.log[: self.next] if offset >= start][:count]:
             is_back = self.owner.read(offset, offset)
-            assert is_back == (offset in self.parked)
+            assert is_back == (offset in self.evicted)
             if is_back:
-                self.parked.remove(offset)
-                noted = self.owner.noted(offset) if offset < self.owner.recalls else None
+                self.evicted.remove(offset)
+                noted = self.owner.noted(offset) if offset < self.owner.histories_end else None
                 self.ready[offset] = self.owner.history(offset) if noted is None else noted
 
     @invariant()
     def nothing_parked_is_forgotten(self) -> None:
-        assert self.owner.parked == len(self.parked)
-        assert self.owner.unsettled == len(self.parked) + len(self.ready) + len(self.hands)
+        assert self.owner.evicted == len(self.evicted)
+        assert self.owner.unsettled == len(self.evicted) + len(self.ready) + len(self.hands)
 
     @rule(count=st.integers(1, 8))
     def read(self, count: int) -> None:
@@ -81,13 +85,13 @@ class Owners(RuleBasedStateMachine):
         self.next = min(self.next + count, len(self.log))
 
     @rule(pick=st.integers(0, 100))
-    def hand_out(self, pick: int) -> None:
+    def dispatch(self, pick: int) -> None:
         if not self.ready:
             return
         offset = sorted(self.ready)[pick % len(self.ready)]
-        if offset >= self.owner.mark:
+        if offset >= self.owner.dispatch_limit:
             self.commit()
-            if offset >= self.owner.mark:  # the mark is a window beyond what was handed out, and this is farther
+            if offset >= self.owner.dispatch_limit:  # farther than a window beyond what was dispatched
                 return
         history = self.ready.pop(offset)
         really = self.deliveries.get(offset, 0)
@@ -97,7 +101,7 @@ class Owners(RuleBasedStateMachine):
             self.owner.note(offset, replace_history(history))
             history = self.owner.history(offset)
             self.commit()
-        self.owner.hand_out(offset)
+        self.owner.dispatch(offset)
         self.deliveries[offset] = really + 1
         self.hands[offset] = history
 
@@ -116,19 +120,19 @@ class Owners(RuleBasedStateMachine):
             offset = sorted(self.hands)[pick % len(self.hands)]
             history = self.hands.pop(offset)
             deliveries = max(history.deliveries, 1)
-            self.owner.note(offset, History(deliveries, history.excused, due))
+            self.owner.note(offset, History(deliveries, history.uncounted, due))
             self.ready[offset] = self.owner.history(offset)
-            assert self.ready[offset].deliveries >= self.deliveries[offset] - history.excused
+            assert self.ready[offset].deliveries >= self.deliveries[offset] - history.uncounted
 
     @rule()
     def commit(self) -> None:
         self.write(WINDOW)
 
     def write(self, window: int) -> None:
-        if self.owner.base < 0:
+        if self.owner.committed_offset < 0:
             return
         snapshot = self.owner.snapshot(window)
-        self.kafka = (snapshot.state.base, write_state(snapshot.state))
+        self.kafka = (snapshot.state.committed_offset, write_state(snapshot.state))
         self.owner.committed(snapshot)
         self.durable = set(self.settled)
         assert not self.owner.is_dirty
@@ -141,27 +145,27 @@ class Owners(RuleBasedStateMachine):
     @rule()
     def leave_in_order(self) -> None:
         for offset, history in self.hands.items():
-            self.owner.note(offset, History(max(history.deliveries, 1), history.excused))
+            self.owner.note(offset, History(max(history.deliveries, 1), history.uncounted))
         self.write(0)
         untouched = [offset for offset in self.log if not self.deliveries.get(offset)]
-        suspected = {offset for offset, history in self.ready.items() if history.deliveries}
+        possibly_delivered = {offset for offset, history in self.ready.items() if history.deliveries}
         self.take_over()
         for offset in untouched:  # an orderly end leaves no suspicion, but for what was under it before
-            if offset not in suspected and not self.was_suspect(offset):
+            if offset not in possibly_delivered and not self.was_possibly_delivered(offset):
                 assert self.owner.history(offset).deliveries == 0 or self.kafka is None
 
-    def was_suspect(self, offset: int) -> bool:
-        return self.kafka is not None and offset < read_state(self.kafka[1], self.kafka[0]).mark
+    def was_possibly_delivered(self, offset: int) -> bool:
+        return self.kafka is not None and offset < read_state(self.kafka[1], self.kafka[0]).dispatch_limit
 
     @invariant()
     def the_state_says_what_is_settled(self) -> None:
-        if self.owner.base < 0:
+        if self.owner.committed_offset < 0:
             return
         state = self.owner.snapshot(WINDOW).state
-        assert read_state(write_state(state), state.base) == replace(state, runs=tuple(state.runs))
+        assert read_state(write_state(state), state.committed_offset) == replace(state, runs=tuple(state.runs))
         unsettled = {offset for first, past in state.runs for offset in range(first, past)}
         for offset in self.log:
-            is_settled = offset < state.base or (offset < state.known and offset not in unsettled)
+            is_settled = offset < state.committed_offset or (offset < state.known and offset not in unsettled)
             assert not is_settled or offset in self.settled
             if offset in self.settled:
                 assert is_settled
@@ -169,13 +173,13 @@ class Owners(RuleBasedStateMachine):
     @invariant()
     def the_base_is_the_oldest_that_is_not_settled(self) -> None:
         unread = self.log[self.next :]
-        left = sorted({*self.ready, *self.hands, *self.parked, *(o for o in unread if o not in self.settled)})
-        if left and self.owner.base >= 0:
-            assert self.owner.snapshot(WINDOW).state.base <= left[0]
+        left = sorted({*self.ready, *self.hands, *self.evicted, *(o for o in unread if o not in self.settled)})
+        if left and self.owner.committed_offset >= 0:
+            assert self.owner.snapshot(WINDOW).state.committed_offset <= left[0]
 
 
 def replace_history(history: History) -> History:
-    return History(history.deliveries + 1, history.excused)
+    return History(history.deliveries + 1, history.uncounted)
 
 
 TestOwners = Owners.TestCase
@@ -185,12 +189,12 @@ TestOwners.settings = settings(max_examples=150, stateful_step_count=50, deadlin
 def test_a_first_read_beyond_the_base_needs_no_commit() -> None:
     """A partition that nobody knew is dirty only once a message is settled."""
     settlement: PartitionSettlement[str] = PartitionSettlement()
-    assert settlement.base == -1
+    assert settlement.committed_offset == -1
     settlement.read(12, "a")
     assert not settlement.is_dirty
     settlement.settle(12)
     assert settlement.is_dirty
-    assert settlement.base == 13
+    assert settlement.committed_offset == 13
 
 
 def test_holes_between_settled_messages_are_settled() -> None:
@@ -198,22 +202,22 @@ def test_holes_between_settled_messages_are_settled() -> None:
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
     for offset in (0, 3, 9, 12):
         settlement.read(offset, "a")
-        settlement.hand_out(offset)
+        settlement.dispatch(offset)
     settlement.settle(3)
     settlement.settle(9)
     assert settlement.snapshot().state.runs == [(0, 1)]
     assert settlement.snapshot().state.known == 12
     settlement.settle(0)
-    assert settlement.base == 12
+    assert settlement.committed_offset == 12
 
 
-def test_what_is_handed_out_in_order_needs_a_mark_and_no_runs() -> None:
+def test_what_is_dispatched_in_order_needs_a_mark_and_no_runs() -> None:
     """The usual case costs a few bytes."""
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
     for offset in range(1_000):
         settlement.read(offset, "a")
     for offset in range(10):
-        settlement.hand_out(offset)
+        settlement.dispatch(offset)
         settlement.settle(offset)
     state = settlement.snapshot(64).state
     assert state == State(10, 74, [], 10)
@@ -229,11 +233,11 @@ def test_a_placed_message_is_settled_where_it_stands() -> None:
     assert settlement.unsettled == 4
     settlement.settle(6)
     state = settlement.snapshot().state
-    assert (state.base, state.runs, state.known) == (0, [(0, 6)], 7)  # 6 alone is settled
+    assert (state.committed_offset, state.runs, state.known) == (0, [(0, 6)], 7)  # 6 alone is settled
     for offset in range(1, 10):
         assert settlement.read(offset, "b") == (offset not in {4, 6, 8})
     settlement.settle(8)
-    settlement.hand_out(9)
+    settlement.dispatch(9)
     state = settlement.snapshot().state
     assert (state.runs, state.known) == ([(0, 6), (7, 8)], 9)
 
@@ -243,12 +247,12 @@ def test_what_will_be_settled_in_the_same_transaction_is_written_as_settled() ->
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
     for offset in range(6):
         settlement.read(offset, "a")
-        settlement.hand_out(offset)
+        settlement.dispatch(offset)
     settlement.note(0, History(3))
     state = settlement.snapshot(1, settled={0, 1, 4}).state
-    assert (state.base, state.runs, state.known) == (2, [(2, 4)], 5)
+    assert (state.committed_offset, state.runs, state.known) == (2, [(2, 4)], 5)
     assert state.histories == {}
-    assert settlement.snapshot(1).state.base == 0
+    assert settlement.snapshot(1).state.committed_offset == 0
     assert settlement.snapshot(1).state.histories == {0: History(3)}
 
 
@@ -281,12 +285,12 @@ def test_histories_come_back(due: int) -> None:
     settlement: PartitionSettlement[str] = PartitionSettlement(read_state(write_state(state), 5))
     assert settlement.history(5) == History(2, 1, due)
     assert settlement.history(8) == History(1)
-    assert settlement.history(6) == History(1, 1)  # below the mark, so perhaps delivered
+    assert settlement.history(6) == History(1, 1)  # below the dispatch limit, so perhaps delivered
     assert settlement.history(9).deliveries == 0
 
 
-def test_what_is_settled_before_it_was_handed_out_is_written_down() -> None:
-    """A copy of a message that a session has already is settled without being handed out from its new place."""
+def test_what_is_settled_before_it_was_dispatched_is_written_down() -> None:
+    """A copy of a message that a session has already is settled without being dispatched from its new place."""
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
     for offset in range(6):
         settlement.place(offset, "moved")
@@ -295,7 +299,7 @@ def test_what_is_settled_before_it_was_handed_out_is_written_down() -> None:
     for offset in (1, 4):
         settlement.settle(offset)
     state = settlement.snapshot(1).state
-    assert (state.base, state.runs, state.known) == (0, [(0, 1), (2, 4)], 5)
+    assert (state.committed_offset, state.runs, state.known) == (0, [(0, 1), (2, 4)], 5)
 
 
 def test_the_shortest_runs_make_room() -> None:
@@ -309,78 +313,78 @@ def test_the_shortest_runs_make_room() -> None:
     assert partition.snapshot().state.runs == [(0, 1), (2, 5), (6, 11)]
     assert partition.fragments(0.5) == [0]
     assert partition.fragments(0.7) == [0, 2, 3, 4]
-    partition.park(3)
+    partition.evict(3)
     assert partition.fragments(1.0) == [0, 6, 8, 9, 10]
 
 
 def read_up_to(past: int, state: State = UNTOUCHED) -> PartitionSettlement[str]:
     """Return a settlement of which the messages before *past* were read: "0", "1" ..."""
     settlement: PartitionSettlement[str] = PartitionSettlement(state)
-    for offset in range(state.base, past):
+    for offset in range(state.committed_offset, past):
         settlement.read(offset, str(offset))
     return settlement
 
 
 def test_reading_again_goes_on_where_it_was_broken_off() -> None:
-    """Each parked message is taken back once, as it was read the second time."""
+    """Each evicted message is taken back once, as it was read the second time."""
     settlement = read_up_to(4)
-    settlement.park(1)
-    settlement.park(2)
-    assert settlement.recall(0) == 1
+    settlement.evict(1)
+    settlement.evict(2)
+    assert settlement.reread_from(0) == 1
     assert settlement.read(1, "1 again")
     assert not settlement.read(3, "3 again")
-    assert settlement.recall(0) == 4  # offsets rise, so it was looked through up to 3
-    settlement.park(3)
-    assert settlement.recall(0) == 3
+    assert settlement.reread_from(0) == 4  # offsets rise, so it was looked through up to 3
+    settlement.evict(3)
+    assert settlement.reread_from(0) == 3
     assert dict(settlement.messages()) == {0: "0", 1: "1 again"}
 
 
-def test_what_is_parked_again_is_found_again() -> None:
+def test_what_is_evicted_again_is_found_again() -> None:
     """A second look that was begun in the middle of the first one leaves nothing out."""
     settlement = read_up_to(4)
-    settlement.park(1)
-    settlement.park(2)
-    assert settlement.recall(0) == 1
+    settlement.evict(1)
+    settlement.evict(2)
+    assert settlement.reread_from(0) == 1
     assert settlement.read(1, "1 again")
-    assert settlement.recall(0) == 2
+    assert settlement.reread_from(0) == 2
     assert settlement.read(2, "2 again")
     assert not settlement.is_rereading
     assert dict(settlement.messages()) == {0: "0", 1: "1 again", 2: "2 again", 3: "3"}
 
 
-def test_a_parked_message_keeps_its_history() -> None:
+def test_a_evicted_message_keeps_its_history() -> None:
     """When it is read again, it is known how often it was delivered; of others nothing is said."""
     settlement = read_up_to(4)
-    settlement.park(0)
-    assert settlement.recalls == 0
+    settlement.evict(0)
+    assert settlement.histories_end == 0
     settlement.note(1, History(2))
-    settlement.park(1)
-    assert settlement.recalls == 2
+    settlement.evict(1)
+    assert settlement.histories_end == 2
     assert settlement.noted(1) == History(2)
     assert settlement.noted(2) is None
 
 
 @pytest.mark.parametrize("window", [0, WINDOW])
 def test_suspicion_outlives_an_owner(window: int) -> None:
-    """What the owner before last may have delivered is still suspect for the next one: the mark goes back never."""
+    """What the owner before last possibly delivered stays so for the next one: the dispatch limit never goes back."""
     settlement = read_up_to(10, State(0, 50, (), 0))
-    settlement.hand_out(0)
-    assert settlement.snapshot(window).state.mark == 50
+    settlement.dispatch(0)
+    assert settlement.snapshot(window).state.dispatch_limit == 50
 
 
-def test_an_orderly_end_takes_the_mark_back() -> None:
-    """What was handed out is noted then, so nothing is suspect; before, the mark is ahead of it."""
+def test_an_orderly_end_takes_the_dispatch_limit_back() -> None:
+    """What was dispatched is noted then: nothing is possibly delivered. Before, the dispatch limit is ahead of it."""
     settlement = read_up_to(6)
     for offset in range(3):
-        settlement.hand_out(offset)
+        settlement.dispatch(offset)
     settlement.settle(1)
-    assert settlement.handed == 3
-    assert settlement.snapshot(WINDOW).state.mark == 3 + WINDOW
-    assert settlement.snapshot().state.mark == 0
+    assert settlement.dispatched == 3
+    assert settlement.snapshot(WINDOW).state.dispatch_limit == 3 + WINDOW
+    assert settlement.snapshot().state.dispatch_limit == 0
 
 
 def test_histories_are_of_what_is_left() -> None:
-    """Those of messages that are settled in the same transaction are left out, and those behind the base."""
+    """Those of messages settled in the same transaction are left out, and those behind the committed offset."""
     settlement = read_up_to(6)
     settlement.note(4, History(1))
     settlement.note(5, History(2))
@@ -390,10 +394,10 @@ def test_histories_are_of_what_is_left() -> None:
     assert settlement.snapshot(1).state.histories == {}
 
 
-def test_what_will_be_settled_is_known_though_it_was_not_handed_out() -> None:
+def test_what_will_be_settled_is_known_though_it_was_not_dispatched() -> None:
     """A transaction may settle a message that was moved elsewhere before any consumer had it."""
     state = read_up_to(6).snapshot(1, settled={3}).state
-    assert (state.base, state.runs, state.known) == (0, [(0, 3)], 4)
+    assert (state.committed_offset, state.runs, state.known) == (0, [(0, 3)], 4)
 
 
 def test_no_run_is_empty() -> None:
@@ -401,7 +405,7 @@ def test_no_run_is_empty() -> None:
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
     for offset in (0, 1, 2, 5, 6):
         settlement.read(offset, "a")
-        settlement.hand_out(offset)
+        settlement.dispatch(offset)
     state = settlement.snapshot(1, settled={2, 6}).state
     assert (state.runs, state.known) == ([(0, 2), (5, 6)], 7)
 
@@ -448,20 +452,25 @@ def test_a_short_run_behind_a_long_one_makes_room_first() -> None:
     assert settlement.fragments(0.5) == ["5"]
 
 
-def test_neighbours_are_settled_before_they_were_handed_out() -> None:
+def test_neighbours_are_settled_before_they_were_dispatched() -> None:
     """One after the other: what is known ends behind the last of them."""
     settlement = read_up_to(6)
     settlement.settle(1)
     settlement.settle(2)
     state = settlement.snapshot(1).state
-    assert (state.base, state.runs, state.known) == (0, [(0, 1)], 3)
+    assert (state.committed_offset, state.runs, state.known) == (0, [(0, 1)], 3)
 
 
 def test_an_owner_begins_where_the_last_one_stood() -> None:
-    """Reading goes on at the base, nothing before it is handed out, and histories are known up to the last of them."""
+    """Reading begins at the committed offset, nothing before it is dispatched, and all histories are known."""
     settlement: PartitionSettlement[str] = PartitionSettlement(State(5, 6, (), 5, {8: History(1)}))
-    assert (settlement.position, settlement.base, settlement.handed, settlement.mark) == (5, 5, 5, 6)
-    assert settlement.recalls == 9
+    assert (settlement.position, settlement.committed_offset, settlement.dispatched, settlement.dispatch_limit) == (
+        5,
+        5,
+        5,
+        6,
+    )
+    assert settlement.histories_end == 9
 
 
 def test_a_run_is_split_before_others() -> None:
@@ -469,7 +478,7 @@ def test_a_run_is_split_before_others() -> None:
     settlement = read_up_to(5)
     for offset in range(6, 10):
         settlement.read(offset, str(offset))
-        settlement.hand_out(offset)
+        settlement.dispatch(offset)
     settlement.settle(2)
     settlement.settle(4)
     assert settlement.snapshot(1).state.runs == [(0, 2), (3, 4)]  # behind them nothing is settled

@@ -89,7 +89,7 @@ class Owners(RuleBasedStateMachine):
         held = {offset for _, offset, _ in self.owner.all()}
         assert {offset for offset, due in waits.items() if (due, offset) < self.owner.horizon} <= held <= waits.keys()
         assert len(held) <= self.limit + 1
-        assert self.owner.base(len(self.log)) <= min(waits, default=len(self.log))
+        assert self.owner.committed_offset(len(self.log)) <= min(waits, default=len(self.log))
         assert self.owner.next_due == min((waits[offset] for offset in held), default=NEVER)
 
 
@@ -172,5 +172,5 @@ def test_what_waits_among_many_that_were_settled_is_found() -> None:
         waiting.add(offset, 10, "")
         if offset not in {500, 2_000}:
             waiting.settle(offset)
-    assert waiting.base(3_000) == 500
+    assert waiting.committed_offset(3_000) == 500
     assert waiting.oldest(9) == [(500, 10, ""), (2_000, 10, "")]

@@ -25,7 +25,7 @@ EMPTY = State(0, 0, (), 0)
 
 
 def partition_from(start: int) -> AssignedPartition:
-    """Return a partition whose settlement nobody keeps: no mark holds its messages back."""
+    """Return a partition whose settlement nobody keeps: no dispatch limit holds its messages back."""
     return AssignedPartition("t", 0, State(start, start, (), start), is_kept=False)
 
 
@@ -81,190 +81,192 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
     steps: list[tuple[str, int]], keeps: bool
 ) -> None:
     """Whoever comes and goes: no message is lost or doubled, or given to who does not want it, or out of order."""
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=keeps, limit=50)  # more than steps: nobody is overtaken by too many
+    dispatcher = Dispatcher(
+        Queue("q"), keeps_unmatched=keeps, limit=50
+    )  # more than steps: nobody is overtaken by too many
     partition = partition_from(0)
     unused: Any = None
     sessions = [threading.Event() for _ in range(4)]  # some have two consumers
-    feeds = [ConsumerSlot(unused, SELECTORS[number % len(SELECTORS)], sessions[number % 4]) for number in range(6)]
+    slots = [ConsumerSlot(unused, SELECTORS[number % len(SELECTORS)], sessions[number % 4]) for number in range(6)]
     arrived: list[Delivery] = []
-    in_hands: list[Delivery] = []
+    in_flight: list[Delivery] = []
     settled: list[Delivery] = []
 
-    def wants(feed: ConsumerSlot, delivery: Delivery) -> bool:
-        return feed.selector is None or feed.selector.matches(delivery.message(Queue("q")))
+    def wants(slot: ConsumerSlot, delivery: Delivery) -> bool:
+        return slot.selector is None or slot.selector.matches(delivery.message(Queue("q")))
 
     def settle(delivery: Delivery) -> None:
         partition.settlement.settle(delivery.offset)
         settled.append(delivery)
-        buffer.let_go(delivery)
+        dispatcher.let_go(delivery)
 
-    for feed in feeds:
-        buffer.join(feed)
+    for slot in slots:
+        dispatcher.join(slot)
     for step, number in steps:
-        feed = feeds[number % 6]
+        slot = slots[number % 6]
         if step == "arrive":
             record = Record(len(arrived), [None, b"a", b"b"][number % 3], [4, 4, 9, 0][number % 4])
             delivery = Delivery(record, partition, len(arrived), len(arrived))
             partition.settlement.read(delivery.offset, delivery)
             arrived.append(delivery)
-            buffer.arrive(delivery)
-        elif step == "join" and feed.lane is None:
-            buffer.join(feed)
+            dispatcher.arrive(delivery)
+        elif step == "join" and slot.queue is None:
+            dispatcher.join(slot)
         elif step == "leave":
-            buffer.leave(feed)
+            dispatcher.leave(slot)
         elif step == "rest":
-            buffer.rest(feed)
+            dispatcher.rest(slot)
         elif step == "return":
-            for delivery in in_hands:
-                buffer.let_go(delivery)
-            buffer.put_back(in_hands)
-            in_hands.clear()
-        elif step == "settle" and in_hands:
-            settle(in_hands.pop(number % len(in_hands)))
+            for delivery in in_flight:
+                dispatcher.let_go(delivery)
+            dispatcher.put_back(in_flight)
+            in_flight.clear()
+        elif step == "settle" and in_flight:
+            settle(in_flight.pop(number % len(in_flight)))
         elif step == "take":
-            taken = buffer.take(feed)
+            taken = dispatcher.take(slot)
             if taken is None:
-                assert feed.lane is None or feed.is_hungry
+                assert slot.queue is None or slot.is_waiting
                 continue
-            assert wants(feed, taken)
-            assert taken not in in_hands
-            in_hands.append(taken)
-            ahead = [d for d in arrived if not d.is_taken and d.lanes and wants(feed, d) and d.group is None]
+            assert wants(slot, taken)
+            assert taken not in in_flight
+            in_flight.append(taken)
+            ahead = [d for d in arrived if not d.is_taken and d.ready_in and wants(slot, d) and d.group is None]
             assert not [d for d in ahead if (-d.priority, d.order) < (-taken.priority, taken.order)] or taken.group
-        ready = {id(d) for lane in buffer.lanes.values() for d in lane}
-        assert buffer.held == len(ready)
-        kept = {id(d) for d in buffer.unwanted}
-        waiting = {id(d) for group in buffer.groups.busy.values() for d in group.waiting}
-        assert len(waiting) == buffer.groups.waiting
-        places = [ready, kept, waiting, {id(d) for d in in_hands}]
+        ready = {id(d) for queue in dispatcher.selector_queues.values() for d in queue}
+        assert dispatcher.held == len(ready)
+        kept = {id(d) for d in dispatcher.unmatched}
+        waiting = {id(d) for group in dispatcher.groups.busy.values() for d in group.waiting}
+        assert len(waiting) == dispatcher.groups.waiting
+        places = [ready, kept, waiting, {id(d) for d in in_flight}]
         assert len(set().union(*places)) == sum(map(len, places))
         if keeps:
             assert sum(map(len, places)) + len(settled) == len(arrived)
         for group in (b"a", b"b"):
-            assert len({d.feed.wakeup for d in in_hands if d.feed is not None and d.group == group}) <= 1
-        for busy in buffer.groups.busy.values():  # who waits, waits for somebody, or behind what is ready
-            assert busy.session or not busy.waiting or any(d.lanes and d.group == busy.key[1] for d in arrived)
+            assert len({d.slot.wakeup for d in in_flight if d.slot is not None and d.group == group}) <= 1
+        for busy in dispatcher.groups.busy.values():  # who waits, waits for somebody, or behind what is ready
+            assert busy.session or not busy.waiting or any(d.ready_in and d.group == busy.key[1] for d in arrived)
         # Nobody sleeps while a message that he wants is ready, and of no group.
-        for lane in buffer.lanes.values():
-            if lane.hungry and any(delivery.group is None for delivery in lane):
-                assert any(feed.wakeup.is_set() for feed in feeds)
+        for queue in dispatcher.selector_queues.values():
+            if queue.waiting and any(delivery.group is None for delivery in queue):
+                assert any(slot.wakeup.is_set() for slot in slots)
     # In the end everything comes out, once: nothing waits for ever.
-    for delivery in in_hands:
+    for delivery in in_flight:
         settle(delivery)
     last = ConsumerSlot(unused, None, threading.Event())
-    buffer.join(last)
-    while (taken := buffer.take(last)) is not None:
+    dispatcher.join(last)
+    while (taken := dispatcher.take(last)) is not None:
         assert taken not in settled
         settle(taken)
     if keeps:
         assert len(settled) == len(arrived)
-    assert (buffer.held, buffer.kept_back, buffer.groups.busy, buffer.groups.followed) == (0, 0, {}, {})
+    assert (dispatcher.held, dispatcher.kept_back, dispatcher.groups.busy, dispatcher.groups.followed) == (0, 0, {}, {})
 
 
 def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
     """Waiting consumers are woken in the order in which they began to wait, one per message."""
-    buffer, partition = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0)
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0)
     unused: Any = None
     first, second = (ConsumerSlot(unused, None, threading.Event()) for _ in range(2))
-    for feed in (first, second):
-        buffer.join(feed)
-        assert buffer.take(feed) is None
-    buffer.arrive(Delivery(Record(0), partition, 0, 0))
+    for slot in (first, second):
+        dispatcher.join(slot)
+        assert dispatcher.take(slot) is None
+    dispatcher.arrive(Delivery(Record(0), partition, 0, 0))
     assert (first.wakeup.is_set(), second.wakeup.is_set()) == (True, False)
-    assert buffer.take(first) is not None
+    assert dispatcher.take(first) is not None
 
 
 def test_a_dropped_partitions_messages_are_forgotten() -> None:
     """When a partition goes to another reader, what was ready of it is nobody's here."""
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5)
     mine, gone = partition_from(0), partition_from(0)
     unused: Any = None
-    feed = ConsumerSlot(unused, SELECTORS[1], threading.Event())
-    buffer.join(feed)
+    slot = ConsumerSlot(unused, SELECTORS[1], threading.Event())
+    dispatcher.join(slot)
     for order, (partition, n) in enumerate([(gone, 1), (mine, 2), (gone, 50), (mine, 60)]):
-        buffer.arrive(Delivery(Record(n), partition, n, order))
-    buffer.drop(gone)
-    assert (buffer.held, len(buffer.unwanted)) == (1, 1)
-    taken = buffer.take(feed)
+        dispatcher.arrive(Delivery(Record(n), partition, n, order))
+    dispatcher.drop(gone)
+    assert (dispatcher.held, len(dispatcher.unmatched)) == (1, 1)
+    taken = dispatcher.take(slot)
     assert taken is not None
     assert taken.partition is mine
-    assert buffer.take(feed) is None
+    assert dispatcher.take(slot) is None
 
 
-def grouped(buffer: Dispatcher, partition: AssignedPartition, *numbers: int) -> None:
+def grouped(dispatcher: Dispatcher, partition: AssignedPartition, *numbers: int) -> None:
     for n in numbers:
         delivery = Delivery(Record(n, b"group"), partition, n, n)
         partition.settlement.read(n, delivery)
-        buffer.arrive(delivery)
+        dispatcher.arrive(delivery)
 
 
 def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
     """Behind a message that its session has settled, the next that somebody wants is ready."""
-    buffer, partition, unused = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
+    dispatcher, partition, unused = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0), None
     sessions = [threading.Event() for _ in range(3)]
     few, several, everything = (
         ConsumerSlot(unused, SELECTORS[which], session)  # type: ignore[arg-type]
         for which, session in zip((1, 2, 0), sessions, strict=True)
     )
-    for feed in (few, several, everything):
-        buffer.join(feed)
-    grouped(buffer, partition, 0, 1, 4)
-    first = buffer.take(few)
+    for slot in (few, several, everything):
+        dispatcher.join(slot)
+    grouped(dispatcher, partition, 0, 1, 4)
+    first = dispatcher.take(few)
     assert first is not None
-    assert buffer.take(everything) is buffer.take(several) is None
-    buffer.leave(everything)
-    buffer.leave(few)
+    assert dispatcher.take(everything) is dispatcher.take(several) is None
+    dispatcher.leave(everything)
+    dispatcher.leave(few)
     assert not several.wakeup.is_set()
     partition.settlement.settle(0)
-    buffer.let_go(first)
+    dispatcher.let_go(first)
     assert several.wakeup.is_set()
-    after = buffer.take(several)
+    after = dispatcher.take(several)
     assert after is not None
-    assert (after.offset, [delivery.offset for delivery in buffer.unwanted]) == (4, [1])
+    assert (after.offset, [delivery.offset for delivery in dispatcher.unmatched]) == (4, [1])
 
 
 def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
     """Behind a message that nobody wants any more, the next of its group is ready."""
-    buffer, partition, unused = Dispatcher(Queue("q"), keeps_unwanted=True, limit=5), partition_from(0), None
+    dispatcher, partition, unused = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0), None
     few, several, everything = (
         ConsumerSlot(unused, SELECTORS[which], threading.Event())  # type: ignore[arg-type]
         for which in (1, 2, 0)
     )
-    for feed in (few, several, everything):
-        buffer.join(feed)
-    grouped(buffer, partition, 0, 1, 4)
-    first = buffer.take(few)
+    for slot in (few, several, everything):
+        dispatcher.join(slot)
+    grouped(dispatcher, partition, 0, 1, 4)
+    first = dispatcher.take(few)
     assert first is not None
-    assert buffer.take(everything) is None
-    buffer.leave(everything)
-    buffer.let_go(first)  # the next is ready for `few`
-    assert buffer.take(several) is None
-    buffer.leave(few)
+    assert dispatcher.take(everything) is None
+    dispatcher.leave(everything)
+    dispatcher.let_go(first)  # the next is ready for `few`
+    assert dispatcher.take(several) is None
+    dispatcher.leave(few)
     assert several.wakeup.is_set()
-    after = buffer.take(several)
+    after = dispatcher.take(several)
     assert after is not None
     assert after.offset == 4
 
 
 def test_a_message_is_overtaken_by_so_many_and_no_more() -> None:
-    """However many urgent messages come: what is less urgent is handed out after a bounded number of them."""
+    """However many urgent messages come: what is less urgent is dispatched after a bounded number of them."""
     limit = 3
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=limit)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=limit)
     partition = partition_from(0)
     unused: Any = None
-    feed = ConsumerSlot(unused, None, threading.Event())
-    buffer.join(feed)
+    slot = ConsumerSlot(unused, None, threading.Event())
+    dispatcher.join(slot)
 
     def arrive(number: int, priority: int) -> None:
         delivery = Delivery(Record(number, None, priority), partition, number, number)
         partition.settlement.read(number, delivery)
-        buffer.arrive(delivery)
+        dispatcher.arrive(delivery)
 
     arrive(0, 4)
     overtaken = 0
     for number in range(1, 1_000):
         arrive(number, 9)
-        taken = buffer.take(feed)
+        taken = dispatcher.take(slot)
         assert taken is not None
         if taken.offset == 0:
             break
@@ -274,48 +276,48 @@ def test_a_message_is_overtaken_by_so_many_and_no_more() -> None:
 
 def test_who_is_busy_shares_and_who_waits_does_not() -> None:
     """Others get what quick consumers here leave, up to the room they have; never what a consumer here waits for."""
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
     partition = partition_from(0)
     unused: Any = None
-    feed = ConsumerSlot(unused, None, threading.Event())
-    buffer.join(feed)
+    slot = ConsumerSlot(unused, None, threading.Event())
+    dispatcher.join(slot)
     peers = Peers("we")
-    buffer.peers = peers
+    dispatcher.peers = peers
     peers.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": 3, "wants": [None]}, 0.0)
     for number in range(10):
         delivery = Delivery(Record(number, b"group" if number == 2 else None), partition, number, number)
         partition.settlement.read(number, delivery)
-        buffer.arrive(delivery)
-    assert buffer.share(1.0)
-    assert not buffer.leaving
-    assert feed.lane is not None
-    feed.lane.taken_at = 1.0 + BUSY_SECONDS / 2
-    assert buffer.share(1.0 + BUSY_SECONDS)
-    assert [delivery.offset for _, delivery in buffer.leaving] == [1, 3, 4]  # one is left, and what is in a group
-    assert not buffer.share(2.0)
-    assert len(buffer.leaving) == 3  # there is no more room
-    taken = [buffer.take(feed) for _ in range(7)]
+        dispatcher.arrive(delivery)
+    assert dispatcher.share(1.0)
+    assert not dispatcher.leaving
+    assert slot.queue is not None
+    slot.queue.taken_at = 1.0 + BUSY_SECONDS / 2
+    assert dispatcher.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in dispatcher.leaving] == [1, 3, 4]  # one is left, and what is in a group
+    assert not dispatcher.share(2.0)
+    assert len(dispatcher.leaving) == 3  # there is no more room
+    taken = [dispatcher.take(slot) for _ in range(7)]
     assert [delivery.offset for delivery in taken if delivery is not None] == [0, 2, 5, 6, 7, 8, 9]
-    assert buffer.held == 0
+    assert dispatcher.held == 0
 
 
 def test_busy_consumers_keep_nothing_that_others_have_time_for() -> None:
     """Where no consumer has taken anything for a while, others get all that is ready, down to the last message."""
-    buffer, feed, partition = shared_buffer(room=10)
-    arrive(buffer, partition, 3)
-    first = buffer.take(feed)
-    feed.took(first, 1.0)
-    buffer.share(1.0)
-    buffer.share(1.0 + BUSY_SECONDS)
-    assert [delivery.offset for _, delivery in buffer.leaving] == [1, 2]
-    arrive(buffer, partition, 1, start=3)
-    buffer.share(1.0 + BUSY_SECONDS)  # they have been busy for long when it arrives
-    assert [delivery.offset for _, delivery in buffer.leaving] == [1, 2, 3]
-    assert buffer.take(feed) is None
-    arrive(buffer, partition, 1, start=4)
-    buffer.share(2.0)
-    assert len(buffer.leaving) == 3
-    last = buffer.take(feed)
+    dispatcher, slot, partition = shared_dispatcher(room=10)
+    arrive(dispatcher, partition, 3)
+    first = dispatcher.take(slot)
+    slot.took(first, 1.0)
+    dispatcher.share(1.0)
+    dispatcher.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in dispatcher.leaving] == [1, 2]
+    arrive(dispatcher, partition, 1, start=3)
+    dispatcher.share(1.0 + BUSY_SECONDS)  # they have been busy for long when it arrives
+    assert [delivery.offset for _, delivery in dispatcher.leaving] == [1, 2, 3]
+    assert dispatcher.take(slot) is None
+    arrive(dispatcher, partition, 1, start=4)
+    dispatcher.share(2.0)
+    assert len(dispatcher.leaving) == 3
+    last = dispatcher.take(slot)
     assert last is not None
     assert last.offset == 4
 
@@ -323,127 +325,127 @@ def test_busy_consumers_keep_nothing_that_others_have_time_for() -> None:
 def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
     """Behind consumers that are busy for long nothing waits that others handed over, but for message groups."""
     box = AssignedPartition("t.kjms.handover", 0, EMPTY, is_kept=False, is_transfer=True)
-    buffer, feed, _ = shared_buffer()
-    arrive(buffer, box, 4, grouped=2)
-    feed.took(buffer.take(feed), 1.0)
-    assert not buffer.send_back(1.0 + STUCK_SECONDS / 2)
-    assert buffer.may_get_stuck(1.0 + STUCK_SECONDS / 2)
-    assert [delivery.offset for delivery in buffer.send_back(1.0 + STUCK_SECONDS)] == [1, 3]
-    assert not buffer.may_get_stuck(1.0 + STUCK_SECONDS)
-    assert (buffer.wants(), buffer.wants(without_withdrawn=True)) == ({None}, set())
-    left = buffer.take(feed)
+    dispatcher, slot, _ = shared_dispatcher()
+    arrive(dispatcher, box, 4, grouped=2)
+    slot.took(dispatcher.take(slot), 1.0)
+    assert not dispatcher.send_back(1.0 + STUCK_SECONDS / 2)
+    assert dispatcher.may_get_stuck(1.0 + STUCK_SECONDS / 2)
+    assert [delivery.offset for delivery in dispatcher.send_back(1.0 + STUCK_SECONDS)] == [1, 3]
+    assert not dispatcher.may_get_stuck(1.0 + STUCK_SECONDS)
+    assert (dispatcher.wants(), dispatcher.wants(without_withdrawn=True)) == ({None}, set())
+    left = dispatcher.take(slot)
     assert left is not None
     assert left.offset == 2
-    feed.took(left, 2.0)
-    assert buffer.take(feed) is None
-    assert buffer.has_reopened
-    assert buffer.wants(without_withdrawn=True) == {None}
-    assert buffer.held == 0
+    slot.took(left, 2.0)
+    assert dispatcher.take(slot) is None
+    assert dispatcher.has_reopened
+    assert dispatcher.wants(without_withdrawn=True) == {None}
+    assert dispatcher.held == 0
 
 
-def shared_buffer(room: int = 0) -> tuple[Dispatcher, ConsumerSlot, AssignedPartition]:
+def shared_dispatcher(room: int = 0) -> tuple[Dispatcher, ConsumerSlot, AssignedPartition]:
     """Return a buffer with one consumer, and another process with *room* messages of room."""
     unused: Any = None
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
-    feed = ConsumerSlot(unused, None, threading.Event())
-    buffer.join(feed)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    slot = ConsumerSlot(unused, None, threading.Event())
+    dispatcher.join(slot)
     peers = Peers("we")
-    buffer.peers = peers
+    dispatcher.peers = peers
     peers.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": room, "wants": [None]}, 0.0)
-    return buffer, feed, partition_from(0)
+    return dispatcher, slot, partition_from(0)
 
 
-def arrive(buffer: Dispatcher, partition: AssignedPartition, count: int, start: int = 0, grouped: int = -1) -> None:
+def arrive(dispatcher: Dispatcher, partition: AssignedPartition, count: int, start: int = 0, grouped: int = -1) -> None:
     """Let *count* messages arrive in *buffer*, that at offset *grouped* of a message group."""
     for number in range(start, start + count):
         delivery = Delivery(Record(number, b"group" if number == grouped else None), partition, number, number)
         partition.settlement.read(number, delivery)
-        partition.settlement.mark = partition.extend_at = 1_000
-        buffer.arrive(delivery)
+        partition.settlement.dispatch_limit = partition.extend_at = 1_000
+        dispatcher.arrive(delivery)
 
 
 def test_what_only_others_want_is_theirs_at_once() -> None:
     """A message that no consumer here wants goes to one who does, a group's messages to the same one."""
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
     partition = partition_from(0)
     peers = Peers("we")
-    buffer.peers = peers
+    dispatcher.peers = peers
     for box, engine in enumerate(["first", "second"]):
         notice = {"e": engine, "lease": 10, "box": box, "boxes": [box], "room": 1, "wants": ["n < 5"]}
         peers.apply(notice, 0.0)
     for number in range(8):
         delivery = Delivery(Record(number, b"group"), partition, number, number)
         partition.settlement.read(number, delivery)
-        buffer.arrive(delivery)
-    assert [delivery.offset for _, delivery in buffer.leaving] == [0, 1, 2, 3, 4]
-    assert len({peer for peer, _ in buffer.leaving}) == 1
-    assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]
+        dispatcher.arrive(delivery)
+    assert [delivery.offset for _, delivery in dispatcher.leaving] == [0, 1, 2, 3, 4]
+    assert len({peer for peer, _ in dispatcher.leaving}) == 1
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]
     third, new = peers.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 0.0)
-    buffer.offer(third, new, is_new=True)
-    assert [delivery.offset for delivery in buffer.unwanted] == [5, 6, 7]  # the group is somebody's who lives
+    dispatcher.offer(third, new, is_new=True)
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]  # the group is somebody's who lives
     peers.expire(11.0)
     peers.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
-    buffer.offer(next(iter(peers)), ["n > 6"], is_new=True)
-    assert [delivery.offset for delivery in buffer.unwanted] == [5, 6]
+    dispatcher.offer(next(iter(peers)), ["n > 6"], is_new=True)
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6]
 
 
 def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
     """Another process comes, and gets as many as it has room for; it says later that it has room for more."""
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
     partition = partition_from(0)
-    buffer.peers = peers = Peers("we")
-    arrive(buffer, partition, 5)
+    dispatcher.peers = peers = Peers("we")
+    arrive(dispatcher, partition, 5)
     asks = {"e": "other", "lease": 10, "box": 0, "boxes": [0], "room": 2, "quick": False}
     other, wants = peers.apply({**asks, "wants": [None]}, 0.0)
-    buffer.offer(other, wants, is_new=True)
-    assert [delivery.offset for _, delivery in buffer.leaving] == [0, 1]
-    assert [delivery.offset for delivery in buffer.unwanted] == [2, 3, 4]
+    dispatcher.offer(other, wants, is_new=True)
+    assert [delivery.offset for _, delivery in dispatcher.leaving] == [0, 1]
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [2, 3, 4]
 
 
-def test_very_many_that_nobody_wants_are_parked() -> None:
+def test_very_many_that_nobody_wants_are_evicted() -> None:
     """Of too many messages that nobody wants, the older are forgotten until somebody comes who may want them."""
     unused: Any = None
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, evicts=True, most_unmatched=10)
     partition = partition_from(0)
     log = [Record(number) for number in range(35)]
 
     def read(record: Record) -> None:
         delivery = Delivery(record, partition, record.offset(), record.offset())
         if partition.settlement.read(record.offset(), delivery):
-            delivery.is_moving = record.offset() == 1 and len(buffer.unwanted) < 10
-            buffer.arrive(delivery)
+            delivery.is_moving = record.offset() == 1 and len(dispatcher.unmatched) < 10
+            dispatcher.arrive(delivery)
 
     for record in log[:30]:
         read(record)
-    assert len(buffer.unwanted) < 15
-    assert buffer.unwanted[0].offset == 1  # is being moved
-    assert partition.settlement.parked == 30 - len(buffer.unwanted)
-    assert partition.settlement.base == 0
-    buffer.join(ConsumerSlot(unused, parse_selector("n < 3"), threading.Event()))
-    assert buffer.wants_recall
-    assert buffer.recalled() == [partition]
-    assert not buffer.wants_recall
-    for record in log[partition.settlement.recall(0) :]:
+    assert len(dispatcher.unmatched) < 15
+    assert dispatcher.unmatched[0].offset == 1  # is being moved
+    assert partition.settlement.evicted == 30 - len(dispatcher.unmatched)
+    assert partition.settlement.committed_offset == 0
+    dispatcher.join(ConsumerSlot(unused, parse_selector("n < 3"), threading.Event()))
+    assert dispatcher.wants_reread
+    assert dispatcher.to_reread() == [partition]
+    assert not dispatcher.wants_reread
+    for record in log[partition.settlement.reread_from(0) :]:
         read(record)
-    feed = ConsumerSlot(unused, None, threading.Event())
-    buffer.join(feed)
+    slot = ConsumerSlot(unused, None, threading.Event())
+    dispatcher.join(slot)
     got: list[int] = []
-    assert buffer.take(feed) is None  # older ones come first
-    assert buffer.recalled() == [partition]
-    for record in log[partition.settlement.recall(0) :]:
+    assert dispatcher.take(slot) is None  # older ones come first
+    assert dispatcher.to_reread() == [partition]
+    for record in log[partition.settlement.reread_from(0) :]:
         read(record)
-    while (delivery := buffer.take(feed)) is not None:
+    while (delivery := dispatcher.take(slot)) is not None:
         got.append(delivery.offset)
         partition.settlement.settle(delivery.offset)
     assert got == [1, 0, *range(2, 35)]
-    assert partition.settlement.base == 35
+    assert partition.settlement.committed_offset == 35
 
 
-def test_what_was_moved_aside_and_parked_comes_before_what_is_newer() -> None:
+def test_what_was_moved_aside_and_evicted_comes_before_what_is_newer() -> None:
     """Who wants everything gets what was moved aside first, though it has to be read again, and the rest is here."""
     unused: Any = None
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
-    aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, evicts=True, most_unmatched=10)
+    aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_overflow=True), partition_from(0)
     log = [Record(number) for number in range(20)]
     orders = itertools.count()
 
@@ -451,49 +453,49 @@ def test_what_was_moved_aside_and_parked_comes_before_what_is_newer() -> None:
         for record in records:
             delivery = Delivery(record, source, record.offset(), next(orders))
             if source.settlement.read(record.offset(), delivery):
-                buffer.arrive(delivery)
+                dispatcher.arrive(delivery)
 
     def take_all() -> list[tuple[str, int]]:
         got = []
-        while (delivery := buffer.take(feed)) is not None:
+        while (delivery := dispatcher.take(slot)) is not None:
             got.append((delivery.partition.topic, delivery.offset))
             delivery.partition.settlement.settle(delivery.offset)
         return got
 
     other = ConsumerSlot(unused, parse_selector("n > 100"), threading.Event())
-    buffer.join(other)
+    dispatcher.join(other)
     read(aside, log[:12])
-    assert aside.settlement.parked > 0
+    assert aside.settlement.evicted > 0
     read(partition, log[:5])
-    assert partition.settlement.parked == 0
-    feed = ConsumerSlot(unused, None, threading.Event())
-    buffer.join(feed)
+    assert partition.settlement.evicted == 0
+    slot = ConsumerSlot(unused, None, threading.Event())
+    dispatcher.join(slot)
     assert take_all() == []
     read(partition, log[5:8])
-    assert buffer.recalled() == [aside]
+    assert dispatcher.to_reread() == [aside]
     read(partition, log[8:10])
-    read(aside, log[aside.settlement.recall(0) : 6])
+    read(aside, log[aside.settlement.reread_from(0) : 6])
     assert take_all() == [("t.aside", number) for number in range(6)]
     assert aside.settlement.is_rereading
     read(partition, log[10:12])
     read(aside, log[6:12])
     assert not aside.settlement.is_rereading
     assert take_all() == [("t.aside", number) for number in range(6, 12)]
-    assert buffer.is_urgent
-    assert buffer.recalled() == [partition]
-    assert not buffer.is_urgent
-    read(partition, log[partition.settlement.recall(0) :])
+    assert dispatcher.is_urgent
+    assert dispatcher.to_reread() == [partition]
+    assert not dispatcher.is_urgent
+    read(partition, log[partition.settlement.reread_from(0) :])
     assert take_all() == [("t", number) for number in range(20)]
 
 
-def test_what_was_moved_and_is_still_to_be_read_is_not_parked() -> None:
+def test_what_was_moved_and_is_still_to_be_read_is_not_evicted() -> None:
     """A message whose copy has not been read yet is kept, in its place: else it would come as if it were the newest."""
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
-    aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_aside=True), partition_from(0)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, evicts=True, most_unmatched=10)
+    aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_overflow=True), partition_from(0)
     for number in range(9):
         delivery = Delivery(Record(number), partition, number, number)
         partition.settlement.read(number, delivery)
-        buffer.arrive(delivery)
+        dispatcher.arrive(delivery)
         if number < 3:
             aside.settlement.place(number, delivery)
             partition.settlement.settle(number)
@@ -501,45 +503,45 @@ def test_what_was_moved_and_is_still_to_be_read_is_not_parked() -> None:
     for number in range(9, 30):
         delivery = Delivery(Record(number), partition, number, number)
         partition.settlement.read(number, delivery)
-        buffer.arrive(delivery)
-    assert partition.settlement.parked > 0
-    assert [delivery.order for delivery in buffer.unwanted[:3]] == [0, 1, 2]
+        dispatcher.arrive(delivery)
+    assert partition.settlement.evicted > 0
+    assert [delivery.order for delivery in dispatcher.unmatched[:3]] == [0, 1, 2]
     assert aside.settlement.is_behind
 
 
-def test_what_others_want_is_not_parked() -> None:
+def test_what_others_want_is_not_evicted() -> None:
     """A message that waits for room in another process would be read again for each that goes there."""
-    buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=100, parks=True, most_unmatched=10)
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, evicts=True, most_unmatched=10)
     partition = partition_from(0)
     peers = Peers("we")
-    buffer.peers = peers
+    dispatcher.peers = peers
     peers.apply({"e": "they", "lease": 10, "box": -1, "wants": ["n > 5"]}, 0.0)
     for number in range(30):
         delivery = Delivery(Record(number), partition, number, number)
         partition.settlement.read(number, delivery)
-        buffer.arrive(delivery)
-    assert [delivery.offset for delivery in buffer.unwanted if delivery.offset > 5] == list(range(6, 30))
-    assert partition.settlement.parked > 0
+        dispatcher.arrive(delivery)
+    assert [delivery.offset for delivery in dispatcher.unmatched if delivery.offset > 5] == list(range(6, 30))
+    assert partition.settlement.evicted > 0
 
 
 def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_message() -> None:
     """A message that woke a consumer which then stops wakes another one, whatever the selectors of the two."""
     unused: Any = None
-    buffer, partition = Dispatcher(Queue("q"), keeps_unwanted=True, limit=10), partition_from(0)
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=10), partition_from(0)
     leaving, staying = (
         ConsumerSlot(unused, None, threading.Event()),
         ConsumerSlot(unused, parse_selector("n < 5"), threading.Event()),
     )
-    for feed in (leaving, staying):
-        buffer.join(feed)
-        assert buffer.take(feed) is None
+    for slot in (leaving, staying):
+        dispatcher.join(slot)
+        assert dispatcher.take(slot) is None
     delivery = Delivery(Record(0), partition, 0, 0)  # type: ignore[arg-type]
     partition.settlement.read(0, delivery)
-    buffer.arrive(delivery)
+    dispatcher.arrive(delivery)
     assert leaving.wakeup.is_set()
-    buffer.leave(leaving)
+    dispatcher.leave(leaving)
     assert staying.wakeup.is_set()
-    assert buffer.take(staying) is delivery
+    assert dispatcher.take(staying) is delivery
 
 
 def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
@@ -548,12 +550,12 @@ def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
 
     def steps(size: int) -> int:
         """Return how many bytecode instructions it takes: unlike time, they are the same on a busy machine."""
-        buffer = Dispatcher(Queue("q"), keeps_unwanted=True, limit=10)
+        dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=10)
         partition = AssignedPartition("t", 0, State(0, 0, (), 0), is_kept=False)
         for number in range(size):
             delivery = Delivery(record, partition, number, number)
             partition.settlement.read(number, delivery)
-            buffer.arrive(delivery)
+            dispatcher.arrive(delivery)
         count = 0
 
         def trace(frame: FrameType, event: str, _: object) -> TraceFunction:
@@ -565,7 +567,7 @@ def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            buffer.join(ConsumerSlot(None, None, threading.Event()))  # type: ignore[arg-type]
+            dispatcher.join(ConsumerSlot(None, None, threading.Event()))  # type: ignore[arg-type]
         finally:
             sys.settrace(before)
         return count
