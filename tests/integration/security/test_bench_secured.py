@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers import wait_for
+
 pytestmark = pytest.mark.xdist_group("secured")
 
 
@@ -45,4 +47,4 @@ def test_bench_works_with_the_rights_that_it_is_said_to_need(secured: Any, tmp_p
     assert secured.users[user].encode() not in run.stdout + run.stderr
     assert len(json.loads(run.stdout)["results"]) == 2
     assert not secured.refused(user)
-    assert not [name for name in secured.admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+    wait_for(lambda: not [name for name in secured.admin.list_topics(timeout=10).topics if name.startswith(prefix)])
