@@ -83,9 +83,6 @@ class OffsetCommitter:
         self._assignment = assignment
         self._client = client
         self._dispatcher = dispatcher
-        self._changed = changed
-        self._before_commit = before_commit
-        self._make_room = make_room
         self._lock = lock
         self._changed = changed
         self._before_commit = before_commit
