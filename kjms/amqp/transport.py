@@ -1,6 +1,6 @@
-"""How the bytes of proton's engine come and go in asyncio, for the gateway's clients and for the bridge's broker.
+"""Connect proton's engine to a socket in asyncio, for the gateway's clients and for the bridge's broker.
 
-The engine does no I/O: it is given what came and says what happened and what is to be sent.
+The engine does no I/O: it takes the bytes that came, and returns events and the bytes to send.
 
 proton's objects count their references without a lock, and its C functions run without the interpreter's. So only the
 loop's thread may use them, and free them. That includes the last reference to a Python object of proton's, which must
@@ -15,8 +15,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
+from proton import Collector, Connection
+
 if TYPE_CHECKING:
-    from proton import Collector, Connection, Transport
+    from proton import Transport
 
 __all__ = ["EngineProtocol"]
 
@@ -26,20 +28,20 @@ LOWEST_TICK: Final = 0.01
 class EngineProtocol(asyncio.Protocol):
     """A connection with an engine behind it; all of it is used in the event loop's thread."""
 
-    _engine: Connection
-    _collector: Collector
-
     def __init__(self) -> None:
+        self._engine = Connection()
+        self._collector = Collector()
+        self._engine.collect(self._collector)
         self.is_congested = False  # whether the other side reads too slowly
         self._tcp: asyncio.Transport | None = None
         self._transport: Transport | None = None  # the engine's; none before there is something for it
         self._timer: asyncio.TimerHandle | None = None
         self._is_released = False
 
-    # What follows differs.
+    # What the gateway and the bridge add.
 
     def _dispatch(self) -> None:
-        """Handle what the engine says."""
+        """Handle the engine's events."""
         raise NotImplementedError
 
     def _fill(self) -> None:
@@ -49,18 +51,18 @@ class EngineProtocol(asyncio.Protocol):
         """Note that so many bytes were sent."""
 
     @property
-    def _is_over(self) -> bool:
-        """Whether nothing is to be woken any more."""
+    def is_ended(self) -> bool:
+        """Whether the connection has ended, so that no timer is needed any more."""
         raise NotImplementedError
 
-    # What does not.
+    # What they share.
 
     def pause_writing(self) -> None:
-        """Hear that the other side reads too slowly."""
+        """Note that the other side reads too slowly."""
         self.is_congested = True
 
     def resume_writing(self) -> None:
-        """Hear that it has caught up."""
+        """Note that it has caught up."""
         self.is_congested = False
         self.flush()
 
@@ -76,14 +78,14 @@ class EngineProtocol(asyncio.Protocol):
         while position < len(data):
             capacity = transport.capacity()
             if capacity <= 0:
-                break  # the engine has enough of it, and says why
+                break  # the engine takes no more, and an event says why
             piece = data[position : position + capacity]
             transport.push(piece)
             position += len(piece)
             self._dispatch()
 
     def flush(self) -> None:
-        """Send what the engine has to say, and see to it that it is woken in time."""
+        """Send what the engine has to send, and set the timer for its next tick."""
         transport, tcp = self._transport, self._tcp
         if transport is None or tcp is None:
             return
@@ -102,7 +104,7 @@ class EngineProtocol(asyncio.Protocol):
             self._dispatch()
             self._fill()
         self._stop_timer()
-        if deadline and not self._is_over:
+        if deadline and not self.is_ended:
             delay = max(deadline - time.monotonic(), LOWEST_TICK)
             self._timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
@@ -129,7 +131,7 @@ class EngineProtocol(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._timer = None
-        if not self._is_over:
+        if not self.is_ended:
             self._dispatch()
             self.flush()
             self._dispatch()

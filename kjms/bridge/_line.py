@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proton import (
     SASL,
-    Collector,
-    Connection,
     Delivery,
     Described,
     Event,
@@ -65,9 +63,6 @@ class PeerConnection(EngineProtocol):
         self._peer = peer
         self._options = options
         self._way = way
-        self._engine = Connection()
-        self._collector = Collector()
-        self._engine.collect(self._collector)
         self._transport = Transport(Transport.CLIENT)
         self._unsettled: dict[InboundDelivery, Delivery] = {}
         self._partial = bytearray()  # of the message that is coming
@@ -171,7 +166,8 @@ class PeerConnection(EngineProtocol):
         self._dispatch()
 
     @property
-    def _is_over(self) -> bool:
+    def is_ended(self) -> bool:
+        """Whether the connection has ended."""
         return self.ended.done()
 
     # What the engine says.

@@ -20,7 +20,23 @@ from kjms.errors import (
     TransactionRolledBackException,
 )
 
-__all__ = ["LinkStolen", "condition_of"]
+__all__ = ["DECODE_ERROR", "INVALID_FIELD", "LIMIT_EXCEEDED", "ConnectionFault", "LinkStolen", "condition_of"]
+
+INVALID_FIELD: Final = "amqp:invalid-field"
+DECODE_ERROR: Final = "amqp:decode-error"
+LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
+
+
+class ConnectionFault(Exception):
+    """What the client did ends its connection.
+
+    Attributes:
+        name: AMQP's name of the error.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.name = name
 
 
 class LinkStolen(JMSException):
@@ -31,10 +47,10 @@ _CONDITIONS: Final[tuple[tuple[type[JMSException], str], ...]] = (
     (LinkStolen, "amqp:link:stolen"),
     (InvalidDestinationException, "amqp:not-found"),
     (InvalidClientIDException, "amqp:not-allowed"),
-    (InvalidSelectorException, "amqp:invalid-field"),
+    (InvalidSelectorException, INVALID_FIELD),
     (JMSSecurityException, "amqp:unauthorized-access"),
-    (ResourceAllocationException, "amqp:resource-limit-exceeded"),
-    (MessageFormatException, "amqp:decode-error"),
+    (ResourceAllocationException, LIMIT_EXCEEDED),
+    (MessageFormatException, DECODE_ERROR),
     (TransactionRolledBackException, "amqp:transaction:rollback"),
     (IllegalStateException, "amqp:resource-locked"),
 )

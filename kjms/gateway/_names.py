@@ -1,4 +1,4 @@
-"""Whose names are whose: links that share one, of which the later has it, and client ids that connections share.
+"""Names that several have: links that share one, of which the later has it, and client ids that connections share.
 
 Spec: AMQP 1.0, part 2, §2.6.1 (naming a link); AMQP JMS mapping §8.1, §8.9.
 """
@@ -8,31 +8,56 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kjms.errors import IllegalStateException
 
 if TYPE_CHECKING:
     from kjms import Connection
-    from kjms.gateway._links import ClientLink
 
 __all__ = ["ClientIds", "LinkNames"]
+
+
+class NamedLink(Protocol):
+    """A link of a client, by whose name another connection may come again."""
+
+    link_name: str
+    name: Hashable
+    """By which the gateway knows it, while it does."""
+
+    @property
+    def session(self) -> Hashable:
+        """The session that it belongs to."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is about to end."""
+
+    def replaces(self, other: Any) -> bool:
+        """Return whether this link, which comes again, may take the place of *other*, of the same name."""
+
+    def named(self) -> None:
+        """Go on with the attach: no other link has the name."""
+
+    def steal(self, *, is_attached: bool) -> None:
+        """End the link: another has its name."""
 
 
 class LinkNames:
     """The links of a gateway by name; used in the event loop's thread.
 
-    Of each name the first in line has it. Who comes later waits until the one before is gone, and makes it go.
+    Of each name the first in line has it. A link that comes later waits until the one before is gone, and makes it go.
     """
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, list[ClientLink]] = {}
+        self._lines: dict[Hashable, list[NamedLink]] = {}
+        self._of_sessions: dict[Hashable, set[NamedLink]] = {}
 
     def __repr__(self) -> str:
         return f"<LinkNames: {len(self._lines)} in use>"
 
-    def enter(self, link: ClientLink, name: Hashable) -> None:
-        """Give *link* its name: `ClientLink.named` is called when nobody else has it any more.
+    def enter(self, link: NamedLink, name: Hashable) -> None:
+        """Give *link* its name: `NamedLink.named` is called when no other link has it any more.
 
         Raises:
             IllegalStateException: A link has it that wants something else, and is not about to end (mapping §8.9).
@@ -43,18 +68,21 @@ class LinkNames:
             raise IllegalStateException(f"there is a link {link.link_name!r} already, which is for something else")
         line.append(link)
         link.name = name
-        link.worker.named.add(link)
+        self._of_sessions.setdefault(link.session, set()).add(link)
         if last is None:
             link.named()
         elif not last.is_leaving:
             last.steal(is_attached=last is line[0])
 
-    def leave(self, link: ClientLink) -> None:
+    def leave(self, link: NamedLink) -> None:
         """Give the name of *link* to the next in line; once is enough."""
         name, link.name = link.name, None
         if name is None:
             return
-        link.worker.named.discard(link)
+        named = self._of_sessions[link.session]
+        named.discard(link)
+        if not named:
+            del self._of_sessions[link.session]
         line = self._lines[name]
         was_first = line[0] is link
         line.remove(link)
@@ -62,6 +90,11 @@ class LinkNames:
             del self._lines[name]
         elif was_first and not line[0].is_leaving:
             line[0].named()
+
+    def leave_all(self, session: Hashable) -> None:
+        """Give up the names of the links of a session, which has ended."""
+        for link in list(self._of_sessions.get(session, ())):
+            self.leave(link)
 
 
 class ClientIds:

@@ -24,11 +24,19 @@ _OK, _AUTH, _SYSTEM_TEMPORARY = 0, 1, 4  # §5.3.3.6
 
 
 class SaslError(Exception):
-    """What the client sent is no SASL exchange."""
+    """What the client sent is no SASL exchange.
+
+    Attributes:
+        answer: Bytes that the client is sent all the same.
+    """
+
+    def __init__(self, text: str, *, answer: bytes = b"") -> None:
+        super().__init__(text)
+        self.answer = answer
 
 
 class Credentials(NamedTuple):
-    """Who a client says it is."""
+    """The name and password that a client gives."""
 
     mechanism: str
     user: str | None = None
@@ -80,12 +88,12 @@ class SaslServer:
                 break
             body = bytes(self._received[4 * self._received[4] : size])
             del self._received[:size]
-            answer += self._hear(body)
+            answer += self._received_frame(body)
         if len(self._received) > _LARGEST_REST:
             raise SaslError(f"the client sent more than {_LARGEST_REST} bytes before it had logged in")
         return answer
 
-    def _hear(self, body: bytes) -> bytes:
+    def _received_frame(self, body: bytes) -> bytes:
         try:
             frame, _ = decode_value(body)
         except MessageFormatException as error:

@@ -451,7 +451,7 @@ def test_sessions_that_wait_have_no_thread(
     taken: set[str] = set()
 
     def threads() -> list[str]:
-        prefixes = [f"kjms-gateway-{served.number}-" for served in list(running.gateway._connections)]
+        prefixes = [f"kjms-gateway-{served.client.number}-" for served in list(running.gateway.clients.connections)]
         return [thread.name for thread in threading.enumerate() if thread.name.startswith(tuple(prefixes))]
 
     with contextlib.ExitStack() as stack:
@@ -482,5 +482,5 @@ def test_sessions_that_wait_have_no_thread(
         for peer in peers:
             peer.connection.close()
             peer.wait(lambda peer=peer: peer.connection.state & peer.connection.REMOTE_CLOSED)  # type: ignore[misc]
-        eventually(lambda: not running.gateway._connections)
+        eventually(lambda: not running.gateway.clients.connections)
     assert not threads()

@@ -75,8 +75,9 @@ def test_tcp_holds_back_a_client_that_sends_faster_than_kafka_takes(
         sender.target.address = kjms_destination_name
         sender.open()
         peer.wait(lambda: sender.credit >= count)
-        (served,) = running.gateway._connections
-        (worker,) = served._workers.values()
+        (served,) = running.gateway.clients.connections
+        (worker,) = [each.worker for each in served._sessions._sessions.values()]
+        flow = served._sessions.flow
         go_on = threading.Event()
         worker.do(lambda session: go_on.wait(60), lambda result, failure: None)
         for number in range(count):
@@ -86,16 +87,16 @@ def test_tcp_holds_back_a_client_that_sends_faster_than_kafka_takes(
         peer.socket.settimeout(60)
         writing = threading.Thread(target=peer.write)
         writing.start()
-        eventually(lambda: served._is_held_back)
+        eventually(lambda: flow.is_held_back)
         time.sleep(0.5)
         assert writing.is_alive()
-        assert largest < served._held < 4 * largest
+        assert largest < flow.held < 4 * largest
         go_on.set()
         writing.join(60)
         assert not writing.is_alive()
         consumer = here.create_consumer(Queue(kjms_destination_name))
         assert all(consumer.receive(20_000) for _ in range(count))
-        eventually(lambda: served._held == served._unfinished == 0)
+        eventually(lambda: flow.held == flow.unfinished == 0)
 
 
 def test_unfinished_messages_are_bounded(

@@ -320,7 +320,7 @@ def test_a_client_that_does_not_read_is_cut_off_in_the_end(
     start_gateway: Callable[..., Any], here: Session, kjms_destination_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that has ended does not wait for ever until its client takes what was sent to it."""
-    monkeypatch.setattr("kjms.gateway._server.LINGER_SECONDS", 0.2)
+    monkeypatch.setattr("kjms.gateway._clients.LINGER_SECONDS", 0.2)
     gateway = start_gateway(idle_timeout=1_000)
     producer = here.create_producer(Queue(kjms_destination_name))
     for _ in range(60):
@@ -329,8 +329,8 @@ def test_a_client_that_does_not_read_is_cut_off_in_the_end(
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.receiver(kjms_destination_name, 1000)
         deaf.write()
-        wait_for(lambda: gateway.gateway._connections)
-        (connection,) = gateway.gateway._connections
+        wait_for(lambda: gateway.gateway.clients.connections)
+        (connection,) = gateway.gateway.clients.connections
         wait_for(lambda: gateway.gateway.metrics.connections == 0)  # it sent nothing for too long
         wait_for(lambda: connection._tcp is None)
 
@@ -361,6 +361,20 @@ def test_what_came_and_went_before_the_open(gateway: Any) -> None:
         wait_until_open(peer)
 
 
+def test_a_connection_is_opened_once(start_gateway: Callable[..., Any]) -> None:
+    """A client that opens its connection again gets an error, and is counted once."""
+    gateway = start_gateway(max_connections=1)
+    with dial(gateway.port) as client:
+        client.sendall(AMQP + opened())
+        until_open(client)
+        client.sendall(opened())
+        assert b"amqp:illegal-state" in rest(client)
+    wait_for(lambda: gateway.gateway.metrics.connections == 0)
+    assert gateway.gateway.metrics.opened_total == 1
+    with Peer(gateway.port, "another") as peer:
+        wait_until_open(peer)
+
+
 def test_links_that_have_gone_leave_nothing(start_gateway: Callable[..., Any]) -> None:
     """A client that attaches and detaches links, and begins and ends sessions, leaves nothing of them in memory."""
     gateway = start_gateway()
@@ -387,7 +401,7 @@ def test_links_that_have_gone_leave_nothing(start_gateway: Callable[..., Any]) -
             peer.session = peer.connection.session()
             peer.session.open()
         come_and_go("last", "limits", is_closed=True)
-        (connection,) = gateway.gateway._connections
+        (connection,) = gateway.gateway.clients.connections
         left, link = 0, connection._engine.link_head(0)
         while link is not None:
             left, link = left + 1, link.next(0)
