@@ -24,7 +24,7 @@ from kjms.engine.kafka import (
     kafka_error,
 )
 from kjms.errors import InvalidDestinationException, JMSException
-from kjms.mapping.names import aside, destination_for, handover, is_internal, queue_group
+from kjms.mapping.names import destination_for, handover, is_internal, overflow, queue_group
 
 if TYPE_CHECKING:
     from kjms import Connection
@@ -157,7 +157,7 @@ def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool 
 def _beside(topic: str, topics: Iterable[str]) -> list[str]:
     """Return those of *topics* that hold messages of the queue *topic* which were moved aside or handed over."""
     group = queue_group(topic)
-    return [each for each in (aside(topic, group), handover(topic, group)) if each in topics]
+    return [each for each in (overflow(topic, group), handover(topic, group)) if each in topics]
 
 
 def _counts(connection: Connection, topics: Sequence[str]) -> dict[str, int | JMSException]:

@@ -19,7 +19,7 @@ from kjms.engine import Delayed, destination_name
 from kjms.engine import Entry as Waiting
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
-from kjms.mapping.names import destination_for, is_internal, later
+from kjms.mapping.names import delayed, destination_for, is_internal
 
 if TYPE_CHECKING:
     from kjms import Connection, Message
@@ -146,7 +146,7 @@ def _with_delayed(connection: Connection) -> list[tuple[str, Destination]]:
     topics = connection._engine.topics.all()
     found: list[tuple[str, Destination]] = []
     for topic in sorted(topics):
-        if is_internal(topic) or later(topic) not in topics:
+        if is_internal(topic) or delayed(topic) not in topics:
             continue
         for kind in (Queue, Topic):
             with contextlib.suppress(InvalidDestinationException):  # without the prefix that ours have

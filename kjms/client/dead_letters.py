@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine import Copy, destination_name
 from kjms.mapping import KafkaRecord
-from kjms.mapping.later import LATER
+from kjms.mapping.delayed import DELAYED
 from kjms.mapping.temporary import letters_name
 from kjms.options import RedeliveryPolicy
 
@@ -68,7 +68,7 @@ FAILURE: Final = (EXCEPTION, EXCEPTION_TEXT, TRACEBACK, HOST, PROCESS, FIRST_FAI
 LONGEST_TEXT: Final = 4_096  # characters of an exception's text
 LONGEST_TRACEBACK: Final = 16_384  # characters, the last ones: they name the place that failed
 # Where a delayed message waited goes as well: it says which subscriptions of a topic are to get it, and no more does.
-OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT, LATER, *FAILURE})
+OWN: Final = frozenset({CAUSE, DESTINATION, TOPIC, PARTITION, OFFSET, DELIVERIES, EXPIRATION, CUT, DELAYED, *FAILURE})
 EXPIRES: Final = "JMSExpiration"
 EXPIRED: Final = "expired"
 

@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Final
 
 from kjms.mapping import KafkaRecord, confluent, encode
-from kjms.mapping.later import DELIVERY_TIME
+from kjms.mapping.delayed import DELIVERY_TIME
 from kjms.mapping.temporary import MESSAGES, address
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from kjms.engine.kafka import (
 from kjms.engine.log_reading import UNTIL_END
 from kjms.errors import JMSException
 from kjms.mapping import SourceRecord
-from kjms.mapping.moved import unmoved
+from kjms.mapping.relocated import original
 from kjms.txn.metadata import State
 from kjms.txn.states import NEVER
 
@@ -195,7 +195,7 @@ class Browsing:
         history = self._states[place].histories.get(record.offset() or 0, NEVER)
         source: SourceRecord = record
         if place[0] != self._topic:
-            source, told = unmoved(record)
+            source, told = original(record)
             if self._is_shown(source):
                 return None  # it was moved aside since the look began
             history = max(history, told)

@@ -16,7 +16,7 @@ from kjms.destinations import Destination, parse_destination
 from kjms.errors import MessageFormatException, shown
 from kjms.mapping._encode import LAYOUT_VERSION
 from kjms.mapping._record import SourceRecord
-from kjms.mapping.later import LATER
+from kjms.mapping.delayed import DELAYED
 from kjms.mapping.temporary import TO
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.message._avro import read_map, read_plain, read_stream
@@ -48,8 +48,8 @@ def decode(record: SourceRecord, destination: Destination, delivery_count: int =
     else:
         data, notes = _settle_duplicates(headers, properties)
     properties.pop(TO, None)
-    if LATER in properties:  # what a delayed message carries for subscriptions
-        del properties[LATER]
+    if DELAYED in properties:  # what a delayed message carries for subscriptions
+        del properties[DELAYED]
     layout = _layouts.get(data)
     if layout is None:
         layout = _layout(data) or ForeignLayout(record, data, properties)

@@ -20,18 +20,18 @@ __all__ = [
     "INBOX",
     "REDELIVERIES",
     "REGISTRY",
-    "aside",
     "bridge_transactional_id",
     "bridged",
-    "demand",
+    "delayed",
+    "delayed_group",
+    "delayed_transactional_id",
     "destination_for",
     "handover",
     "inbox",
+    "interest",
     "is_inbox",
     "is_internal",
-    "later",
-    "later_group",
-    "later_transactional_id",
+    "overflow",
     "queue_group",
     "subscription_group",
     "topic_for",
@@ -48,12 +48,12 @@ REGISTRY: Final = "kjms.registry"
 INBOX: Final = "kjms.inbox."
 """What the topics begin with that are inboxes."""
 
-_LATER: Final = ".kjms.later"
-_ASIDE: Final = ".kjms.aside"
-_DEMAND: Final = ".kjms.demand"
+_DELAYED: Final = ".kjms.delayed"
+_OVERFLOW: Final = ".kjms.overflow"
+_INTEREST: Final = ".kjms.interest"
 _HANDOVER: Final = ".kjms.handover"
 _BRIDGED: Final = ".kjms.bridged"
-_OF_GROUP: Final = re.compile(r".*\.kjms\.(aside|demand|handover|bridged)(\.[0-9a-f]{12})?")
+_OF_GROUP: Final = re.compile(r".*\.kjms\.(overflow|interest|handover|bridged)(\.[0-9a-f]{12})?")
 _MARK: Final = "--"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _ILLEGAL_BYTE = re.compile(rb"[^a-zA-Z0-9._]")
@@ -159,22 +159,22 @@ def subscription_group(topic: str, name: str, client_id: str | None, registry_of
     return f"kjms.sub.{topic}:{registry_offset}:{client_id or ''}:{name}"
 
 
-def aside(topic: str, group: str) -> str:
-    """Return the topic for messages of *topic* that must make way in the consumer group *group*.
+def overflow(topic: str, group: str) -> str:
+    """Return the overflow topic of the consumer group *group*: for messages of *topic* that it relocates.
 
-    >>> aside("orders", queue_group("orders")), aside("prices", "kjms.sub.prices:17:billing:daily")
-    ('orders.kjms.aside', 'prices.kjms.aside.1cefbca46a65')
+    >>> overflow("orders", queue_group("orders")), overflow("prices", "kjms.sub.prices:17:billing:daily")
+    ('orders.kjms.overflow', 'prices.kjms.overflow.1cefbca46a65')
     """
-    return _of_group(topic, group, _ASIDE)
+    return _of_group(topic, group, _OVERFLOW)
 
 
-def demand(topic: str, group: str) -> str:
-    """Return the topic in which the processes of the consumer group *group* say what they want of *topic*."""
-    return _of_group(topic, group, _DEMAND)
+def interest(topic: str, group: str) -> str:
+    """Return the topic in which the processes of the consumer group *group* publish their interest in *topic*."""
+    return _of_group(topic, group, _INTEREST)
 
 
 def handover(topic: str, group: str) -> str:
-    """Return the topic through which they hand messages to each other.
+    """Return the topic through which they hand messages to each other: its partitions are the transfer partitions.
 
     >>> handover("orders", queue_group("orders"))
     'orders.kjms.handover'
@@ -202,19 +202,19 @@ def bridge_transactional_id(notes: str) -> str:
     return f"kjms-bridge.{notes}"
 
 
-def later(topic: str) -> str:
+def delayed(topic: str) -> str:
     """Return the topic of the messages of *topic* that are not yet due."""
-    return _beside(topic, _LATER)
+    return _beside(topic, _DELAYED)
 
 
-def later_group(topic: str) -> str:
+def delayed_group(topic: str) -> str:
     """Return the consumer group whose members share the work on the messages of *topic* that are not yet due."""
-    return f"kjms.later.{topic}"
+    return f"kjms.delayed.{topic}"
 
 
-def later_transactional_id(topic: str, number: int) -> str:
-    """Return Kafka's name of the producer that moves what is due in partition *number* of `later`: one at a time."""
-    return f"kjms-later.{topic}.{number}"
+def delayed_transactional_id(topic: str, number: int) -> str:
+    """Return Kafka's name of the producer that moves what is due in partition *number* of `delayed`: one at a time."""
+    return f"kjms-delayed.{topic}.{number}"
 
 
 def _beside(topic: str, suffix: str) -> str:
@@ -252,6 +252,6 @@ def transactional_ids(engine: str) -> tuple[str, str, str]:
 
 def is_internal(topic: str) -> bool:
     """Tell whether *topic* is one that kjms keeps for itself."""
-    if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(INBOX) or topic.endswith(_LATER):
+    if topic in {BOOKKEEPING, REDELIVERIES, REGISTRY} or topic.startswith(INBOX) or topic.endswith(_DELAYED):
         return True
     return _OF_GROUP.fullmatch(topic) is not None

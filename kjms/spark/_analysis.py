@@ -26,7 +26,7 @@ _QUEUE_GROUPS: Final = queue_group("")
 _SETTLEMENT: Final = (
     "scheme STRING, name STRING, group STRING, subscription STRING, clientID STRING, place STRING, topic STRING,"
     " partition INT, begin BIGINT, end BIGINT, base BIGINT, mark BIGINT, unsettledUpTo BIGINT, runs INT,"
-    " redelivered INT, mostDeliveries INT, movedAsideUpTo BIGINT"
+    " redelivered INT, mostDeliveries INT, overflowUpTo BIGINT"
 )
 _EVENT: Final = (
     "event STRING, time BIGINT, destination STRING, group STRING, topic STRING, partition INT, offset BIGINT,"
@@ -75,10 +75,10 @@ def settlement(
         for destination, topic, group, name, client_id in _groups(connection, factory, given):
             found = connection._engine.standings(destination, topic, group)
             whose = destination.scheme, destination._name, group, name, client_id
-            aside = {each.number: _unsettled(each, low) for each, low in found if _place(each, topic) == "aside"}
+            overflow = {each.number: _unsettled(each, low) for each, low in found if _place(each, topic) == "overflow"}
             for each, low in found:
                 place = _place(each, topic)
-                moved = aside.get(each.number, 0) if place == "destination" else 0
+                moved = overflow.get(each.number, 0) if place == "destination" else 0
                 rows.append((*whose, place, *_row(each, low), moved))
     made = table(spark, rows, _SETTLEMENT)
     rest = [name for name in made.columns if name not in {"scheme", "name"}]
@@ -125,7 +125,7 @@ def _groups(
 def _place(standing: GroupProgress, topic: str) -> str:
     if standing.topic == topic:
         return "destination"
-    return "aside" if ".kjms.aside" in standing.topic[-40:] else "handover"
+    return "overflow" if ".kjms.overflow" in standing.topic[-40:] else "handover"
 
 
 def _row(standing: GroupProgress, low: int) -> tuple[Any, ...]:

@@ -47,7 +47,7 @@ VALUE_TEXT: Final = "CAST(value AS STRING)"
 CONTROL: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 BODIES: Final = ("message", "text", "bytes", "map", "stream", "object")
 BODY_TYPE: Final = f"split_part({LAYOUT}, ';', 2)"
-INTERNAL: Final = ("kjms-to", "kjms-later", "kjms-moved", "JMSXDeliveryCount")
+INTERNAL: Final = ("kjms-to", "kjms-delayed", "kjms-relocated", "JMSXDeliveryCount")
 
 TYPED: Final = (
     "STRUCT<propertyType: STRING, boolean: BOOLEAN, byte: TINYINT, short: SMALLINT, integer: INT, long: BIGINT,"

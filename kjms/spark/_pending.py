@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Queue
-from kjms.mapping.moved import MOVED
 from kjms.mapping.names import queue_group
+from kjms.mapping.relocated import RELOCATED
 from kjms.spark._cluster import connected
 from kjms.spark._sql import quoted
 from kjms.spark._tables import table
@@ -160,8 +160,8 @@ def _as_sent(copies: DataFrame, own: Sequence[_Part]) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    # As kjms.mapping.moved writes it: 1;DELIVERIES;EXCUSED;DUE;PARTITION;OFFSET;TOPIC, and perhaps ;FAILED
-    first = f"get(filter(headers, h -> h.key = '{MOVED}'), 0)"
+    # As kjms.mapping.relocated writes it: 1;DELIVERIES;EXCUSED;DUE;PARTITION;OFFSET;TOPIC, and perhaps ;FAILED
+    first = f"get(filter(headers, h -> h.key = '{RELOCATED}'), 0)"
     told = copies.selectExpr("*", f"try_validate_utf8(CAST({first}.value AS STRING)) AS {_TOLD}")
     is_told = f"{_TOLD} RLIKE {quoted(_HEADER)}"
 

@@ -31,7 +31,7 @@ LATEST: Final = "latest"
 _NAMED_OFFSETS: Final = {EARLIEST: -2, LATEST: -1}
 _ESCAPED: Final = r"^--([a-zA-Z0-9._]|-[0-9a-f]{2})+\z"
 # Topics that kjms keeps for itself.
-_INTERNAL: Final = r"(?!kjms\.)(?!.*\.kjms\.(parked|later|aside|demand|handover)(\.|$))"
+_INTERNAL: Final = r"(?!kjms\.)(?!.*\.kjms\.(delayed|overflow|interest|handover|bridged)(\.|$))"
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,7 @@ def test_bad_destinations_and_selectors_are_refused(session: Session, kafka: Any
                 call(Topic("kjms-test-never-made"))
 
 
-@pytest.mark.parametrize("name", ["kjms.registry", "orders.kjms.later", "__consumer_offsets"])
+@pytest.mark.parametrize("name", ["kjms.registry", "orders.kjms.delayed", "__consumer_offsets"])
 def test_what_kjms_or_kafka_keeps_for_itself_is_no_destination(session: Session, name: str) -> None:
     """Nobody sends to, receives from or browses the topics that the library itself lives on."""
     for call in (session.create_producer, session.create_consumer, session.create_browser):

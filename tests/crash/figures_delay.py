@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kjms.mapping.names import later_group
+from kjms.mapping.names import delayed_group
 
 if TYPE_CHECKING:
     from figures import Child, Figures
@@ -103,7 +103,7 @@ def measure(figures: Figures, start: Callable[..., Child], broker: Broker, messa
 def owner_of(servers: str, queue: str) -> str:
     """Return the client id of the process that serves the queue's delayed messages; empty: none does now."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    group = later_group(queue)
+    group = delayed_group(queue)
     for member in admin.describe_consumer_groups([group])[group].result(10).members:
         if member.assignment is not None and member.assignment.topic_partitions:
             return str(member.client_id)

@@ -101,7 +101,7 @@ def selectors(figures: Any, start: Any, messages: int, seed: int = 1) -> None:
         figures.judge(f"consumed twice: {sum(count > 1 for count in got.values())}", max(got.values(), default=0) <= 1)
         figures.judge(f"not wanted: {wrong + len(got.keys() - expected)}", not wrong and got.keys() <= expected)
         own = bytes_of(broker, QUEUE)
-        beside = {what: bytes_of(broker, f"{QUEUE}.kjms.{what}") / own for what in ("handover", "aside", "demand")}
+        beside = {what: bytes_of(broker, f"{QUEUE}.kjms.{what}") / own for what in ("handover", "overflow", "interest")}
         figures.fact("logs, in parts of the queue's own: " + ", ".join(f"{k} {v:.2f}" for k, v in beside.items()))
         traffic = 1 + sum(beside.values())
         figures.judge(f"traffic: {traffic:.2f} times the queue's own (<= {MOST_TRAFFIC})", traffic <= MOST_TRAFFIC)

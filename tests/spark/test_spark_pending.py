@@ -9,7 +9,7 @@ import pytest
 
 from kjms import ConnectionFactory, Queue, Session, Topic
 from kjms.errors import InvalidDestinationException
-from kjms.mapping.names import aside, handover, queue_group
+from kjms.mapping.names import handover, overflow, queue_group
 from kjms.spark import Pattern, read_batch
 from kjms.spark.pipelines import where
 from kjms.testing.engine import tuned
@@ -59,7 +59,7 @@ def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_broker, kj
             if chance.random() > 0.3:
                 message.acknowledge()
         assert partitions(
-            kjms_broker.bootstrap_servers, aside(kjms_queue.queue_name, queue_group(kjms_queue.queue_name))
+            kjms_broker.bootstrap_servers, overflow(kjms_queue.queue_name, queue_group(kjms_queue.queue_name))
         )
         frame = read_batch(spark, factory, kjms_queue, pending=True)
         # What a session holds tells of its delivery once it is moved aside, which happens when it happens.

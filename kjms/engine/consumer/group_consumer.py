@@ -37,8 +37,8 @@ from kjms.engine.transactions.deduplicator import LOOK_BACK, Deduplicator
 from kjms.engine.transactions.redelivery_log import Event
 from kjms.engine.transactions.transactional_producer import AbortedError, Copy, LostError, Made, Move, OutgrownError
 from kjms.errors import JMSException, JMSSecurityException
-from kjms.mapping.later import place_of
-from kjms.mapping.moved import moved_record, unmoved
+from kjms.mapping.delayed import place_of
+from kjms.mapping.relocated import original, relocated_record
 from kjms.txn.metadata import State
 from kjms.txn.states import NEVER
 
@@ -503,7 +503,7 @@ class GroupConsumer:
             topic, number = place()
             with self.lock:
                 history = delivery.history
-                return Copy(topic, number, moved_record(delivery.record, history), history)
+                return Copy(topic, number, relocated_record(delivery.record, history), history)
 
         return copy
 
@@ -1103,7 +1103,7 @@ class GroupConsumer:
                 settlement.settle(offset)
                 continue
             if partition.is_overflow:
-                delivery.record, delivery.record_history = unmoved(record)
+                delivery.record, delivery.record_history = original(record)
                 delivery.restore(delivery.record_history)
                 if repeats is not None:
                     repeats.sees(delivery.record)

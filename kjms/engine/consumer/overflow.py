@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
-from kjms.mapping.names import aside, demand, handover, transactional_ids
+from kjms.mapping.names import handover, interest, overflow, transactional_ids
 from kjms.txn.metadata import owner
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _log = logging.getLogger("kjms.settlement")
 MARGIN: Final = 64 * 1024  # bytes by which a copy may be larger than what it was made of
 FIRST_BOXES: Final = 4  # partitions of a new hand-over topic; it gets more when more processes need one
 # What was said a minute ago does not matter any more. One clock, the broker's, says how long ago it was.
-DEMAND_CONFIG: Final = {
+INTEREST_CONFIG: Final = {
     "retention.ms": "3600000",
     "retention.bytes": "67108864",
     "segment.ms": "3600000",
@@ -56,7 +56,7 @@ class Overflow:
     Attributes:
         topic: The Kafka topic for messages that make way; made when it is first needed.
         handover: The one through which the group's processes hand messages to each other, likewise.
-        demand: The one in which they say what they want, likewise.
+        interest: The one in which they say what they want, likewise.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class Overflow:
         self.mover = mover
         self.rescuer = rescuer
         self.journal = journal
-        self.topic = aside(source, group)
+        self.topic = overflow(source, group)
         self.handover = handover(source, group)
-        self.demand = demand(source, group)
+        self.interest = interest(source, group)
         self.group = group
         self._bookkeeping = bookkeeping
         self.engine = engine
@@ -199,5 +199,5 @@ class Overflow:
             JMSException: They cannot be made.
         """
         self.ensure(self.source_partitions() - 1)  # what is sent back arrives there
-        self._topics.ensure_internal(self.demand, like=self._source, partitions=1, config=DEMAND_CONFIG)
+        self._topics.ensure_internal(self.interest, like=self._source, partitions=1, config=INTEREST_CONFIG)
         self._topics.ensure_internal(self.handover, like=self._source, partitions=FIRST_BOXES, margin=MARGIN)

@@ -1,6 +1,6 @@
 """Serves the messages of one destination that are not due yet: each goes to the destination when its time comes.
 
-They wait in a Kafka topic of their own (`kjms.mapping.later`). A consumer group gives each of its partitions to one
+They wait in a Kafka topic of their own (`kjms.mapping.delayed`). A consumer group gives each of its partitions to one
 process, and a transactional producer with a name for each partition makes sure of that: whoever begins to serve a
 partition makes that producer anew, which ends what the last one left open and shuts it out. One transaction writes the
 messages that are due where they belong, and a note where they waited; so what the log says, read up to where it ended
@@ -38,8 +38,8 @@ from kjms.engine.transactions.transactional_producer import (
 )
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
-from kjms.mapping.later import CANCEL, CANCELLED, LATER, MOVED_ON, REWRITTEN, Note, copied, noted, read
-from kjms.mapping.names import later, later_group, later_transactional_id
+from kjms.mapping.delayed import CANCEL, CANCELLED, DELAYED, MOVED_ON, REWRITTEN, Note, copied, noted, read
+from kjms.mapping.names import delayed, delayed_group, delayed_transactional_id
 from kjms.txn.waiting import NEVER, Waiting
 
 if TYPE_CHECKING:
@@ -282,8 +282,8 @@ class DelayedDelivery:
     ) -> None:
         self._tuning = tuning
         self.topic = topic
-        self.later = later(topic)
-        self._config = {**consumer_config(later_group(topic)), **UNTIL_END}
+        self.later = delayed(topic)
+        self._config = {**consumer_config(delayed_group(topic)), **UNTIL_END}
         self._scan_config = {**consumer_config(None), **UNTIL_END}
         self._producer_config = producer_config
         self._topics = topics
@@ -516,7 +516,7 @@ class DelayedDelivery:
     def _copy(self, stretch: DelayedPartition, offset: int, record: KafkaMessage) -> Copy:
         copy = copied(record)
         if offset in stretch.lean:
-            copy = copy._replace(headers=[header for header in copy.headers if header[0] != LATER])
+            copy = copy._replace(headers=[header for header in copy.headers if header[0] != DELAYED])
         is_anywhere = copy.key is not None or stretch.number >= self._topics.partitions(self.topic)
         return Copy(self.topic, -1 if is_anywhere else stretch.number, copy)
 
@@ -649,7 +649,7 @@ class DelayedDelivery:
                 raise KafkaException(known.error)
             start = self._start(consumer, known)
             line = PartitionProducer(
-                self._producer_config, later_transactional_id(self.topic, known.partition), self._tuning
+                self._producer_config, delayed_transactional_id(self.topic, known.partition), self._tuning
             )
             stretch = DelayedPartition(known.partition, start, line, self._share())
             if self._end_of_log(known.partition) > start:

@@ -18,8 +18,8 @@ from kjms.engine.kafka import (
 )
 from kjms.engine.log_reading import UNTIL_END
 from kjms.errors import JMSException
-from kjms.mapping.later import CANCEL, CANCELLED, REWRITTEN, Note, noted, place_of, read
-from kjms.mapping.names import later
+from kjms.mapping.delayed import CANCEL, CANCELLED, REWRITTEN, Note, noted, place_of, read
+from kjms.mapping.names import delayed
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -66,7 +66,7 @@ class Delayed:
     def __init__(self, engine: Engine, topic: str) -> None:
         self._engine = engine
         self._topic = topic
-        self._later = later(topic)
+        self._later = delayed(topic)
         self._patience = engine.options.send_timeout / 1000
         self._entries: dict[Place, Entry] = {}
         self._outcomes: dict[Place, str] = {}

@@ -20,7 +20,7 @@ from kjms.engine.kafka import level_of
 from kjms.engine.statistics import DelayedStatistics
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
-from kjms.mapping.names import later
+from kjms.mapping.names import delayed
 
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
@@ -108,7 +108,7 @@ class Schedule:
         Raises:
             JMSException: It cannot be made.
         """
-        name = later(topic)
+        name = delayed(topic)
         there = self._topics.look_up(name)
         if not there:
             self._topics.ensure_internal(name, like=topic, partitions=partitions, smallest=0)  # too large is too large
@@ -123,7 +123,7 @@ class Schedule:
         Raises:
             JMSException: Kafka does not say.
         """
-        name = later(topic)
+        name = delayed(topic)
         return self._topics.ends(name) if self._topics.partitions(name) else {}
 
     def close(self) -> None:
@@ -190,14 +190,14 @@ class Schedule:
         up.update(
             topic
             for topic in resting.keys() - up
-            if was_made_again(self._topics, later(topic), resting[topic].identity, self._tell)
+            if was_made_again(self._topics, delayed(topic), resting[topic].identity, self._tell)
         )
         try:
-            ends = self._topics.log_ends([later(topic) for topic in resting.keys() - up])
+            ends = self._topics.log_ends([delayed(topic) for topic in resting.keys() - up])
         except JMSException as error:
             _log.log(level_of(error, logging.INFO), "%s", error)
         else:
-            up.update(topic for topic in resting.keys() - up if ends.get(later(topic)) != resting[topic].ends)
+            up.update(topic for topic in resting.keys() - up if ends.get(delayed(topic)) != resting[topic].ends)
         with self._lock:
             for topic in up:
                 self._resting.pop(topic, None)
@@ -206,8 +206,8 @@ class Schedule:
         """Return those of *topics* of which there are, or were, delayed messages."""
         if len(topics) > MANY:
             there = self._topics.all()
-            return [topic for topic in topics if later(topic) in there]
-        return [topic for topic in topics if self._topics.partitions(later(topic))]
+            return [topic for topic in topics if delayed(topic) in there]
+        return [topic for topic in topics if self._topics.partitions(delayed(topic))]
 
     def _end(self, topics: Collection[str]) -> None:
         """Serve *topics* no more."""

@@ -53,7 +53,7 @@ class Handover:
     """
 
     def __init__(self, consumer: Consumer, service: HandoverService) -> None:
-        self.interest_topic = consumer.aside.demand
+        self.interest_topic = consumer.aside.interest
         self._consumer = consumer
         self._service = service
         self._lock = consumer.lock
@@ -201,8 +201,8 @@ class Handover:
         return {
             "lease": self._interest.lease,
             "idle": self._interest.is_idle,
-            "box": self._transfers.number,
-            "boxes": self._transfers.claimed,
+            "partition": self._transfers.number,
+            "partitions": self._transfers.claimed,
             "read": 0 if own is None else max(own.settlement.position, 0),
             "held": 0 if own is None else dispatcher.undispatched(own),
             "room": self._window.room(dispatcher.waiting_slots),

@@ -5,13 +5,13 @@ interest in the queue's interest topic, and gets its messages in a partition of 
 partition*. Transfer partitions are claimed in that log, too: of several claims to one, the first that still counts has
 it. A claim counts as long as its holder repeats it in time.
 
-    {"v":1, "e":"<engine>", "lease":15, "idle":false, "box":3, "boxes":[3], "read":117, "held":2, "room":8,
-     "quick":true, "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
+    {"v":1, "e":"<engine>", "lease":15, "idle":false, "partition":3, "partitions":[3], "read":117, "held":2,
+     "room":8, "quick":true, "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
 
-A record has only what has changed, but for the first nine, which come with each. ``box`` is the transfer partition for
-its messages, ``boxes`` are all that it claims. ``quick`` says that its consumers settle a message soon, so that it may
-get some in advance; else ``room`` is for those that wait. ``wants`` is complete; ``more`` and ``less`` change it.
-``ask`` requests ``wants`` of all.
+A record has only what has changed, but for the first nine, which come with each. ``partition`` is the transfer
+partition for its messages, ``partitions`` are all that it claims. ``quick`` says that its consumers settle a message
+soon, so that it may get some in advance; else ``room`` is for those that wait. ``wants`` is complete; ``more`` and
+``less`` change it. ``ask`` requests ``wants`` of all.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class Peers:
         engine: This process's own name: its claims count, too.
 
     >>> peers = Peers("we")
-    >>> _ = peers.apply({"e": "they", "lease": 10, "box": 1, "boxes": [1]}, 100.0)
+    >>> _ = peers.apply({"e": "they", "lease": 10, "partition": 1, "partitions": [1]}, 100.0)
     >>> peers.free(3), peers.holder(1), [peer.transfer_partition for peer in peers]
     ([0, 2], 'they', [1])
     >>> peers.expire(111.0); peers.free(3)
@@ -319,7 +319,7 @@ class Peers:
         peer.received_at = now
         peer.lease = float(_number(interest.get("lease")))
         peer.on(PeerEvent.IDLE_INTEREST if interest.get("idle") else PeerEvent.INTEREST)
-        claimed = interest.get("boxes")
+        claimed = interest.get("partitions")
         wanted = {number for number in claimed if isinstance(number, int)} if isinstance(claimed, list) else set()
         # A claim behind another one is kept: processes notice at different moments that the first is gone, and then
         # all of them must have the same one for the next.
@@ -327,7 +327,7 @@ class Peers:
         for number in sorted(wanted):
             self._claims.setdefault(number, {})[engine] = None
         peer.claimed = frozenset(wanted)
-        own = interest.get("box")
+        own = interest.get("partition")
         had_partition = peer.transfer_partition >= 0
         peer.move_to(own if isinstance(own, int) and own in self.held_by(peer) else NONE)
         new = peer.apply(interest)

@@ -19,7 +19,7 @@ class Topics(Protocol):
 
     topic: str
     handover: str
-    demand: str
+    interest: str
 
     def topic_partitions(self, topic: str) -> int:
         """Return how many partitions *topic* has now; 0 where there is no such topic."""

@@ -35,7 +35,7 @@ from kjms.errors import (
     InvalidDestinationException,
     JMSException,
 )
-from kjms.mapping.names import REGISTRY, aside, demand, handover, subscription_group
+from kjms.mapping.names import REGISTRY, handover, interest, overflow, subscription_group
 from kjms.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
@@ -533,7 +533,7 @@ class Subscriptions:
     def _delete_group(self, topic: str, group: str) -> None:
         """Delete what *group* has committed, and what was moved aside for it; what fails, Kafka forgets later."""
         doing = f"delete group {group!r} of a subscription that has ended"
-        topics = [aside(topic, group), handover(topic, group), demand(topic, group)]
+        topics = [overflow(topic, group), handover(topic, group), interest(topic, group)]
         try:
             self._delete_offsets(group)
             self._topics.delete(topics, self._patience)

@@ -11,7 +11,7 @@ from kjms.engine.consumer.dispatcher import ConsumerSlot
 from kjms.engine.consumer.group_consumer import GroupConsumer
 from kjms.engine.kafka import KafkaMessage
 from kjms.mapping import decode
-from kjms.mapping.later import due_at
+from kjms.mapping.delayed import due_at
 from kjms.txn.metadata import State
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from kjms import (
     Session,
 )
 from kjms.engine.kafka import AdminPort, NewTopic
-from kjms.mapping.names import later
+from kjms.mapping.names import delayed
 from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, now_ms, text, texts_of, wait_past
 
 TOMORROW = timedelta(days=1)
@@ -124,7 +124,7 @@ def test_nobody_sees_a_message_before_its_time(desk: Any, queue: Queue) -> None:
     browser = session.create_browser(queue)
     assert texts_of(browser) == ["now"]
     assert [record.value() for record in desk.records(queue.queue_name)] == [b"now"]
-    (waiting,) = desk.records(later(queue.queue_name))
+    (waiting,) = desk.records(delayed(queue.queue_name))
     assert waiting.value() == b"later"
     consumer = session.create_consumer(queue)
     assert text(consumer.receive(WAIT_MS)) == "now"
@@ -154,14 +154,14 @@ def test_a_message_may_expire_before_it_is_due(desk: Any, queue: Queue) -> None:
 def test_the_record_is_moved_as_it_was_sent(desk: Any, queue: Queue) -> None:
     """Key, value, headers and timestamp of the record are those of the send; one header says where it waited."""
     desk.send(queue, "hello", properties={"amount": 7, "JMSXGroupID": "g"}, delivery_delay=300, priority=7)
-    waited = desk.records(later(queue.queue_name))[0]  # once it has moved on, its space may be given back
+    waited = desk.records(delayed(queue.queue_name))[0]  # once it has moved on, its space may be given back
     received = desk.session().create_consumer(queue).receive(WAIT_MS)
     assert sorted(received.property_names()) == ["JMSXDeliveryCount", "JMSXGroupID", "amount"]
     (record,) = desk.records(queue.queue_name)
-    note = desk.records(later(queue.queue_name))[-1]
+    note = desk.records(delayed(queue.queue_name))[-1]
     assert (record.key(), record.value(), record.timestamp()) == (waited.key(), waited.value(), waited.timestamp())
-    assert record.headers() == [*waited.headers(), ("kjms-later", b"1;0;0")]
-    assert (note.headers(), json.loads(note.value())) == ([("kjms-later", b"1;moved")], [waited.offset()])
+    assert record.headers() == [*waited.headers(), ("kjms-delayed", b"1;0;0")]
+    assert (note.headers(), json.loads(note.value())) == ([("kjms-delayed", b"1;moved")], [waited.offset()])
 
 
 def test_a_partition_keeps_its_number(desk: Any, queue: Queue) -> None:
@@ -219,7 +219,7 @@ def test_messages_of_any_size_that_is_taken_are_moved(desk: Any, admin: AdminPor
             taken.append(size)
     consumer = session.create_consumer(queue)
     assert [len(text(consumer.receive(WAIT_MS)) or "") for _ in taken] == taken
-    dispatch_limit_moved = ["kjms-later" in dict(record.headers())
+    dispatch_limit_moved = ["kjms-delayed" in dict(record.headers())
               for record in desk.records(queue.queue_name)]  # fmt: skip
     assert dispatch_limit_moved[0]
     assert not dispatch_limit_moved[-1]

@@ -12,7 +12,7 @@ from kjms import (
     QueueBrowser,
     Session,
 )
-from kjms.mapping.names import aside, queue_group
+from kjms.mapping.names import overflow, queue_group
 from kjms.testing.engine import tuned
 from tests.helpers import WAIT_MS, Desk, partitions, send_with_length, texts_of
 
@@ -45,7 +45,7 @@ def test_what_was_moved_aside_is_shown_once(desk: Desk, queue: Queue) -> None:
                 shown = texts_of(looker)
                 assert len(set(shown)) == len(shown)
                 assert sorted(map(int, shown)) == [*map(int, kept), *range(number + 1, count)]
-        assert partitions(desk.servers, aside(queue.queue_name, queue_group(queue.queue_name)))
+        assert partitions(desk.servers, overflow(queue.queue_name, queue_group(queue.queue_name)))
         assert sorted(map(int, texts_of(looker))) == [*map(int, kept)]
         assert set(marks(looker).values()) <= {(False, 1), (True, 2)}  # a copy tells that it was delivered
         holder.recover()

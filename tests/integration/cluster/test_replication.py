@@ -85,12 +85,12 @@ def test_topics_beside_a_destination_follow_the_factory(connection: Connection, 
     if suffix == "later":
         with pytest.raises(JMSException) as raised:
             session.create_producer(Queue("orders")).send(session.create_text_message("late"), delivery_delay=60_000)
-        assert refused([str(raised.value)], "orders.kjms.later")
+        assert refused([str(raised.value)], "orders.kjms.delayed")
         return
     session.create_producer(Queue("orders"))
     with pytest.raises(JMSException) as raised:
         engine_of(connection).aside("orders", "kjms.queue.orders").ensure(0)
-    assert refused([str(raised.value)], "orders.kjms.aside")
+    assert refused([str(raised.value)], "orders.kjms.overflow")
 
 
 def test_a_second_factory_of_the_process_is_followed(broker: LocalBroker, connection: Connection) -> None:

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Queue
 from kjms.engine.delayed.inspection import Delayed
-from kjms.mapping.later import CANCEL, noted
-from kjms.mapping.names import later
+from kjms.mapping.delayed import CANCEL, noted
+from kjms.mapping.names import delayed
 from kjms.testing.engine import engine_of, statistics, tuned
 from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, make_again, text, texts
 
@@ -191,24 +191,24 @@ def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually
     names = [f"{number}" for number in range(50)]
     desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
     assert texts(consumer, 50) == names
-    eventually(lambda: b"patient" in {record.value() for record in desk.records(later(queue.queue_name))[-3:]})
-    eventually(lambda: desk.records(later(queue.queue_name))[0].offset() > 0)
+    eventually(lambda: b"patient" in {record.value() for record in desk.records(delayed(queue.queue_name))[-3:]})
+    eventually(lambda: desk.records(delayed(queue.queue_name))[0].offset() > 0)
     assert texts(consumer, 1) == ["patient"]
     assert consumer.receive(NOTHING_MS) is None
     (record,) = [each for each in desk.records(queue.queue_name) if each.value() == b"patient"]
-    assert dict(record.headers())["kjms-later"] == b"1;0;0"
+    assert dict(record.headers())["kjms-delayed"] == b"1;0;0"
 
 
 def test_a_note_cancels(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
     """A note that asks for it has the owner of the partition settle messages that wait; others are not touched."""
     session = desk.session()
     desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
-    topic = later(queue.queue_name)
+    topic = delayed(queue.queue_name)
     note = noted(CANCEL, [0, 17])
     writer = Producer({"bootstrap.servers": desk.servers})
     writer.produce(topic, note.value, note.key, 0, headers=list(note.headers))
     assert writer.flush(20) == 0
-    eventually(lambda: desk.records(topic)[-1].headers() == [("kjms-later", b"1;cancelled")])
+    eventually(lambda: desk.records(topic)[-1].headers() == [("kjms-delayed", b"1;cancelled")])
     assert desk.records(topic)[-1].value() == b"[0]"
     eventually(lambda: (found := served(queue)) and found.waiting == 1)
 
@@ -238,7 +238,7 @@ def test_what_waits_in_a_topic_that_was_made_again_is_delivered(
     desk.send(queue, *(f"old {n}" for n in range(6)), delivery_delay=1)
     eventually(lambda: len(desk.records(queue.queue_name)) == 6)
     eventually(lambda: (found := served(queue)) and found.is_committed and not found.waiting)
-    make_again(desk.servers, later(queue.queue_name))
+    make_again(desk.servers, delayed(queue.queue_name))
     eventually(lambda: failures)
     assert "made again" in str(failures[0])
     desk.send(queue, *(f"new {n}" for n in range(3)), delivery_delay=1)

@@ -41,7 +41,7 @@ def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(
         publish = handover._interest.publish
 
         def listen(interest: dict[str, Any], *given: Any) -> None:
-            said.append(interest.get("boxes", []))
+            said.append(interest.get("partitions", []))
             publish(interest, *given)
 
         handover._interest.publish = listen

@@ -19,7 +19,7 @@ from kjms import (
     RedeliveryPolicy,
     Session,
 )
-from kjms.mapping.names import BOOKKEEPING, aside, queue_group
+from kjms.mapping.names import BOOKKEEPING, overflow, queue_group
 from kjms.testing.engine import tuned
 from kjms.txn.metadata import read_state
 from tests.helpers import (
@@ -251,7 +251,7 @@ def test_settlement_that_does_not_fit_makes_room_for_itself(
                 assert max(sizes) <= limit
         for one in done:
             one.acknowledge()
-        assert aside(queue.queue_name, queue_group(queue.queue_name)) in offsets(kjms_broker, queue)
+        assert overflow(queue.queue_name, queue_group(queue.queue_name)) in offsets(kjms_broker, queue)
         picked.shuffle(kept)
         half = len(kept) // 2
         for one in kept[:half]:  # moved aside, in the session's hands, and acknowledged there

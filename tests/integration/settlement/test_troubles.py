@@ -25,7 +25,7 @@ from kjms import (
     RedeliveryPolicy,
     Session,
 )
-from kjms.mapping.names import aside, queue_group
+from kjms.mapping.names import overflow, queue_group
 from kjms.testing.engine import tuned
 from kjms.txn.metadata import State, write_state
 from tests.helpers import WAIT_MS, Eventually, drain, send, texts_of
@@ -118,7 +118,7 @@ def test_room_is_made_in_partitions_that_were_added(kjms_broker: Any, queue: Que
     group = queue_group(topic)
 
     def moved_to() -> set[int]:
-        return set(admin.list_topics(aside(topic, group), timeout=10).topics[aside(topic, group)].partitions)
+        return set(admin.list_topics(overflow(topic, group), timeout=10).topics[overflow(topic, group)].partitions)
 
     def crowd(partitions: int) -> None:
         picked = random.Random(partitions)

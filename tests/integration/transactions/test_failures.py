@@ -27,7 +27,7 @@ from kjms import (
     TransactionRolledBackException,
 )
 from kjms.broker import LocalBroker
-from kjms.mapping.names import aside, queue_group
+from kjms.mapping.names import overflow, queue_group
 from kjms.testing.engine import statistics, tuned
 from tests.helpers import (
     NOTHING_MS,
@@ -520,7 +520,7 @@ def test_more_may_be_settled_at_random_than_kafka_has_room_for(desk: Any, queue:
             mover.commit()
     mover.commit()
     topics = AdminClient({"bootstrap.servers": desk.servers}).list_topics(timeout=10).topics
-    assert aside(queue.queue_name, queue_group(queue.queue_name)) in topics
+    assert overflow(queue.queue_name, queue_group(queue.queue_name)) in topics
     assert sorted(map(int, [*desk.stored(other_queue), *held])) == list(range(count))
     holder.rollback()  # of what was moved aside, too
     again = desk.texts(ends[holder], len(held))

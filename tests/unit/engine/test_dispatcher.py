@@ -283,7 +283,7 @@ def test_who_is_busy_shares_and_who_waits_does_not() -> None:
     dispatcher.join(slot)
     peers = Peers("we")
     dispatcher.peers = peers
-    peers.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": 3, "wants": [None]}, 0.0)
+    peers.apply({"e": "they", "lease": 10, "partition": 0, "partitions": [0], "room": 3, "wants": [None]}, 0.0)
     for number in range(10):
         delivery = Delivery(Record(number, b"group" if number == 2 else None), partition, number, number)
         partition.settlement.read(number, delivery)
@@ -351,7 +351,7 @@ def shared_dispatcher(room: int = 0) -> tuple[Dispatcher, ConsumerSlot, Assigned
     dispatcher.join(slot)
     peers = Peers("we")
     dispatcher.peers = peers
-    peers.apply({"e": "they", "lease": 10, "box": 0, "boxes": [0], "room": room, "wants": [None]}, 0.0)
+    peers.apply({"e": "they", "lease": 10, "partition": 0, "partitions": [0], "room": room, "wants": [None]}, 0.0)
     return dispatcher, slot, partition_from(0)
 
 
@@ -371,7 +371,7 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     peers = Peers("we")
     dispatcher.peers = peers
     for box, engine in enumerate(["first", "second"]):
-        notice = {"e": engine, "lease": 10, "box": box, "boxes": [box], "room": 1, "wants": ["n < 5"]}
+        notice = {"e": engine, "lease": 10, "partition": box, "partitions": [box], "room": 1, "wants": ["n < 5"]}
         peers.apply(notice, 0.0)
     for number in range(8):
         delivery = Delivery(Record(number, b"group"), partition, number, number)
@@ -380,11 +380,13 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     assert [delivery.offset for _, delivery in dispatcher.leaving] == [0, 1, 2, 3, 4]
     assert len({peer for peer, _ in dispatcher.leaving}) == 1
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]
-    third, new = peers.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 0.0)
+    third, new = peers.apply(
+        {"e": "third", "lease": 10, "partition": 2, "partitions": [2], "room": 1, "wants": ["n > 6"]}, 0.0
+    )
     dispatcher.offer(third, new, is_new=True)
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]  # the group is somebody's who lives
     peers.expire(11.0)
-    peers.apply({"e": "third", "lease": 10, "box": 2, "boxes": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
+    peers.apply({"e": "third", "lease": 10, "partition": 2, "partitions": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
     dispatcher.offer(next(iter(peers)), ["n > 6"], is_new=True)
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6]
 
@@ -395,7 +397,7 @@ def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
     partition = partition_from(0)
     dispatcher.peers = peers = Peers("we")
     arrive(dispatcher, partition, 5)
-    asks = {"e": "other", "lease": 10, "box": 0, "boxes": [0], "room": 2, "quick": False}
+    asks = {"e": "other", "lease": 10, "partition": 0, "partitions": [0], "room": 2, "quick": False}
     other, wants = peers.apply({**asks, "wants": [None]}, 0.0)
     dispatcher.offer(other, wants, is_new=True)
     assert [delivery.offset for _, delivery in dispatcher.leaving] == [0, 1]
@@ -515,7 +517,7 @@ def test_what_others_want_is_not_evicted() -> None:
     partition = partition_from(0)
     peers = Peers("we")
     dispatcher.peers = peers
-    peers.apply({"e": "they", "lease": 10, "box": -1, "wants": ["n > 5"]}, 0.0)
+    peers.apply({"e": "they", "lease": 10, "partition": -1, "wants": ["n > 5"]}, 0.0)
     for number in range(30):
         delivery = Delivery(Record(number), partition, number, number)
         partition.settlement.read(number, delivery)

@@ -12,7 +12,7 @@ from kjms.engine.handover.peers import NEXT, TARGETED, PeerEvent, Peers, PeerSta
 
 
 def interest(engine: str, **values: Any) -> dict[str, Any]:
-    return {"e": engine, "lease": 10, "box": -1, "boxes": [], **values}
+    return {"e": engine, "lease": 10, "partition": -1, "partitions": [], **values}
 
 
 def test_an_interest_is_read_as_it_was_written() -> None:
@@ -29,7 +29,7 @@ def test_a_record_that_is_no_interest_is_passed_over(data: bytes | None) -> None
 def test_all_agree_on_the_next_holder_of_a_partition() -> None:
     """The next holder is the first that claimed the partition in the log, also where the last holder expires later."""
     soon, late = Peers("soon"), Peers("late")
-    log = [interest("gone", boxes=[1]), interest("soon", boxes=[1]), interest("late", boxes=[1])]
+    log = [interest("gone", partitions=[1]), interest("soon", partitions=[1]), interest("late", partitions=[1])]
     soon.apply(log[0], 0.0)
     late.apply(log[0], 3.0)  # it began to read later
     soon.expire(11.0)
@@ -47,15 +47,15 @@ def test_all_agree_on_the_next_holder_of_a_partition() -> None:
 def test_the_first_claim_to_a_partition_counts() -> None:
     """A partition belongs to the first claim, until it is withdrawn, its process leaves, or its lease is over."""
     peers = Peers("we")
-    first, _ = peers.apply(interest("first", box=1, boxes=[1]), 0.0)
-    second, _ = peers.apply(interest("second", box=1, boxes=[1, 2]), 1.0)
+    first, _ = peers.apply(interest("first", partition=1, partitions=[1]), 0.0)
+    second, _ = peers.apply(interest("second", partition=1, partitions=[1, 2]), 1.0)
     assert (first.transfer_partition, second.transfer_partition, peers.held_by(second)) == (1, -1, {2})
     peers.apply(interest("first"), 2.0)
-    peers.apply(interest("second", box=1, boxes=[1, 2]), 3.0)
+    peers.apply(interest("second", partition=1, partitions=[1, 2]), 3.0)
     assert second.transfer_partition == 1
     peers.apply({"e": "second", "bye": True}, 4.0)
     assert peers.free(4) == [0, 1, 2, 3]
-    peers.apply(interest("third", box=3, boxes=[3]), 5.0)
+    peers.apply(interest("third", partition=3, partitions=[3]), 5.0)
     peers.expire(15.0)
     assert peers.holder(3) == "third"
     peers.expire(15.1)
@@ -65,8 +65,8 @@ def test_the_first_claim_to_a_partition_counts() -> None:
 def test_our_own_claims_count_and_we_are_no_peer() -> None:
     """This process's own interest is in the log, too."""
     peers = Peers("we")
-    peers.apply(interest("we", box=0, boxes=[0]), 0.0)
-    peers.apply(interest("they", box=0, boxes=[0]), 0.0)
+    peers.apply(interest("we", partition=0, partitions=[0]), 0.0)
+    peers.apply(interest("they", partition=0, partitions=[0]), 0.0)
     assert peers.holder(0) == "we"
     assert [peer.engine for peer in peers] == ["they"]
 
@@ -74,7 +74,7 @@ def test_our_own_claims_count_and_we_are_no_peer() -> None:
 def test_selectors_come_and_go() -> None:
     """Wants are complete, or change what was there; those that cannot be read are left out."""
     peers = Peers("we")
-    box = {"box": 0, "boxes": [0]}
+    box = {"partition": 0, "partitions": [0]}
     peer, new = peers.apply(interest("they", **box, wants=[None, "a = 1", "nonsense ("]), 0.0)
     assert new == [None, "a = 1"]
     _, new = peers.apply(interest("they", **box, more=["b = 2", "a = 1"], less=[None]), 0.0)
@@ -87,34 +87,34 @@ def test_selectors_come_and_go() -> None:
 def test_with_a_partition_all_is_wanted_anew() -> None:
     """What a peer wanted while it had no partition is offered when it has one."""
     peers = Peers("we")
-    peers.apply(interest("first", box=1, boxes=[1]), 0.0)
-    peer, _ = peers.apply(interest("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
+    peers.apply(interest("first", partition=1, partitions=[1]), 0.0)
+    peer, _ = peers.apply(interest("they", partition=1, partitions=[1], wants=["a = 1"]), 0.0)
     assert peer.transfer_partition == -1
-    _, new = peers.apply(interest("they", box=2, boxes=[2]), 1.0)
+    _, new = peers.apply(interest("they", partition=2, partitions=[2]), 1.0)
     assert (peer.transfer_partition, new) == (2, ["a = 1"])
 
 
 def test_a_peer_that_was_forgotten_is_not_known() -> None:
     """A peer that comes back after its lease has to publish again what is wanted there."""
     peers = Peers("we")
-    peer, _ = peers.apply(interest("they", box=1, boxes=[1], wants=["a = 1"]), 0.0)
+    peer, _ = peers.apply(interest("they", partition=1, partitions=[1], wants=["a = 1"]), 0.0)
     assert peer.is_known
     peers.expire(11.0)
-    again, _ = peers.apply(interest("they", box=1, boxes=[1], more=["b = 1"]), 12.0)
+    again, _ = peers.apply(interest("they", partition=1, partitions=[1], more=["b = 1"]), 12.0)
     assert not again.is_known
-    peers.apply(interest("they", box=1, boxes=[1], wants=["b = 1"]), 13.0)
+    peers.apply(interest("they", partition=1, partitions=[1], wants=["b = 1"]), 13.0)
     assert again.is_known
 
 
 def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
     """A process that was silent for long gives up its partitions: others may have claimed them meanwhile."""
     peers = Peers("we")
-    peers.apply(interest("we", box=1, boxes=[1, 2]), 0.0)
+    peers.apply(interest("we", partition=1, partitions=[1, 2]), 0.0)
     assert peers.own == {1, 2}
     peers.give_up()
     assert peers.own == frozenset()
-    peers.apply(interest("they", box=1, boxes=[1]), 1.0)
-    peers.apply(interest("we", box=1, boxes=[1, 2]), 2.0)
+    peers.apply(interest("they", partition=1, partitions=[1]), 1.0)
+    peers.apply(interest("we", partition=1, partitions=[1, 2]), 2.0)
     assert peers.own == {2}
     peers.give_up()
     peers.give_up()
@@ -123,7 +123,7 @@ def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
 
 def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
     """A peer gets as many messages as it has room for; those that it has read make room again when it says so."""
-    peer, _ = Peers("we").apply(interest("they", box=0, boxes=[0], room=4), 0.0)
+    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], room=4), 0.0)
     for _ in range(3):
         peer.sent()
     assert (peer.room(is_targeted=False), peer.room(is_targeted=True)) == (1, TARGETED - 3)
@@ -139,7 +139,7 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
 
 def test_a_slow_peer_gets_nothing_in_advance() -> None:
     """A peer whose consumers take long gets what it has room for, also of what only it wants."""
-    peer, _ = Peers("we").apply(interest("they", box=0, boxes=[0], room=2, quick=False), 0.0)
+    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], room=2, quick=False), 0.0)
     assert (peer.free, peer.room(is_targeted=False), peer.room(is_targeted=True)) == (2, 2, 2)
     peer.sent()
     assert (peer.free, peer.room(is_targeted=True)) == (1, 1)
@@ -150,12 +150,12 @@ def test_a_slow_peer_gets_nothing_in_advance() -> None:
 def test_another_partition_is_empty() -> None:
     """What was written to a partition that a peer has left is not on its way to it any more."""
     peers = Peers("we")
-    peer, _ = peers.apply(interest("they", box=0, boxes=[0], room=4), 0.0)
+    peer, _ = peers.apply(interest("they", partition=0, partitions=[0], room=4), 0.0)
     peer.sent()
     peer.sent()
     peer.written((0, 100))
     assert peer.room(is_targeted=False) == 2
-    peers.apply(interest("they", box=1, boxes=[1], room=4), 1.0)
+    peers.apply(interest("they", partition=1, partitions=[1], room=4), 1.0)
     assert peer.room(is_targeted=False) == 3
     peer.written((0, 101))
     assert peer.room(is_targeted=False) == 4
@@ -164,7 +164,7 @@ def test_another_partition_is_empty() -> None:
 def test_a_silent_or_idle_peer_is_asked_first() -> None:
     """A peer that published nothing for a while, or need not for long, gets nothing, and is to be asked."""
     peers = Peers("we")
-    peer, _ = peers.apply(interest("they", box=0, boxes=[0], room=4, wants=[None]), 0.0)
+    peer, _ = peers.apply(interest("they", partition=0, partitions=[0], room=4, wants=[None]), 0.0)
     assert peer.room(is_targeted=False) == 4
     peers.expire(3.0, 4.0)
     assert peer.room(is_targeted=False) == 4
@@ -172,9 +172,9 @@ def test_a_silent_or_idle_peer_is_asked_first() -> None:
     assert peer.state is PeerState.SUSPECT
     assert peer.room(is_targeted=False) == 0
     assert peer.state is PeerState.REQUIRED
-    peers.apply(interest("they", box=0, boxes=[0], room=4), 6.0)
+    peers.apply(interest("they", partition=0, partitions=[0], room=4), 6.0)
     assert peer.room(is_targeted=True) == TARGETED
-    peers.apply(interest("they", box=0, boxes=[0], room=4, idle=True), 7.0)
+    peers.apply(interest("they", partition=0, partitions=[0], room=4, idle=True), 7.0)
     assert peer.room(is_targeted=True) == 0
 
 
@@ -202,7 +202,11 @@ ENGINES = st.sampled_from(["we", "a", "b", "c"])
 INTERESTS = st.one_of(
     st.fixed_dictionaries(
         {"e": ENGINES, "lease": st.integers(0, 5)},
-        optional={"box": st.integers(-1, 3), "boxes": st.lists(st.integers(0, 3)), "wants": st.lists(st.none())},
+        optional={
+            "partition": st.integers(-1, 3),
+            "partitions": st.lists(st.integers(0, 3)),
+            "wants": st.lists(st.none()),
+        },
     ),
     st.fixed_dictionaries({"e": ENGINES, "bye": st.just(True)}),
 )

@@ -110,13 +110,13 @@ def test_groups() -> None:
 
 def test_internal_topics() -> None:
     """They are legal names, known as internal, and those of long topics are shortened without meeting."""
-    assert names.later("orders") == "orders.kjms.later"
+    assert names.delayed("orders") == "orders.kjms.delayed"
     assert names.inbox("User:alice@corp", "8f3a") == "kjms.inbox.User-3aalice-40corp.8f3a"
-    long = [names.later("x" * 248 + end) for end in "ab"]
-    every = [names.later("o"), names.inbox("p", "1"), names.REGISTRY, names.BOOKKEEPING, *long]
+    long = [names.delayed("x" * 248 + end) for end in "ab"]
+    every = [names.delayed("o"), names.inbox("p", "1"), names.REGISTRY, names.BOOKKEEPING, *long]
     assert len(set(every)) == 6
     assert all(LEGAL.match(topic) and names.is_internal(topic) for topic in every)
-    assert not any(map(names.is_internal, ["orders", "kjms", "kjms.later.orders", "my.kjms.registry"]))
+    assert not any(map(names.is_internal, ["orders", "kjms", "kjms.delayed.orders", "my.kjms.registry"]))
     for principal, engine in (("p" * 250, "1"), ("p", "a b"), ("p", "")):
         with pytest.raises(InvalidDestinationException):
             names.inbox(principal, engine)

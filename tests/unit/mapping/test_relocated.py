@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kjms.mapping import KafkaRecord
-from kjms.mapping.moved import MOVED, moved_record, unmoved
+from kjms.mapping.relocated import RELOCATED, original, relocated_record
 from kjms.txn.metadata import History
 
 
@@ -50,18 +50,18 @@ SENT = Record(KafkaRecord(b"group", b"hello", [("JMSPriority", b"7")], 1_000), "
 )
 def test_a_copy_tells_what_happened_and_where_it_was(history: History, header: bytes) -> None:
     """The header has this layout, and is read back as it was written, also after a second move."""
-    copy = moved_record(SENT, history)
-    assert dict(copy.headers)[MOVED] == header
-    once, told = unmoved(Record(copy, "orders.kjms.aside", 3, 0))
+    copy = relocated_record(SENT, history)
+    assert dict(copy.headers)[RELOCATED] == header
+    once, told = original(Record(copy, "orders.kjms.overflow", 3, 0))
     assert told == history
     assert (once.topic(), once.partition(), once.offset()) == ("orders", 3, 41)
     assert once.headers() == SENT.headers()
-    assert dict(moved_record(once, history).headers)[MOVED] == header
+    assert dict(relocated_record(once, history).headers)[RELOCATED] == header
 
 
 @pytest.mark.parametrize("value", [b"", b"1;2", b"2;0;0;0;3;41;orders", b"1;x;0;0;3;41;orders", b"1;0;0;0;3;41;o;late"])
 def test_a_header_that_cannot_be_read_says_nothing(value: bytes) -> None:
     """A damaged header, or one of a later version, does not stop a consumer: the record is taken as it is."""
-    record = Record(KafkaRecord(None, b"hello", [(MOVED, value)], 1_000), "orders.kjms.aside", 0, 5)
-    taken, told = unmoved(record)
-    assert (told, taken.topic(), taken.offset(), taken.headers()) == (History(0), "orders.kjms.aside", 5, [])
+    record = Record(KafkaRecord(None, b"hello", [(RELOCATED, value)], 1_000), "orders.kjms.overflow", 0, 5)
+    taken, told = original(record)
+    assert (told, taken.topic(), taken.offset(), taken.headers()) == (History(0), "orders.kjms.overflow", 5, [])

@@ -1,6 +1,6 @@
 """What a message that was moved to another Kafka topic carries, so that nothing of it is lost: pure, no I/O.
 
-One header more, ``kjms-moved``: ``1;<deliveries>;<excused>;<due>;<partition>;<offset>;<topic>;<failed>``, in decimal:
+One header more, ``kjms-relocated``: ``1;<deliveries>;<excused>;<due>;<partition>;<offset>;<topic>;<failed>``, decimal:
 what happened to the message so far (`kjms.txn.metadata.History`), and where the record stood first. The last part,
 since when deliveries failed, is left out where none did. It is taken off again when the message is read, or moved on.
 """
@@ -12,14 +12,14 @@ from typing import Final
 from kjms.mapping._record import KafkaRecord, SourceRecord
 from kjms.txn.metadata import History
 
-__all__ = ["MOVED", "MovedRecord", "moved_record", "unmoved"]
+__all__ = ["RELOCATED", "RelocatedRecord", "original", "relocated_record"]
 
-MOVED: Final = "kjms-moved"
+RELOCATED: Final = "kjms-relocated"
 
 Headers = list[tuple[str, "bytes | None"]]
 
 
-class MovedRecord:
+class RelocatedRecord:
     """A record that was moved, as it was where it stood first."""
 
     __slots__ = ("_headers", "_offset", "_partition", "_record", "_topic")
@@ -60,34 +60,34 @@ class MovedRecord:
         return self._offset
 
 
-def moved_record(record: SourceRecord, history: History) -> KafkaRecord:
+def relocated_record(record: SourceRecord, history: History) -> KafkaRecord:
     """Return the copy of *record* that is to stand elsewhere, and what happened to the message so far."""
     place = f"{record.partition()};{record.offset()};{record.topic()}"
     failed = f";{history.failed}" if history.failed else ""
     header = f"1;{history.deliveries};{history.uncounted};{history.due};{place}{failed}".encode()
-    headers = [*_without(record), (MOVED, header)]
+    headers = [*_without(record), (RELOCATED, header)]
     return KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0))
 
 
-def unmoved(record: SourceRecord) -> tuple[SourceRecord, History]:
+def original(record: SourceRecord) -> tuple[SourceRecord, History]:
     """Return the record as it was before it was moved, and what had happened to the message by then.
 
     A record without the header, or with one that cannot be read, is taken as it is.
     """
     for name, value in record.headers() or ():
-        if name == MOVED:
+        if name == RELOCATED:
             try:
                 version, deliveries, uncounted, due, partition, offset, topic = (value or b"").decode().split(";", 6)
                 if version == "1":
                     topic, _, failed = topic.partition(";")  # no topic has one in its name
                     history = History(int(deliveries), int(uncounted), int(due), int(failed or 0))
-                    return MovedRecord(record, _without(record), topic, int(partition), int(offset)), history
+                    return RelocatedRecord(record, _without(record), topic, int(partition), int(offset)), history
             except ValueError:
                 pass
             place = record.topic() or "", record.partition() or 0, record.offset() or 0
-            return MovedRecord(record, _without(record), *place), History(0)
+            return RelocatedRecord(record, _without(record), *place), History(0)
     return record, History(0)
 
 
 def _without(record: SourceRecord) -> Headers:
-    return [header for header in record.headers() or () if header[0] != MOVED]
+    return [header for header in record.headers() or () if header[0] != RELOCATED]

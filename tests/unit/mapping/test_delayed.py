@@ -8,8 +8,8 @@ import pytest
 
 from kjms import Queue
 from kjms.mapping import KafkaRecord, decode
-from kjms.mapping.later import CANCEL, CANCELLED, MOVED_ON, REWRITTEN, Note, copied, noted, place_of, read
-from kjms.mapping.names import is_internal, later, later_group, later_transactional_id
+from kjms.mapping.delayed import CANCEL, CANCELLED, MOVED_ON, REWRITTEN, Note, copied, noted, place_of, read
+from kjms.mapping.names import delayed, delayed_group, delayed_transactional_id, is_internal
 
 
 class Source:
@@ -32,7 +32,7 @@ class Source:
         return 1, self._record.timestamp
 
     def topic(self) -> str:
-        return "orders.kjms.later"
+        return "orders.kjms.delayed"
 
     def partition(self) -> int:
         return self._place[0]
@@ -55,7 +55,7 @@ def test_a_note_reads_as_it_was_written(kind: str) -> None:
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"[1", b'["x", null]', b"\xff"])
 def test_a_damaged_note_says_nothing(value: bytes | None) -> None:
     """A note whose offsets cannot be read is none of a message, and stops nobody."""
-    assert read(Source(KafkaRecord(None, value, [("kjms-later", b"1;moved")], 0))) == Note(MOVED_ON, ())
+    assert read(Source(KafkaRecord(None, value, [("kjms-delayed", b"1;moved")], 0))) == Note(MOVED_ON, ())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_damaged_note_says_nothing(value: bytes | None) -> None:
         ([("JMSDeliveryTime", b"9" * 19)], (1 << 63) - 1),
         ([("JMSDeliveryTime", b"9" * 9_999)], (1 << 63) - 1),
         ([("JMSDeliveryTime", b"-5")], 0),
-        ([("JMSDeliveryTime", b"7"), ("kjms-later", b"1;unknown")], 7),
+        ([("JMSDeliveryTime", b"7"), ("kjms-delayed", b"1;unknown")], 7),
     ],
 )
 def test_a_message_says_when_it_is_due(headers: Any, due: int) -> None:
@@ -79,9 +79,9 @@ def test_a_message_says_when_it_is_due(headers: Any, due: int) -> None:
 
 def test_a_copy_is_the_record_and_where_it_stood_first() -> None:
     """Of a copy, and of the copy of a copy, the first place is known; all else is as it was."""
-    source = Source(message(("kjms", b"1;text"), ("kjms-later", b"nonsense"), ("a", b"1")))
+    source = Source(message(("kjms", b"1;text"), ("kjms-delayed", b"nonsense"), ("a", b"1")))
     first = copied(source)
-    assert first == KafkaRecord(b"key", b"value", [("kjms", b"1;text"), ("a", b"1"), ("kjms-later", b"1;3;7")], 5)
+    assert first == KafkaRecord(b"key", b"value", [("kjms", b"1;text"), ("a", b"1"), ("kjms-delayed", b"1;3;7")], 5)
     second = copied(Source(first, 3, 90))
     assert second == first
     assert place_of(Source(second, 0, 0)) == (3, 7)
@@ -90,22 +90,22 @@ def test_a_copy_is_the_record_and_where_it_stood_first() -> None:
 @pytest.mark.parametrize("data", [None, b"", b"1", b"1;2", b"1;x;3", b"2;1;3", b"1;-1;3", b"1;moved"])
 def test_what_says_no_place_is_no_copy(data: bytes | None) -> None:
     """A record without a place that can be read counts as one that never waited."""
-    assert place_of(Source(message(("kjms-later", data)))) is None
+    assert place_of(Source(message(("kjms-delayed", data)))) is None
     assert place_of(Source(message())) is None
 
 
 def test_a_message_does_not_show_where_it_waited() -> None:
     """The place is no property of the message, whatever wrote it."""
     for layout in ([("kjms", b"1;text")], []):
-        got = decode(Source(message(*layout, ("a", b"1"), ("kjms-later", b"1;3;7"))), Queue("orders"))
+        got = decode(Source(message(*layout, ("a", b"1"), ("kjms-delayed", b"1;3;7"))), Queue("orders"))
         assert [name for name in got.property_names() if name != "JMSXGroupID"] == ["a", "JMSXDeliveryCount"]
         assert got.damage == ()
 
 
 def test_names() -> None:
     """What belongs to the delayed messages of a topic is found by its name."""
-    assert later("orders") == "orders.kjms.later"
-    assert is_internal(later("orders"))
-    assert len(later("x" * 249)) == 249
-    assert later_group("orders") == "kjms.later.orders"
-    assert later_transactional_id("orders", 3) == "kjms-later.orders.3"
+    assert delayed("orders") == "orders.kjms.delayed"
+    assert is_internal(delayed("orders"))
+    assert len(delayed("x" * 249)) == 249
+    assert delayed_group("orders") == "kjms.delayed.orders"
+    assert delayed_transactional_id("orders", 3) == "kjms-delayed.orders.3"

@@ -1,10 +1,10 @@
-"""The records of a topic for messages that are not due yet (``<topic>.kjms.later``): pure, no I/O.
+"""The records of a topic for messages that are not due yet (``<topic>.kjms.delayed``): pure, no I/O.
 
 A message stands there as it was sent; the header ``JMSDeliveryTime`` says when it is due. Whoever serves a partition
-writes *notes* beside the messages: records with a header ``kjms-later`` of ``1;<what>``, where ``<what>`` is
+writes *notes* beside the messages: records with a header ``kjms-delayed`` of ``1;<what>``, where ``<what>`` is
 ``moved``, ``cancelled`` or ``rewritten``, and a value that is a JSON array: the offsets of the messages that this
 befell. Anybody may write a note ``1;cancel``, which asks for it. The copy of a message carries where it stood first:
-``kjms-later`` is ``1;<partition>;<offset>`` then.
+``kjms-delayed`` is ``1;<partition>;<offset>`` then.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kjms.mapping._record import KafkaRecord, SourceRecord
 __all__ = [
     "CANCEL",
     "CANCELLED",
+    "DELAYED",
     "DELIVERY_TIME",
-    "LATER",
     "MOVED_ON",
     "REWRITTEN",
     "Note",
@@ -29,7 +29,7 @@ __all__ = [
     "read",
 ]
 
-LATER: Final = "kjms-later"
+DELAYED: Final = "kjms-delayed"
 LATEST: Final = (1 << 63) - 1  # what a JMS long can say
 DIGITS: Final = 20  # more than that has
 DELIVERY_TIME: Final = "JMSDeliveryTime"
@@ -52,9 +52,9 @@ def noted(kind: str, offsets: list[int]) -> KafkaRecord:
     """Return the record of a note.
 
     >>> noted(CANCEL, [5, 8])
-    KafkaRecord(key=None, value=b'[5, 8]', headers=[('kjms-later', b'1;cancel')], timestamp=0)
+    KafkaRecord(key=None, value=b'[5, 8]', headers=[('kjms-delayed', b'1;cancel')], timestamp=0)
     """
-    return KafkaRecord(None, json.dumps(offsets).encode(), [(LATER, f"1;{kind}".encode())], 0)
+    return KafkaRecord(None, json.dumps(offsets).encode(), [(DELAYED, f"1;{kind}".encode())], 0)
 
 
 def read(record: SourceRecord) -> int | Note:
@@ -66,7 +66,7 @@ def read(record: SourceRecord) -> int | Note:
     for name, data in record.headers() or ():
         if name == DELIVERY_TIME:
             due = _number(data)
-        elif name == LATER and data in _KINDS:
+        elif name == DELAYED and data in _KINDS:
             return Note(_KINDS[data], _offsets(record.value()))
     return due
 
@@ -83,8 +83,8 @@ def copied(record: SourceRecord) -> KafkaRecord:
     """Return the copy of a waiting message: all that was sent, and where it stood first."""
     headers = list(record.headers() or ())
     if _place(headers) is None:
-        headers = [header for header in headers if header[0] != LATER]
-        headers.append((LATER, b"1;%d;%d" % (record.partition() or 0, record.offset() or 0)))
+        headers = [header for header in headers if header[0] != DELAYED]
+        headers.append((DELAYED, b"1;%d;%d" % (record.partition() or 0, record.offset() or 0)))
     return KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0))
 
 
@@ -98,7 +98,7 @@ def place_of(record: SourceRecord) -> tuple[int, int] | None:
 
 def _place(headers: list[tuple[str, bytes | None]]) -> tuple[int, int] | None:
     for name, data in headers:
-        if name == LATER:
+        if name == DELAYED:
             version, _, place = (data or b"").partition(b";")
             number, _, offset = place.partition(b";")
             if version == b"1" and number.isdigit() and offset.isdigit():
