@@ -144,10 +144,10 @@ class Bookkeeping:
                     if error is None or (record.offset() or 0) > place.offset:
                         return error is None and record.offset() == place.offset
                 elif not error.retriable():
-                    raise UnknownError(f"whether it was committed is not known: {error.str()}")
-            raise UnknownError(f"whether it was committed is not known: {place.topic!r} could not be read")
+                    raise UnknownError(f"transaction outcome unknown: {error.str()}")
+            raise UnknownError(f"transaction outcome unknown: {place.topic!r} could not be read")
         except KafkaException as error:
-            raise UnknownError(f"whether it was committed is not known: {error}") from error
+            raise UnknownError(f"transaction outcome unknown: {error}") from error
         finally:
             consumer.close()
 

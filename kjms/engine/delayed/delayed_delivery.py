@@ -44,8 +44,6 @@ from kjms.txn.waiting import NEVER, Waiting
 
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.assignment import Commit
-    from kjms.engine.consumer.group_consumer import GroupConsumer
 
 __all__ = ["DelayedDelivery", "Rest", "fold", "was_made_again"]
 
@@ -101,9 +99,9 @@ class PartitionProducer(TransactionalProducer[None]):
         """Use it no more."""
         self._producer = None
 
-    def _was_committed(self, commits: Mapping[GroupConsumer, Sequence[Commit]], first: TopicPartition | None) -> bool:
+    def _was_committed(self, commits: object, first: TopicPartition | None) -> bool:
         self._producer = None
-        raise UnknownError("whether it was committed, the log will say")
+        raise UnknownError("transaction outcome unknown; the log decides")
 
 
 class DelayedPartition:

@@ -1,8 +1,7 @@
-"""What a bridge brings into Kafka: written together with notes of what it was, so that no restart brings it twice.
+"""Write what a bridge brings into Kafka together with notes of its ids, so that no restart brings it twice.
 
-Messages and the notes of their ids are one Kafka transaction, and the producer's name is the bridge's own: whoever
-begins anew ends what another life of the bridge left open, and reads then what really came through. So whatever goes
-wrong, in whatever way, is put right by beginning anew.
+Messages and the notes of their ids are one Kafka transaction, and the producer's name is the bridge's own: a
+restart fences the producer before it, and then reads what was committed. After any failure, the bridge restarts.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ NOTES_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "16777216", "seg
 
 
 class TooLargeError(JMSException):
-    """Messages are larger than Kafka takes, each or together."""
+    """Messages are larger than Kafka allows, each or together."""
 
 
 class Bridged(TransactionalProducer[None]):
     """What one bridge has brought to one Kafka topic; used by one thread.
 
     Args:
-        engine: Whose clients' settings it takes.
+        engine: Has the settings of clients.
         topic: The Kafka topic.
         name: The bridge's.
         most: How many ids are remembered.
@@ -63,7 +62,7 @@ class Bridged(TransactionalProducer[None]):
         self._ids: dict[bytes, None] = {}
 
     def begin(self) -> None:
-        """End what another life of the bridge left open, and learn what came through.
+        """Fence the producer before this one, and read what was committed.
 
         Raises:
             JMSException: Kafka does not let us.
@@ -77,19 +76,19 @@ class Bridged(TransactionalProducer[None]):
         self.read()
 
     def has(self, message_id: str) -> bool:
-        """Tell whether the message with that id came through before."""
+        """Return whether the message with that id was committed before."""
         return _digest(message_id) in self._ids
 
     def write(self, copies: Sequence[Copy], message_ids: Iterable[str]) -> None:
         """Write *copies*, and note their ids.
 
         Raises:
-            TooLargeError: Nothing was written, and nothing of it ever will be.
-            JMSException: It is not known whether anything was; `begin` finds out.
+            TooLargeError: Nothing was written; another attempt would not change that.
+            JMSException: The outcome is unknown; `begin` finds it out.
         """
         digests = list(map(_digest, message_ids))
         if self._producer is None:
-            raise JMSException("write: the bridge has to begin anew")
+            raise JMSException("write: the bridge has to begin() again first")
         note = Copy(self.notes, 0, KafkaRecord(None, b"".join(digests), [], time.time_ns() // 1_000_000))
         try:
             self._transact([Part([*copies, note] if digests else copies)])
@@ -104,14 +103,14 @@ class Bridged(TransactionalProducer[None]):
         self._remember(digests)
 
     def interrupt(self) -> None:
-        """Have a `write` that Kafka does not answer give up; for any thread, once and for all."""
+        """End a `write` that the broker does not answer, for good; any thread may call it."""
         self._closing = True
 
     def close(self, seconds: float = 0) -> None:
         self._producer = None
 
     def _was_committed(self, commits: object, first: object) -> bool:
-        raise UnknownError("whether it was committed is not known")
+        raise UnknownError("transaction outcome unknown; begin() reads it from the log")
 
     def _remember(self, digests: Iterable[bytes]) -> None:
         ids = self._ids

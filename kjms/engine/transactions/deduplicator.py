@@ -1,8 +1,8 @@
-"""Which messages were there already: a record with the id of an earlier one is a repeat, wherever it stands.
+"""Recognize duplicates: a record with the id of an earlier one is a duplicate, wherever it is.
 
 Producers that try again write such records, Spark's above all: a batch whose outcome it did not learn is written once
-more, with the same ids. The record that was seen first counts, and where it stands is kept, so that it is not taken
-for a repeat of itself when it is read again.
+more, with the same ids. The record that was seen first counts, and its place is kept, so that it is no duplicate of
+itself when it is read again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Place = tuple[str | None, int | None, int | None]
 
 
 class Deduplicator:
-    """The ids that a reader has seen; whoever uses it holds the reader's lock.
+    """The ids that a group consumer has seen; the caller holds its lock.
 
     Args:
         most: How many ids are kept.
@@ -32,7 +32,7 @@ class Deduplicator:
         self._places: dict[bytes, Place] = {}
 
     def sees(self, record: SourceRecord) -> bool:
-        """Tell whether *record* repeats one that was seen; if not, it is seen now. Without an id it repeats nothing."""
+        """Return whether *record* repeats one that was seen; if not, record it. Without an id it repeats none."""
         try:
             message_id = dict(record.headers() or ()).get("JMSMessageID")
         except Exception:  # the client raises on header names that are no UTF-8

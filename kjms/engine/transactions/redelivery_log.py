@@ -1,4 +1,4 @@
-"""What befell messages after their first delivery, written down for people and for Spark.
+"""Record what happened to messages after their first delivery, for people and for Spark.
 
 The topic ``kjms.redeliveries`` gets a record for each repeated delivery, dead letter and message that went to an expiry
 queue. Its key is the Kafka topic that the message came from, its value a JSON object. Nothing in kjms reads it.
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "RedeliveryLog"]
 
-_log = logging.getLogger("kjms.journal")
+_log = logging.getLogger("kjms.redeliveries")
 
 Event = Literal["redelivery", "dead letter", "expired"]
 
 ANY_PARTITION = -1
-MOST = 10_000  # events that wait to be written; without Kafka they do not pile up
+MOST = 10_000  # events that wait to be written; beyond that the oldest is dropped
 
 
 class RedeliveryLog:
@@ -39,7 +39,7 @@ class RedeliveryLog:
 
     Args:
         topics: Knows and makes Kafka topics.
-        publisher: Writes the records; nobody waits for them.
+        publisher: Writes the records in the background.
         tuning: Has the clock.
     """
 
@@ -52,7 +52,7 @@ class RedeliveryLog:
         self._is_there = False
 
     def note(self, event: Event, group: str, destination: Destination, delivery: Delivery) -> None:
-        """Note what befalls *delivery*."""
+        """Record what happens to *delivery*."""
         record = delivery.record
         self._events.append(
             {
@@ -70,7 +70,7 @@ class RedeliveryLog:
         )
 
     def write(self) -> None:
-        """Write what was noted; a failure is logged."""
+        """Write the events; a failure is logged."""
         if not self._events:
             return
         with self._writing:
@@ -88,7 +88,7 @@ class RedeliveryLog:
                     self._publisher().send(REDELIVERIES, ANY_PARTITION, record, _report)
             except JMSException as error:
                 _log.warning("%s", error)
-            except IndexError:  # what waited longest made room for what came
+            except IndexError:  # the oldest event was dropped meanwhile
                 pass
 
 

@@ -1,4 +1,4 @@
-"""Moves messages: one Kafka transaction writes the copies elsewhere and settles the originals."""
+"""Relocate messages: one Kafka transaction writes the copies elsewhere and settles the originals."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kjms.engine.transactions.transactional_producer import (
     Move,
     OutgrownError,
     Part,
+    Settler,
     TransactionalProducer,
     UnknownError,
 )
@@ -19,32 +20,31 @@ from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.kafka import TopicPartition
 
 __all__ = ["Relocator"]
 
-_log = logging.getLogger("kjms.mover")
+_log = logging.getLogger("kjms.relocator")
 
 BATCH: Final = 500  # messages in one transaction: a transaction costs as much as a hundred of them
 LONGEST_PAUSE: Final = 5.0  # seconds between attempts
 PASSING_SECONDS: Final = 1.0  # pauses shorter than that follow what passes by itself, as a rebalance
 LEANEST: Final = 2  # how often a copy can be made smaller
 
-Moves = tuple["GroupConsumer", list[Move]]
-"""What is moved together, of one reader."""
+Moves = tuple[Settler, list[Move]]
+"""What is relocated together, of one group consumer."""
 
 
 class Relocator(TransactionalProducer[Moves]):
-    """The engine's mover, with a thread and a transactional producer of its own from the first move on.
+    """Relocates messages of an engine in a thread of its own.
 
-    A message that cannot be moved stays unsettled where it is, and is tried again.
+    A message that cannot be relocated stays unsettled where it is, and is tried again.
 
     Args:
         config: librdkafka's settings of the producer.
         transactional_id: Its name in Kafka, of this engine alone.
-        tell: Told of trouble that lasts.
-        look: Says whether readers of committed records see the one at a place.
+        report: Reports a lasting failure.
+        is_visible: Returns whether consumers of committed records see the one at a place.
         tuning: Its times and limits.
     """
 
@@ -52,82 +52,82 @@ class Relocator(TransactionalProducer[Moves]):
         self,
         config: Mapping[str, Any],
         transactional_id: str,
-        tell: Callable[[JMSException], None],
-        look: Callable[[TopicPartition], bool],
+        report: Callable[[JMSException], None],
+        is_visible: Callable[[TopicPartition], bool],
         tuning: Tuning = DEFAULTS,
     ) -> None:
         super().__init__(config, transactional_id, tuning)
-        self._tell = tell
-        self._look = look
+        self._report = report
+        self._check_visible = is_visible
         self._alone = 0  # so many go one by one, after they failed together
         self._pause = PAUSE_SECONDS
-        self._told = ""
-        self._moving: GroupConsumer | None = None  # whose messages are being moved
+        self._last_reported = ""
+        self._moving: Settler | None = None  # of the messages that are being relocated
         self._moving_count = 0
 
-    def submit(self, reader: GroupConsumer, moves: Sequence[Move]) -> None:
-        """Move messages that *reader* holds, soon and in their order, *moves* all in one transaction."""
+    def submit(self, settler: Settler, moves: Sequence[Move]) -> None:
+        """Relocate messages of *settler* soon and in order, all of *moves* in one transaction."""
         if moves:
-            self._submit((reader, list(moves)))
+            self._submit((settler, list(moves)))
 
-    def finish(self, reader: GroupConsumer, seconds: float) -> None:
-        """Return when nothing of *reader* is left to be moved, or after *seconds*."""
+    def finish(self, settler: Settler, seconds: float) -> None:
+        """Return when no message of *settler* is left to be relocated, or after *seconds*."""
         with self._news:
-            self._news.wait_for(lambda: self._closing or not self._has_moves(reader), seconds)
+            self._news.wait_for(lambda: self._closing or not self._has_moves(settler), seconds)
 
-    def moving(self, reader: GroupConsumer) -> int:
-        """Return how many messages of *reader* wait to be moved, or are being moved."""
+    def moving(self, settler: Settler) -> int:
+        """Return how many messages of *settler* wait to be relocated, or are being relocated."""
         with self._news:
-            waiting = sum(len(moves) for each, moves in self._units if each is reader)
-            return waiting + (self._moving_count if self._is_busy and self._moving is reader else 0)
+            waiting = sum(len(moves) for each, moves in self._units if each is settler)
+            return waiting + (self._moving_count if self._is_busy and self._moving is settler else 0)
 
-    def _has_moves(self, reader: GroupConsumer) -> bool:
-        is_moving = self._is_busy and self._moving is reader
-        return is_moving or any(each is reader for each, _ in self._units)
+    def _has_moves(self, settler: Settler) -> bool:
+        is_moving = self._is_busy and self._moving is settler
+        return is_moving or any(each is settler for each, _ in self._units)
 
     def _take(self) -> list[Moves]:
-        reader, moves = self._units.popleft()
-        self._moving = reader
+        settler, moves = self._units.popleft()
+        self._moving = settler
         if self._alone:
             self._alone -= 1
         else:
-            while self._units and self._units[0][0] is reader and len(moves) < BATCH:
+            while self._units and self._units[0][0] is settler and len(moves) < BATCH:
                 moves += self._units.popleft()[1]
         self._moving_count = len(moves)
-        return [(reader, moves)]
+        return [(settler, moves)]
 
     def _carry_out(self, batch: list[Moves]) -> None:
-        reader, moves = batch[0]
-        moves[:] = reader.still_held(moves)
+        settler, moves = batch[0]
+        moves[:] = settler.still_held(moves)
         if moves:
             copies = [move.copy(move.delivery.too_large) for move in moves]
-            self._transact([Part(copies, reader, moves)])
+            self._transact([Part(copies, settler, moves)])
         self._pause = PAUSE_SECONDS
 
     def _is_visible(self, first: TopicPartition | None) -> bool:
         try:
-            return first is not None and self._look(first)
+            return first is not None and self._check_visible(first)
         except UnknownError as error:  # not allowed to read there, such as in a dead-letter queue
-            _log.warning("%s; what may have been moved is moved again", error)
+            _log.warning("%s; messages that may have been relocated are relocated again", error)
             return False
 
     def _failed(self, batch: list[Moves], error: Exception) -> None:
-        reader, moves = batch[0]
-        self._put_back(reader, moves, error)
+        settler, moves = batch[0]
+        self._put_back(settler, moves, error)
         self._rest(moves, error)
 
-    def _put_back(self, reader: GroupConsumer, moves: list[Move], error: Exception) -> None:
-        aside = [move for move in moves if move.is_overflow]  # only together they make the settlement fit
+    def _put_back(self, settler: Settler, moves: list[Move], error: Exception) -> None:
+        overflow = [move for move in moves if move.is_overflow]  # only together do they make the settlement fit
         single = [[move] for move in moves if not move.is_overflow]
         if isinstance(error, AbortedError) and isinstance(error.cause, OutgrownError):
-            reader.forget(aside)  # others are to go with them
-            aside = []
+            settler.forget(overflow)  # others are to go with them
+            overflow = []
         if isinstance(error, AbortedError) and error.is_too_large and len(moves) == 1:
-            # Else the batch was too large, and perhaps no message of it. In the end it begins anew: limits are raised.
+            # Else the batch was too large, and perhaps no message of it. After the leanest copy all is tried again.
             moves[0].delivery.too_large = (moves[0].delivery.too_large + 1) % (LEANEST + 1)
-        units = [unit for unit in (*single, aside) if unit]
+        units = [unit for unit in (*single, overflow) if unit]
         with self._news:
-            self._units.extend((reader, unit) for unit in units)  # at the end: they hold up nobody else's
+            self._units.extend((settler, unit) for unit in units)  # at the end, so that other units do not wait
             self._alone = max(self._alone, len(units) if len(moves) > 1 else 0)
 
     def _rest(self, moves: list[Move], error: Exception) -> None:
@@ -140,10 +140,12 @@ class Relocator(TransactionalProducer[Moves]):
             return
         is_passing = isinstance(error, AbortedError) and error.is_passing and self._pause < PASSING_SECONDS
         level = logging.DEBUG if is_passing else logging.WARNING
-        _log.log(level, "move messages: %s; tried again in %.1f s", failure, self._pause)
-        if not is_passing and str(failure) != self._told:  # not each time that it fails for the same reason
-            self._told = str(failure)
-            self._tell(failure if isinstance(failure, JMSException) else JMSException(self._told, None, failure))
+        _log.log(level, "relocate messages: %s; tried again in %.1f s", failure, self._pause)
+        if not is_passing and str(failure) != self._last_reported:  # once for each reason
+            self._last_reported = str(failure)
+            self._report(
+                failure if isinstance(failure, JMSException) else JMSException(self._last_reported, None, failure)
+            )
         with self._news:
             others = any(move not in moves for _, unit in self._units for move in unit)
             self._news.wait_for(lambda: self._closing, PAUSE_SECONDS if others else self._pause)

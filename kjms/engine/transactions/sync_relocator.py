@@ -1,33 +1,29 @@
-"""The engine's transactional producer for what sessions have in flight when a partition goes to another process."""
+"""Relocate messages in flight when their partition goes to another process: in the thread of the rebalance."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from kjms.engine.transactions.transactional_producer import Move, Part, TransactionalProducer
+from kjms.engine.transactions.transactional_producer import Move, Part, Settler, TransactionalProducer
 from kjms.engine.tuning import DEFAULTS, Tuning
-
-if TYPE_CHECKING:
-    from kjms.engine.consumer.group_consumer import GroupConsumer
 
 __all__ = ["SyncRelocator"]
 
 
 class SyncRelocator(TransactionalProducer[None]):
-    """Moves messages at once, in the thread that asks for it: in the middle of a rebalance there is no later."""
+    """Relocates messages in the calling thread, before a rebalance continues."""
 
     def __init__(self, config: dict[str, object], transactional_id: str, tuning: Tuning = DEFAULTS) -> None:
         super().__init__(config, transactional_id, tuning)
         self._lock = threading.Lock()
 
-    def move(self, reader: GroupConsumer, moves: Sequence[Move]) -> None:
-        """Move messages that *reader* holds; the caller holds the client.
+    def move(self, settler: Settler, moves: Sequence[Move]) -> None:
+        """Relocate messages of *settler*; the caller holds its client.
 
         Raises:
-            AbortedError: None was moved.
-            JMSException: None was moved, or what became of it cannot be known.
+            AbortedError: None was relocated.
+            JMSException: None was relocated, or the outcome is unknown.
         """
         with self._lock:
-            self._transact([Part([move.copy(0) for move in moves], reader, moves)])
+            self._transact([Part([move.copy(0) for move in moves], settler, moves)])

@@ -1,4 +1,4 @@
-"""Kafka transactions: what is written and what is settled comes through together, or not at all."""
+"""Write and settle messages in one Kafka transaction: all of it is committed, or nothing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kjms.engine.kafka import (
     KafkaError,
@@ -30,9 +31,7 @@ from kjms.txn.metadata import History
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.assignment import Commit
     from kjms.engine.consumer.delivery import Delivery
-    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.handover.peers import Peer
 
 __all__ = [
@@ -43,6 +42,7 @@ __all__ = [
     "Move",
     "OutgrownError",
     "Part",
+    "Settler",
     "TransactionalProducer",
     "UnknownError",
 ]
@@ -50,13 +50,13 @@ __all__ = [
 _log = logging.getLogger("kjms.transactions")
 
 COMMIT_SECONDS: Final = 10.0  # how long a call may take before it is made again
-TRANSACTION_MS: Final = 30_000  # readers of what a dead process was writing wait that long at the most
+TRANSACTION_MS: Final = 30_000  # consumers wait at most that long for the open transaction of a dead process
 PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
 LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
 LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 NOWHERE: Final = (-1, -1)
 CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._STATE})  # of another record's failure
-MOVING: Final = frozenset(  # after the next poll it is known whether the partitions are still the reader's
+MOVING: Final = frozenset(  # after the next poll it is known whether the consumer still has the partitions
     {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
 )
 
@@ -74,11 +74,11 @@ class Copy(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A message that is to be moved.
+    """A message that is to be relocated.
 
     Attributes:
         delivery: The message.
-        copy: Makes its copy; told how often the copy was too large for its target, to leave more and more out.
+        copy: Makes its copy; the argument is how often the copy was too large for its target, to leave out more.
         is_overflow: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
         to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
         peer: The process that gets it, when it is handed over.
@@ -94,7 +94,63 @@ class Move(NamedTuple):
 
 
 Made = tuple[Move, History, tuple[int, int]]
-"""A move, the history that its copy tells, and the copy's partition and offset."""
+"""A move, the history in its copy, and the copy's partition and offset."""
+
+
+class PlannedCommit(Protocol):
+    """The commit of one partition's settlement."""
+
+    @property
+    def offset(self) -> TopicPartition:
+        """The offset, with the settlement as metadata."""
+
+
+class Client(Protocol):
+    """The Kafka consumer, which one thread at a time may use."""
+
+    def held(self, seconds: float) -> AbstractContextManager[None]:
+        """Hold it, so that no other commit is under way."""
+
+
+class Committer(Protocol):
+    """Commits settlement without a transaction."""
+
+    def stop(self) -> None:
+        """Commit nothing any more: the broker may still complete a transaction."""
+
+    def has_committed(self, commits: Sequence[Any]) -> bool | None:
+        """Return whether the broker has *commits*; None: another process has the partitions now."""
+
+
+class Settler(Protocol):
+    """Plans and records the settlement of the messages of one group consumer."""
+
+    @property
+    def client(self) -> Client:
+        """The Kafka consumer."""
+
+    @property
+    def committer(self) -> Committer:
+        """Commits the same settlement."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether Kafka keeps the settlement."""
+
+    def plan(self, made: Sequence[Made], deliveries: Sequence[Delivery]) -> tuple[Sequence[PlannedCommit], Any]:
+        """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata."""
+
+    def unplan(self, made: Sequence[Made]) -> None:
+        """Record that the transaction of *made* was not committed."""
+
+    def done(self, commits: Sequence[Any], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
+        """Record that *commits*, from `plan`, were committed."""
+
+    def still_held(self, moves: Iterable[Move]) -> list[Move]:
+        """Return those of *moves* whose messages are held and not settled."""
+
+    def forget(self, moves: Sequence[Move]) -> None:
+        """Record that *moves* will not be made."""
 
 
 @dataclass
@@ -103,23 +159,23 @@ class Part:
 
     Attributes:
         copies: What is written.
-        reader: Who holds the messages that are settled.
+        settler: Of the messages that are settled.
         moves: The messages that the copies are of, one by one; they are settled.
         deliveries: More messages that are settled.
     """
 
     copies: Sequence[Copy] = ()
-    reader: GroupConsumer | None = None
+    settler: Settler | None = None
     moves: Sequence[Move] = ()
     deliveries: Sequence[Delivery] = field(default=())
 
 
 class OutgrownError(JMSException):
-    """More was settled, or dispatched, while messages were being moved: now it takes more of them to make room."""
+    """More was settled, or dispatched, meanwhile, and the settlement does not fit: more messages have to overflow."""
 
 
 class LostError(JMSException):
-    """Messages that were to be settled are another reader's now.
+    """Messages that were to be settled are another consumer's now.
 
     Args:
         reason: Says which.
@@ -132,7 +188,7 @@ class LostError(JMSException):
 
 
 class UnknownError(JMSException):
-    """What became of a transaction cannot be found out: others have gone on from where it was."""
+    """The outcome of a transaction is unknown: other processes have its partitions now."""
 
 
 class AbortedError(Exception):
@@ -141,8 +197,7 @@ class AbortedError(Exception):
     Args:
         cause: Why.
         is_too_large: Whether a copy, or some of them together, were larger than their topic allows.
-        is_passing: Whether it had nothing to do with what was to be done: the producer was at an end, or a group moved
-            its partitions.
+        is_passing: Whether the same work may succeed when tried again: the producer failed, or its group rebalanced.
     """
 
     def __init__(self, cause: JMSException, *, is_too_large: bool = False, is_passing: bool = False) -> None:
@@ -153,11 +208,11 @@ class AbortedError(Exception):
 
 
 class TransactionalProducer(Generic[Unit]):
-    """A transactional producer with a thread, which does units of work in their order, several in one transaction.
+    """A transactional producer with a thread, which carries out units of work in order, several in one transaction.
 
     Args:
         config: librdkafka's settings of the producer.
-        transactional_id: Its name in Kafka, nobody else's.
+        transactional_id: Its name in Kafka, used by no other producer.
         tuning: Its times and limits.
     """
 
@@ -197,7 +252,7 @@ class TransactionalProducer(Generic[Unit]):
         return self._thread
 
     def _submit(self, unit: Unit) -> bool:
-        """Have *unit* done, soon; tell whether that is still possible."""
+        """Have *unit* carried out soon; return whether that is still possible."""
         with self._news:
             if self._closing:
                 return False
@@ -209,7 +264,7 @@ class TransactionalProducer(Generic[Unit]):
             return True
 
     def close(self, seconds: float) -> None:
-        """Do what is left to do, for *seconds* at the most, and end; what is not done stays where it was."""
+        """Carry out what waits, for *seconds* at the most, and end; the rest stays where it was."""
         with self._news:
             self._news.wait_for(lambda: not self._units and not self._is_busy, seconds if self._thread else 0)
             self._closing = True
@@ -248,7 +303,7 @@ class TransactionalProducer(Generic[Unit]):
         raise NotImplementedError
 
     def _failed(self, batch: list[Unit], error: Exception) -> None:
-        """Say so, or put *batch* back."""
+        """Report *error*, or put *batch* back."""
         raise NotImplementedError
 
     # One transaction.
@@ -367,7 +422,7 @@ class TransactionalProducer(Generic[Unit]):
                 )
 
     def _raise_for(self, producer: ProducerPort, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
-        """Abort, and name the first failure that is no other one's consequence."""
+        """Abort, and raise the first failure that is not the consequence of another."""
         first, why = next(
             ((n, failure) for n, failure in failures.items() if failure.code() not in CONSEQUENCES),
             next(iter(failures.items())),
@@ -385,7 +440,7 @@ class TransactionalProducer(Generic[Unit]):
         )
 
     def _why(self, producer: ProducerPort) -> KafkaError | None:
-        """Return why the transaction of *producer* can only be aborted: a call that is none of its business says so."""
+        """Return why the transaction of *producer* can only be aborted: the next call of any kind raises it."""
         try:
             producer.begin_transaction()
         except KafkaException as error:
@@ -395,44 +450,44 @@ class TransactionalProducer(Generic[Unit]):
     def _settle(
         self, producer: ProducerPort, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]
     ) -> None:
-        """Settle in the transaction, and end it: nobody else commits for the groups meanwhile."""
-        made: dict[GroupConsumer, list[Made]] = {}
-        settled: dict[GroupConsumer, list[Delivery]] = {}
+        """Settle in the transaction, and commit it, while no other thread can commit for the groups."""
+        made: dict[Settler, list[Made]] = {}
+        settled: dict[Settler, list[Delivery]] = {}
         at = 0
         for part in parts:
-            if part.reader is not None:
+            if part.settler is not None:
                 histories = [copy.history for copy in part.copies]
                 own = places[at : at + len(part.copies)]
-                made.setdefault(part.reader, []).extend(zip(part.moves, histories, own, strict=True))
-                settled.setdefault(part.reader, []).extend(part.deliveries)
+                made.setdefault(part.settler, []).extend(zip(part.moves, histories, own, strict=True))
+                settled.setdefault(part.settler, []).extend(part.deliveries)
             at += len(part.copies)
         with contextlib.ExitStack() as stack:
-            for reader in made:
-                stack.enter_context(reader.client.held(COMMIT_SECONDS))
-            commits: dict[GroupConsumer, list[Commit]] = {}
+            for settler in made:
+                stack.enter_context(settler.client.held(COMMIT_SECONDS))
+            commits: dict[Settler, Sequence[PlannedCommit]] = {}
             try:
                 groups = {}
-                for reader, moved in made.items():
-                    commits[reader], groups[reader] = reader.plan(moved, settled[reader])
-                for reader, planned in commits.items():
+                for settler, moved in made.items():
+                    commits[settler], groups[settler] = settler.plan(moved, settled[settler])
+                for settler, planned in commits.items():
                     if planned:
                         offsets = [commit.offset for commit in planned]
-                        producer.send_offsets_to_transaction(offsets, groups[reader], COMMIT_SECONDS)
+                        producer.send_offsets_to_transaction(offsets, groups[settler], COMMIT_SECONDS)
                 first = TopicPartition(copies[0].topic, *places[0]) if copies else None
                 self._commit(producer, commits, first)
             except BaseException as error:
-                for reader in commits:
-                    reader.unplan(made[reader])
+                for settler in commits:
+                    settler.unplan(made[settler])
                     if isinstance(error, UnknownError) and self._closing:
-                        reader.committer.stop()
+                        settler.committer.stop()
                 raise
-            for reader, planned in commits.items():
-                reader.done(planned, made[reader], settled[reader])
+            for settler, planned in commits.items():
+                settler.done(planned, made[settler], settled[settler])
 
     def _commit(
-        self, producer: ProducerPort, commits: Mapping[GroupConsumer, Sequence[Commit]], first: TopicPartition | None
+        self, producer: ProducerPort, commits: Mapping[Settler, Sequence[PlannedCommit]], first: TopicPartition | None
     ) -> None:
-        """End the transaction, in which *first* was written, and return when it is known that it came through."""
+        """Commit the transaction, in which *first* was written, and return when its outcome is known."""
         while True:
             try:
                 producer.commit_transaction(COMMIT_SECONDS)
@@ -440,13 +495,13 @@ class TransactionalProducer(Generic[Unit]):
                 if kafka_error(error).retriable():
                     if not self._closing:
                         continue  # its outcome is not known before it is answered
-                    raise UnknownError("whether it was committed is not known: Kafka has not answered yet") from error
+                    raise UnknownError("transaction outcome unknown: the broker has not answered yet") from error
                 if not kafka_error(error).fatal() or not self._was_committed(commits, first):
                     raise
             return
 
-    def _was_committed(self, commits: Mapping[GroupConsumer, Sequence[Commit]], first: TopicPartition | None) -> bool:
-        """After a fatal error in a commit: find out what became of it.
+    def _was_committed(self, commits: Mapping[Settler, Sequence[PlannedCommit]], first: TopicPartition | None) -> bool:
+        """Return whether the transaction was committed, after a fatal error in its commit.
 
         Raises:
             UnknownError: That cannot be done.
@@ -455,21 +510,21 @@ class TransactionalProducer(Generic[Unit]):
             self._producer = None
             try:
                 self._begin_anew()
-                for reader, planned in commits.items():
+                for settler, planned in commits.items():
                     if planned:
-                        is_there = reader.committer.has_committed(planned)
+                        is_there = settler.committer.has_committed(planned)
                         return self._is_visible(first) if is_there is None else is_there
                 return self._is_visible(first)
             except UnknownError:
                 raise
             except (KafkaException, JMSException) as error:
-                _log.warning("what became of a transaction is not known yet: %s", error)
+                _log.warning("transaction outcome unknown, asking again: %s", error)
                 with self._news:
                     if self._news.wait_for(lambda: self._closing, PAUSE_SECONDS * 10):
-                        raise UnknownError(f"whether it was committed is not known: {error}") from error
+                        raise UnknownError(f"transaction outcome unknown: {error}") from error
 
     def _is_visible(self, first: TopicPartition | None) -> bool:
-        """Tell whether readers of committed records see the one at *first*.
+        """Return whether consumers of committed records see the one at *first*.
 
         Raises:
             UnknownError: That cannot be found out.
@@ -477,13 +532,13 @@ class TransactionalProducer(Generic[Unit]):
         return False
 
     def _begin_anew(self) -> None:
-        """End, in Kafka, what the last producer of this name left open."""
+        """Fence the last producer of this name; the broker aborts what it left open."""
         producer = open_producer(self._config)
         producer.init_transactions(COMMIT_SECONDS)
         self._producer = producer
 
     def _undone(self, producer: ProducerPort, error: KafkaException) -> AbortedError:
-        """Abort the transaction, or give the producer up; return what went wrong."""
+        """Abort the transaction, or drop the producer; return the error."""
         is_fatal = kafka_error(error).fatal()
         if is_fatal:
             self._producer = None
@@ -500,7 +555,7 @@ class TransactionalProducer(Generic[Unit]):
             self._producer = None  # the next one's beginning ends it
 
     def fence(self, transactional_ids: Iterable[str]) -> None:
-        """End what producers of those names, of an engine that is gone or slept, left open; they can commit no more.
+        """Fence producers of those names, of an engine that is gone or slept; the broker aborts what they left open.
 
         Raises:
             KafkaException: Kafka does not let us.
