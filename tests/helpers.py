@@ -22,6 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psutil
+
 from kjms import (
     Connection,
     ConnectionFactory,
@@ -105,6 +107,13 @@ async def until(condition: Callable[[], object], seconds: float = 3 * WAIT_SECON
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s"
         await asyncio.sleep(0.01)
+
+
+def pause(pid: int) -> None:
+    """Stop the process *pid* until it gets SIGCONT, and return when it stands still: it may run on for a moment."""
+    process = psutil.Process(pid)
+    process.suspend()
+    wait_for(lambda: process.status() == psutil.STATUS_STOPPED)
 
 
 def now_ms() -> int:

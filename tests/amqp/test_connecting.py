@@ -20,7 +20,7 @@ from amqp_peer import Peer
 from java_remote import Java, JavaError, JavaObject, Typed
 
 from kjms import ConnectionFactory, Queue, Session, TextMessage
-from tests.helpers import Eventually
+from tests.helpers import Eventually, pause
 
 if TYPE_CHECKING:
     from kjms.broker import Broker
@@ -157,7 +157,7 @@ def test_a_client_that_waits_for_its_client_id_is_not_cut_off(
         try:
             assert holder.stdout is not None
             assert holder.stdout.readline()
-            holder.send_signal(signal.SIGSTOP)
+            pause(holder.pid)
             with Peer(gateway.port, kjms_destination_name, "sole-connection-for-container") as peer:
                 peer.socket.settimeout(60)
                 peer.wait(lambda: peer.connection.state & peer.connection.REMOTE_ACTIVE)

@@ -27,7 +27,7 @@ from kjms import (
 )
 from kjms.broker import LocalBroker
 from kjms.testing.engine import statistics
-from tests.helpers import NOTHING_MS, NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Completions, Eventually, send, text
+from tests.helpers import NOTHING_MS, NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Completions, Eventually, pause, send, text
 
 
 @pytest.mark.requirement(
@@ -46,7 +46,7 @@ def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(breakable_broker: 
         pid = breakable_broker.pid
         assert pid is not None
         with ThreadPoolExecutor(2) as pool:
-            os.kill(pid, signal.SIGSTOP)
+            pause(pid)
             try:
                 for name in "ab":
                     producer.send(session.create_text_message(name), completion_listener=completions)

@@ -20,7 +20,7 @@ from kjms.engine.delayed.inspection import Delayed
 from kjms.mapping.delayed import CANCEL, noted
 from kjms.mapping.names import delayed
 from kjms.testing.engine import engine_of, statistics, tuned
-from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, make_again, text, texts
+from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, make_again, pause, text, texts
 
 DAY = 86_400_000
 
@@ -68,7 +68,7 @@ def test_a_process_that_slept_moves_nothing_twice(desk: Any, queue: Queue, start
     names = [f"{number}" for number in range(50)]
     process = start("send", "700", *names)
     assert serves(process)
-    process.send_signal(signal.SIGSTOP)
+    pause(process.pid)
     try:
         consumer = desk.connect(kafka=SHORT_SESSION).create_session().create_consumer(queue)
         assert texts(consumer, 50) == names

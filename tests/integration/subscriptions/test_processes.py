@@ -13,7 +13,7 @@ import pytest
 
 from kjms import IllegalStateException, InvalidClientIDException, JMSException, Topic
 from kjms.testing.engine import tuned
-from tests.helpers import apart, wait_for
+from tests.helpers import apart, pause, wait_for
 
 Start = Callable[[], Any]
 
@@ -117,7 +117,7 @@ def test_a_process_that_slept_too_long_is_told_what_it_lost(desk: Any, programs:
     program.do("client", desk.client)
     program.do("start")
     assert program.do("consume", "create_durable_consumer", desk.topic.topic_name, "daily") == 0
-    os.kill(program.process.pid, signal.SIGSTOP)
+    pause(program.process.pid)
     try:
         with tuned(registry_questions=2):  # what the sleeping process leaves unanswered, a second each
             consumer = desk.session(desk.client).create_durable_consumer(desk.topic, "daily")

@@ -36,6 +36,7 @@ from tests.helpers import (
     Intercepted,
     intercepted,
     members,
+    pause,
     running,
     text,
     texts_of,
@@ -187,7 +188,7 @@ def test_a_process_that_slept_too_long_commits_nothing(own_desk: Any, queue: Que
     desk = own_desk
     desk.send(queue, *"abc")
     with running(desk.servers, HOLD, kafka=SHORT_SESSION, source=queue, target=other_queue) as child:
-        os.kill(child.pid, signal.SIGSTOP)
+        pause(child.pid)
         try:
             session = desk.transacted()
             consumer = session.create_consumer(queue)
