@@ -15,12 +15,13 @@ from kjms.aio._simple import JMSConsumer, JMSProducer, QueueBrowser
 from kjms.client import context as _context
 from kjms.client.connection import Connection
 from kjms.client.connection_factory import FactorySettings
+from kjms.client.creating import Creating
 from kjms.client.dead_letters import with_handled_exception
 from kjms.client.exception_listener import ExceptionListener, listener_methods
-from kjms.client.session import either
+from kjms.client.slot_opener import either
 from kjms.destinations import Queue, Topic
 from kjms.errors import IllegalStateException, JMSException
-from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.message import Message
 from kjms.options import SessionMode, checked_mode
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ConnectionFactory(FactorySettings):
         return JMSContext(chosen, lambda: Connection(self._options, user, password))
 
 
-class JMSContext:
+class JMSContext(Creating):
     """Sends and receives in one event loop; made by `ConnectionFactory.create_context`, and by other contexts.
 
     It is a connection and a session in one. Contexts that it makes with `create_context` have sessions of their own on
@@ -153,7 +154,7 @@ class JMSContext:
         """Close the context, because *error* leaves its ``async with`` statement, if any does."""
         self._is_closed = True
         context, threads = self._context, self._threads
-        if context is None or threads is None or context._connection._is_inherited:
+        if context is None or threads is None or context._connection._ownership.is_inherited:
             return
 
         def close() -> None:
@@ -190,6 +191,8 @@ class JMSContext:
 
     def _session(self, doing: str) -> LoopSession:
         return cast("LoopSession", self._opened(doing)._using(doing))
+
+    _using = _session
 
     async def _run(self, doing: str, call: Callable[[], T]) -> T:
         return await self._session(doing).run(doing, call)
@@ -248,39 +251,7 @@ class JMSContext:
         """Hold delivery to all contexts of the connection (JMS 2.0 §4.3.4)."""
         await self._session("stop").run_beside(self._opened("stop").stop)
 
-    # Making messages, and naming destinations: nobody is asked (JMS 2.0 §11.2.3).
-
-    def create_message(self) -> Message:
-        """Return a message without a body."""
-        return self._opened("create_message").create_message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        """Return a message whose body is *text*."""
-        return self._opened("create_text_message").create_text_message(text)
-
-    def create_bytes_message(self) -> BytesMessage:
-        """Return a message whose body is bytes, to be written."""
-        return self._opened("create_bytes_message").create_bytes_message()
-
-    def create_map_message(self) -> MapMessage:
-        """Return a message whose body is names with typed values."""
-        return self._opened("create_map_message").create_map_message()
-
-    def create_stream_message(self) -> StreamMessage:
-        """Return a message whose body is a sequence of typed values."""
-        return self._opened("create_stream_message").create_stream_message()
-
-    def create_object_message(self, value: Any = None) -> ObjectMessage:
-        """Return a message whose body is *value*; MessageFormatException if no codec carries it."""
-        return self._opened("create_object_message").create_object_message(value)
-
-    def create_queue(self, queue_name: str) -> Queue:
-        """Return the queue of that name."""
-        return self._opened("create_queue").create_queue(queue_name)
-
-    def create_topic(self, topic_name: str) -> Topic:
-        """Return the topic of that name."""
-        return self._opened("create_topic").create_topic(topic_name)
+    # Making temporary destinations.
 
     async def create_temporary_queue(self) -> TemporaryQueue:
         """Return a new queue that lives as long as the connection; see `kjms.Session.create_temporary_topic`."""

@@ -125,12 +125,7 @@ class Look:
             if self._is_abandoned or self._found is None:
                 return None
             (delivery, message), self._found = self._found, None
-            if read is not None:
-                session._read(read, delivery, message)
-            if is_loop:
-                session._acknowledgement.looping(delivery, message)
-            else:
-                session._acknowledgement.received(delivery, message)
+            session._core.delivery(read, is_loop=is_loop)(delivery, message)
             return message
 
     def abandon(self) -> None:
@@ -152,12 +147,17 @@ class LoopSession(Session):
     def __init__(
         self, connection: Connection, acknowledge_mode: int, *, loop: asyncio.AbstractEventLoop, executor: Executor
     ) -> None:
-        super().__init__(connection, acknowledge_mode)
+        wakeup = Wakeup(loop)
+        super().__init__(
+            connection,
+            acknowledge_mode,
+            wakeup=wakeup,
+            completions=CompletionQueue(None),
+            bulk=lambda engine: engine.prompt,  # one publisher for all keeps the order; few sends wait for a batch
+        )
+        self._wakeup: Wakeup = wakeup
         self._loop = loop
         self._executor = executor
-        self._wakeup = self._news = Wakeup(loop)
-        self._outbox = CompletionQueue(None)
-        self._bulk = self._engine.prompt  # the one way for all that it sends keeps it in order; few wait for a batch
         self._one_call = asyncio.Lock()
         self._room = asyncio.Semaphore(IN_FLIGHT)
         self._is_receiving = False
@@ -205,7 +205,7 @@ class LoopSession(Session):
             raise
         try:
             send = partial(producer.send, message, destination, completion_listener=answer)
-            if destination in self._routes and not producer.delivery_delay and self._bulk.backlog < BACKLOG:
+            if self._sender.knows(destination) and not producer.delivery_delay and self._sender.bulk.backlog < BACKLOG:
                 try:
                     send()  # nothing of it takes long
                 finally:
@@ -221,19 +221,10 @@ class LoopSession(Session):
 
     def _take(self, consumer: MessageConsumer) -> tuple[Delivery, Message] | None:
         """Return the next message for *consumer*; without one it waits from now on, until its slot rests."""
-        slot = consumer._slot
-        with self._turn.taken_to("receive"):
-            self._acknowledgement.before_next(slot)
-            if self._acknowledgement.is_full:
-                raise self._overrun("receive")
-            while True:
-                with self._running:  # stopping waits for a message that is on its way to the program
-                    delivery = slot.reader.take(slot)
-                    if delivery is None:
-                        return None
-                    message = self._acceptable(delivery, consumer)
-                    if message is not None:
-                        return delivery, message
+        core = self._core
+        with core.guard.taken_to("receive"):
+            core.prepare(consumer._slot)
+            return core.take(consumer._slot, consumer._destination)
 
     async def receive(
         self,
@@ -261,7 +252,7 @@ class LoopSession(Session):
         look = None
         try:
             while True:
-                self._news.clear()  # after that, the look finds what came before
+                self._wakeup.clear()  # after that, the look finds what came before
                 look = self._look = Look(self, consumer)
                 try:
                     is_found = await self.run("receive", look.take)
@@ -281,7 +272,7 @@ class LoopSession(Session):
                 if deadline is not None and deadline <= self._loop.time():
                     consumer._slot.rest()
                     return None
-                await self._news.wait_until(deadline)
+                await self._wakeup.wait_until(deadline)
         except asyncio.CancelledError:
             if look is not None:
                 look.abandon()

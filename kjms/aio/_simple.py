@@ -39,7 +39,7 @@ class JMSProducer(ProducerSettings):
     """
 
     def __init__(self, session: LoopSession) -> None:
-        super().__init__(session)
+        super().__init__(session._sender)
         self._session = session
 
     async def send(self, destination: Destination, value: Any) -> Self:

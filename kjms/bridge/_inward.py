@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge, _log
 from kjms.bridge._mark import inward
 from kjms.bridge._peer import Peer
-from kjms.client.acknowledge_modes import Transacted
 from kjms.engine import Bridged, TooLargeError
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping.amqp import decode
@@ -46,10 +45,10 @@ class BridgeIn(Bridge):
 
     def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         target = self._target
-        topic, _ = session._engine.topic_of(target, connection._options)
+        topic, _ = connection._engine.topic_of(target, connection._options)
         self._forwarder: PassthroughProducer = session.create_forwarder(target)
         self._held: list[InboundDelivery] = []
-        self._bridged = Bridged(session._engine, topic, self.name)
+        self._bridged = Bridged(connection._engine, topic, self.name)
         self._interrupt = self._bridged.interrupt
         self._bridged.begin()
 
@@ -68,7 +67,7 @@ class BridgeIn(Bridge):
             self._bring(session, peer, tickets)
 
     def _bring(self, session: BrokeredSession, peer: Peer, tickets: Sequence[InboundDelivery]) -> None:
-        transaction = Transacted(session._redelivery, session._engine.committer.commit)  # gathers what would be sent
+        transaction = session.begin()  # gathers what would be sent
         arrivals: list[Arrival] = []
         repeats: list[InboundDelivery] = []
         seen: set[str] = set()

@@ -10,16 +10,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.dead_letters import handled_exception
-from kjms.engine import Work
+from kjms.engine import UnknownError, Work
 from kjms.engine.kafka import inherited
-from kjms.errors import IllegalStateException, JMSException
+from kjms.errors import (
+    IllegalStateException,
+    JMSException,
+    JMSSecurityException,
+    TransactionRefusedException,
+    TransactionRolledBackException,
+)
+from kjms.options import SessionMode
 
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
     from kjms.engine import ConsumerSlot, Copy, Delivery, GroupConsumer, Receipt
     from kjms.message import Message
+    from kjms.options import FactoryOptions
 
-__all__ = ["Acknowledgement", "Auto", "Client", "DupsOk", "Individual", "Transacted"]
+__all__ = [
+    "Acknowledgement",
+    "Auto",
+    "Client",
+    "DupsOk",
+    "Individual",
+    "Transacted",
+    "acknowledgement_of",
+    "commit_failure",
+]
 
 HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner commits before the reader's thread can
 
@@ -433,3 +450,23 @@ class Transacted(Client):
     def close(self) -> None:
         self._sent = []
         super().close()
+
+
+def acknowledgement_of(mode: SessionMode, redelivery: Redelivery, options: FactoryOptions) -> Acknowledgement:
+    """Return what a session of *mode* does with its messages, if it is not transacted."""
+    if mode == SessionMode.AUTO_ACKNOWLEDGE:
+        return Auto(redelivery, is_pipelined=options.pipelined_acknowledge)
+    if mode == SessionMode.CLIENT_ACKNOWLEDGE:
+        return Client(redelivery, options.max_unacknowledged)
+    if mode == SessionMode.DUPS_OK_ACKNOWLEDGE:
+        return DupsOk(redelivery)
+    return Individual(redelivery, options.max_unacknowledged)
+
+
+def commit_failure(failure: JMSException) -> JMSException:
+    """Return the error of a commit that came to nothing because of *failure*, or whose outcome is unknown."""
+    if isinstance(failure, UnknownError):
+        return JMSException(f"commit: {failure}", failure.error_code, failure)
+    is_refused = isinstance(failure, JMSSecurityException)
+    kind = TransactionRefusedException if is_refused else TransactionRolledBackException
+    return kind(f"commit: the transaction was rolled back: {failure}", failure.error_code, failure)

@@ -11,13 +11,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kjms.client.acknowledge_modes import Acknowledgement, Transacted
 from kjms.client.consumer import MessageConsumer
 from kjms.client.producer import MessageProducer
-from kjms.client.session import Session, _check_subscription_name
-from kjms.engine import DURABLE, NON_DURABLE, Identity
+from kjms.client.session import Session
+from kjms.engine import DURABLE, NON_DURABLE
 from kjms.errors import (
     IllegalStateException,
     JMSException,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
     from kjms.client.connection import Connection
     from kjms.client.dead_letters import Redelivery
-    from kjms.client.routes import Route
     from kjms.destinations import Destination, Topic
     from kjms.engine import AssignedPartition, ConsumerSlot, Delivery, GroupConsumer, Receipt, Space, Terms
     from kjms.message import Message
@@ -59,7 +58,7 @@ class PassthroughProducer(MessageProducer):
         """
         delay = 0
         if message.jms_delivery_time > message.jms_timestamp:
-            delay = max(message.jms_delivery_time - self._session._now_ms(), 0)
+            delay = max(message.jms_delivery_time - self._sender.now_ms(), 0)
         self.send(message, destination, delivery_delay=delay, completion_listener=listener)
 
     def _set_headers(
@@ -180,10 +179,11 @@ class BrokeredSession(Session):
     """A session whose user passes messages on for other programs."""
 
     def __init__(self, connection: Connection, acknowledge_mode: int = SessionMode.INDIVIDUAL_ACKNOWLEDGE) -> None:
-        super().__init__(connection, acknowledge_mode)
-        self._wakeup: Wakeup = Wakeup()
-        self._relayed = Relayed(self._redelivery)
-        self._acknowledgement = self._relayed
+        wakeup = Wakeup()
+        super().__init__(connection, acknowledge_mode, wakeup=wakeup, acknowledgement=Relayed)
+        self._connection: Connection = connection
+        self._wakeup: Wakeup = wakeup
+        self._relayed = cast("Relayed", self._core.acknowledgement)
 
     # Waiting and receiving.
 
@@ -219,16 +219,12 @@ class BrokeredSession(Session):
             JMSException: Kafka did not take the note that it is delivered again.
             JMSSecurityException: Kafka does not let this user read there.
         """
-        with self._turn.taken_to("receive"), self._running:
-            while True:
-                delivery = consumer._slot.poll()
-                if delivery is None:
-                    consumer._slot.reader.refusal.check()
-                    return None
-                message = self._acceptable(delivery, consumer)
-                if message is not None:
-                    self._relayed.received(delivery, message)
-                    return delivery, message
+        core = self._core
+        with core.guard.taken_to("receive"):
+            found = core.take(consumer._slot, consumer._destination, self._relayed.received)
+            if found is None:
+                consumer._slot.reader.refusal.check()
+            return found
 
     def rest(self, consumer: MessageConsumer) -> None:
         """Note that nobody polls *consumer* for a while: others get what it waited for."""
@@ -273,7 +269,7 @@ class BrokeredSession(Session):
         for delivery in deliveries:
             if self._relayed.take(delivery):
                 delivery.cause = cause
-                self._redelivery.bury(delivery, None)
+                self._core.redelivery.bury(delivery, None)
 
     # Sending.
 
@@ -285,16 +281,15 @@ class BrokeredSession(Session):
         """
         return self._open_producer("create_forwarder", PassthroughProducer, destination)
 
-    def _route(self, destination: Destination) -> Route:
-        route = super()._route(destination)
-        route.sender = route.sender_without_id  # ids say nothing of this connection
-        return route
+    def _senders(self) -> tuple[bytes | None, bytes | None]:
+        _, without_id = super()._senders()  # ids say nothing of this connection
+        return without_id, without_id
 
     # Transactions.
 
     def begin(self) -> Transacted:
         """Return a new transaction, to `accept` and send within, and to commit or roll back."""
-        return Transacted(self._redelivery, self._engine.committer.commit)
+        return Transacted(self._core.redelivery, self._connection._engine.committer.commit)
 
     def end_well(self, transaction: Transacted) -> JMSException | None:
         """Commit *transaction*; return the reason if nothing of it came through: it is to be rolled back then.
@@ -333,11 +328,11 @@ class BrokeredSession(Session):
     @contextlib.contextmanager
     def within(self, transaction: Transacted | None) -> Iterator[None]:
         """Make what is sent meanwhile a part of *transaction*."""
-        self._transaction = transaction
+        self._sender.transaction = transaction
         try:
             yield
         finally:
-            self._transaction = None
+            self._sender.transaction = None
 
     # Subscriptions.
 
@@ -375,14 +370,9 @@ class BrokeredSession(Session):
     def durable_subscription(self, name: str, *, is_global: bool) -> Terms | None:
         """Return what the durable subscription *name* is; None: there is none."""
         self._check_open("durable_subscription")
-        return self._engine.subscriptions.look_up(self._identity(name, is_global=is_global))
+        return self._connection._engine.subscriptions.look_up(self._slots.durable(name, is_global=is_global))
 
     def end_subscription(self, name: str, *, is_global: bool) -> None:
         """End the durable subscription *name*, as `unsubscribe` does."""
         self._check_open("unsubscribe")
-        self._engine.subscriptions.remove(self._identity(name, is_global=is_global))
-
-    def _identity(self, name: str, *, is_global: bool) -> Identity:
-        _check_subscription_name("unsubscribe", name)
-        self._connection._check_client_id()
-        return Identity(DURABLE, None if is_global else self._connection._client_id, name)
+        self._connection._engine.subscriptions.remove(self._slots.durable(name, is_global=is_global))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kjms.client.closing import AutoCloseable
+from kjms.destinations import TemporaryQueue
 from kjms.errors import IllegalStateException
 
 if TYPE_CHECKING:
-    from kjms.client.session import Session
+    from kjms.client.session_connection import SessionConnection
+    from kjms.client.thread_guard import ThreadGuard
     from kjms.destinations import Queue
     from kjms.engine import Browsing, InboxLook
     from kjms.message import Message
@@ -29,10 +31,23 @@ class QueueBrowser(AutoCloseable):
     Spec: JMS 2.0 §5.9.
     """
 
-    def __init__(self, session: Session, queue: Queue, selector: Selector | None) -> None:
-        self._session = session
+    def __init__(
+        self,
+        connection: SessionConnection,
+        queue: Queue,
+        selector: Selector | None,
+        guard: ThreadGuard,
+        on_close: Callable[[QueueBrowser], None],
+    ) -> None:
+        if isinstance(queue, TemporaryQueue):
+            connection._engine.temporaries.check_owned(queue, connection._id)
+        else:
+            connection._engine.topic_of(queue, connection._options)
+        self._connection = connection
         self._queue = queue
         self._selector = selector
+        self._guard = guard
+        self._on_close = on_close
         self._looks: set[Browsing | InboxLook] = set()  # that are under way
         self._is_closed = False
 
@@ -62,15 +77,14 @@ class QueueBrowser(AutoCloseable):
         return self._messages()
 
     def _messages(self) -> Iterator[Message]:
-        turn = self._session._turn
-        with turn.taken_to("browse"):
+        with self._guard.taken_to("browse"):
             self._check_open("browse")
-            look = self._session._look_at(self._queue, self._selector)
+            look = self._look()
         self._looks.add(look)
         try:
             while True:
                 self._check_open("browse")
-                with turn.taken_to("browse"):
+                with self._guard.taken_to("browse"):
                     message = look.next()
                 self._check_open("browse")
                 if message is None:
@@ -80,9 +94,15 @@ class QueueBrowser(AutoCloseable):
             self._looks.discard(look)
             look.close()
 
+    def _look(self) -> Browsing | InboxLook:
+        connection = self._connection
+        if isinstance(self._queue, TemporaryQueue):
+            return connection._engine.temporaries.look_at(self._queue, connection._id, self._selector)
+        return connection._engine.browse(self._queue, connection._options, self._selector)
+
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
-            self._session._connection._check_own(doing)
+            self._connection._ownership.check(doing)
             raise IllegalStateException(f"{doing}: this browser of {self._queue} is closed (JMS 2.0 §5.9)")
 
     def close(self) -> None:
@@ -92,4 +112,4 @@ class QueueBrowser(AutoCloseable):
         self._is_closed = True
         for look in list(self._looks):
             look.close()
-        self._session._browser_closed(self)
+        self._on_close(self)

@@ -27,17 +27,17 @@ class Pending:
     It is what the publisher reports to: called from the publisher's thread with the error, if there was one.
     """
 
-    __slots__ = ("_outbox", "_publisher", "_topic", "error", "is_done", "listener", "message")
+    __slots__ = ("_publisher", "_queue", "_topic", "error", "is_done", "listener", "message")
 
     def __init__(
         self,
-        outbox: CompletionQueue,
+        queue: CompletionQueue,
         publisher: Publisher,
         topic: str,
         message: Message,
         listener: CompletionListener | None,
     ) -> None:
-        self._outbox = outbox
+        self._queue = queue
         self._publisher = publisher
         self._topic = topic
         self.message = message
@@ -48,15 +48,15 @@ class Pending:
     def __call__(self, error: KafkaError | None, _message: object) -> None:
         self.error = error
         self.is_done = True
-        outbox = self._outbox
-        outbox._arrived_count += 1
-        self._publisher.inform(outbox)
+        queue = self._queue
+        queue._arrived_count += 1
+        self._publisher.inform(queue)
 
     def has_arrived(self) -> None:
         """Note that it needs no sending: it is safe with its session."""
         self.is_done = True
-        self._outbox._arrived_count += 1
-        self._outbox.catch_up()
+        self._queue._arrived_count += 1
+        self._queue.catch_up()
 
     def report(self) -> None:
         """Tell the listener; whatever it raises, the next one is told, too."""
@@ -99,7 +99,7 @@ class CompletionQueue:
         self._is_closing = False
 
     @property
-    def is_telling(self) -> bool:
+    def is_notifying(self) -> bool:
         """Whether the current thread is the one that calls completion listeners."""
         return threading.current_thread() is self._thread
 
@@ -107,7 +107,7 @@ class CompletionQueue:
         """Count a send; the publisher reports to what is returned."""
         pending = Pending(self, publisher, topic, message, listener)
         if listener is not None and self._thread is None and self._thread_name is not None:
-            self._thread = threading.Thread(target=self._tell, name=self._thread_name, daemon=True)
+            self._thread = threading.Thread(target=self._notify, name=self._thread_name, daemon=True)
             self._thread.start()
         self._begun += 1
         self._report_timeout = publisher.report_timeout
@@ -130,7 +130,7 @@ class CompletionQueue:
             with self._changed:
                 self._changed.notify_all()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Report in the order of sending: the thread for completion listeners."""
         order = self._order
         while not self._is_closing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import logging
 import os
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from kjms.client.closing import AutoCloseable
 from kjms.client.connection_meta_data import ConnectionMetaData
-from kjms.client.exception_listener import ExceptionListener, listener_methods
+from kjms.client.exception_listener import ExceptionListener, ExceptionReporter
+from kjms.client.ownership import Ownership
 from kjms.client.session import Session
 from kjms.engine import Engine
-from kjms.engine.kafka import inherited
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
@@ -59,19 +58,15 @@ class Connection(AutoCloseable):
         self._id = uuid.uuid4().hex
         self._client_id = options.client_id
         self._owner: str | None = None  # the gateway's user; see Subscriptions.claim_client
-        self._session_numbers = itertools.count(1)
         self._client_claim: str | None = None  # what other processes know of the client identifier
-        self._exception_listener: ExceptionListener | None = None
-        self._recovery_listener: ExceptionListener | None = None  # the listener's method for the end of an outage
+        self._reporter = ExceptionReporter(self.number)
         self._sessions: list[Session] = []
         self._lock = threading.RLock()
-        self._telling = threading.Lock()
         self._is_started = False
         self._is_closing = False
         self._is_closed = False
         self._is_used = False
-        self._process = os.getpid()
-        self._is_inherited = False  # whether this process is a fork of the one that connected
+        self._ownership = Ownership()
         self._engine = Engine.acquire(options, user, password, self)
         if options.client_id is not None:
             try:
@@ -146,14 +141,13 @@ class Connection(AutoCloseable):
         lost cluster answers again, with the exception that told of the loss.
         """
         self._check_open("exception_listener")
-        return self._exception_listener
+        return self._reporter.listener
 
     @exception_listener.setter
     def exception_listener(self, listener: ExceptionListener | None) -> None:
         self._check_open("exception_listener")
-        methods = (None, None) if listener is None else listener_methods(listener)
+        self._reporter.set(listener)
         self._is_used = True
-        self._exception_listener, self._recovery_listener = methods
 
     @property
     def meta_data(self) -> ConnectionMetaData:
@@ -229,26 +223,13 @@ class Connection(AutoCloseable):
 
     def _tell(self, failure: JMSException) -> None:
         """Pass *failure* to the exception listener."""
-        self._call(self._exception_listener, failure)
+        if not self._is_closed:
+            self._reporter.report(failure)
 
     def _tell_recovery(self, failure: JMSException) -> None:
-        """Tell the exception listener that the outage is over of which *failure* told, if it wants to hear of it."""
-        self._call(self._recovery_listener, failure)
-
-    def _call(self, listener: ExceptionListener | None, failure: JMSException) -> None:
-        """Call *listener* in a thread of its own: it may close the connection."""
-        if listener is None or self._is_closed:
-            return
-
-        def call() -> None:
-            try:
-                with self._telling:  # one problem after the other (JMS 2.0 §4.3.8)
-                    listener(failure)
-            except Exception:
-                _log.exception("the exception listener of connection %d raised", self.number)
-
-        with contextlib.suppress(RuntimeError):  # the interpreter ends, and allows no more threads
-            threading.Thread(target=call, name=f"kjms-connection-{self.number}-exception", daemon=True).start()
+        """Pass on that the outage is over that *failure* reported."""
+        if not self._is_closed:
+            self._reporter.report_recovery(failure)
 
     def close(self) -> None:
         """Close the connection with all that it made; what was not acknowledged goes to others (JMS 2.0 §4.3.5).
@@ -259,7 +240,7 @@ class Connection(AutoCloseable):
             IllegalStateException: A message listener or a completion listener of this connection called it.
             JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
         """
-        if self._is_inherited:
+        if self._ownership.is_inherited:
             return
         with self._lock:
             sessions = list(self._sessions)
@@ -291,7 +272,7 @@ class Connection(AutoCloseable):
 
     def _close_after(self, error: BaseException) -> None:
         for session in list(self._sessions):
-            session._acknowledgement.loop_failed(error)
+            session._loop_failed(error)
         self.close()
 
     def _check_not_in_callback(self, doing: str) -> None:
@@ -300,16 +281,13 @@ class Connection(AutoCloseable):
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
-            self._check_own(doing)
+            self._ownership.check(doing)
             raise IllegalStateException(f"{doing}: connection {self.number} is closed (JMS 2.0 §4.3.5)")
-
-    def _check_own(self, doing: str) -> None:
-        if self._is_inherited:
-            raise inherited(doing, self._process)
 
     def _disown(self) -> None:
         """Refuse every further use, in a forked child; no lock is taken, since a thread of the parent may have it."""
-        self._is_inherited = self._is_closing = self._is_closed = True
+        self._ownership.disown()
+        self._is_closing = self._is_closed = True
         for session in self._sessions:
             session._disown()
 
@@ -321,8 +299,9 @@ def _end_deliveries() -> None:
     for session in sessions:
         session._hold_delivery()
     for session in sessions:
-        if session._running.acquire(timeout=max(deadline - time.monotonic(), 0)):
-            session._running.release()
+        delivering = session._core.delivering
+        if delivering.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            delivering.release()
 
 
 def _disown_all() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kjms.client.closing import AutoCloseable
 from kjms.client.message_listener import MessageListener, called_as_listener
@@ -12,7 +12,6 @@ from kjms.errors import IllegalStateException, JMSException
 from kjms.options import milliseconds
 
 if TYPE_CHECKING:
-    from kjms.client.session import Session
     from kjms.destinations import Destination
     from kjms.engine import ConsumerSlot
     from kjms.message import Message
@@ -29,13 +28,37 @@ def seconds_of(timeout: int | timedelta | None) -> float | None:
     return None if timeout is None else milliseconds(timeout, "timeout") / 1000 or None
 
 
+class ConsumerSession(Protocol):
+    """What a consumer uses of its session."""
+
+    def _receive(
+        self, consumer: MessageConsumer, seconds: float | None, read: Callable[[Message], None] | None, *, is_loop: bool
+    ) -> Message | None:
+        """Return the next message for *consumer*, waiting for it."""
+
+    def _check_own(self, doing: str) -> None:
+        """Raise IllegalStateException in a fork of the session's process."""
+
+    def _check_no_listener(self) -> None:
+        """Raise IllegalStateException if the session has a listener for all its consumers."""
+
+    def _listeners_changed(self, *, is_replaced: bool) -> None:
+        """Call the listeners that there are now; wait for one that *is_replaced*."""
+
+    def _loop_failed(self, error: BaseException, slot: ConsumerSlot | None = None) -> None:
+        """Note that *error* leaves the ``with`` statement of the consumer of *slot*."""
+
+    def _close_consumer(self, consumer: MessageConsumer) -> None:
+        """Close *consumer*."""
+
+
 class MessageConsumer(AutoCloseable):
     """Receives the messages of one destination; made by `kjms.Session.create_consumer`.
 
     Spec: JMS 2.0 §4.5.
     """
 
-    def __init__(self, session: Session, destination: Destination, slot: ConsumerSlot) -> None:
+    def __init__(self, session: ConsumerSession, destination: Destination, slot: ConsumerSlot) -> None:
         self._session = session
         self._destination = destination
         self._slot = slot
@@ -98,13 +121,10 @@ class MessageConsumer(AutoCloseable):
     def _receive(
         self, seconds: float | None, read: Callable[[Message], None] | None = None, *, is_loop: bool = False
     ) -> Message | None:
-        self._check_open("receive")
+        if self._is_closed:
+            self._check_open("receive")
         if self._listener is not None:
             raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
-        if self._session._listening:
-            raise IllegalStateException(
-                f"receive: session {self._session.number} has message listeners, and is their thread's (JMS 2.0 §4.4.6)"
-            )
         return self._session._receive(self, seconds, read, is_loop=is_loop)
 
     def __iter__(self) -> Iterator[Message]:
@@ -119,11 +139,11 @@ class MessageConsumer(AutoCloseable):
             if message is None:
                 return
             yield message
-        self._session._connection._check_own("receive")
+        self._session._check_own("receive")
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
-            self._session._connection._check_own(doing)
+            self._session._check_own(doing)
             raise IllegalStateException(f"{doing}: this consumer of {self._destination} is closed (JMS 2.0 §4.5.3)")
 
     def close(self) -> None:
@@ -138,5 +158,5 @@ class MessageConsumer(AutoCloseable):
             self._session._close_consumer(self)
 
     def _close_after(self, error: BaseException) -> None:
-        self._session._acknowledgement.loop_failed(error, self._slot)
+        self._session._loop_failed(error, self._slot)
         self.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kjms.client.closing import AutoCloseable
+from kjms.client.creating import Creating
 from kjms.client.jms_consumer import JMSConsumer
 from kjms.client.jms_producer import JMSProducer
-from kjms.client.session import Session, either
+from kjms.client.session import Session
+from kjms.client.slot_opener import either
 from kjms.options import SessionMode, checked_mode
 
 if TYPE_CHECKING:
@@ -18,12 +20,11 @@ if TYPE_CHECKING:
     from kjms.client.consumer import MessageConsumer
     from kjms.client.exception_listener import ExceptionListener
     from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-    from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 
 __all__ = ["JMSContext"]
 
 
-class JMSContext(AutoCloseable):
+class JMSContext(Creating, AutoCloseable):
     """Sends and receives for one thread at a time; made by `kjms.ConnectionFactory.create_context`.
 
     It is a connection and a session in one. Contexts that it makes with `create_context` have sessions of their own on
@@ -150,45 +151,7 @@ class JMSContext(AutoCloseable):
         self._check_open("stop")
         self._connection.stop()
 
-    # Making messages (JMS 2.0 §11.2.3).
-
-    def create_message(self) -> Message:
-        """Return a message without a body."""
-        return self._using("create_message").create_message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        """Return a message whose body is *text*."""
-        return self._using("create_text_message").create_text_message(text)
-
-    def create_bytes_message(self) -> BytesMessage:
-        """Return a message whose body is bytes, to be written."""
-        return self._using("create_bytes_message").create_bytes_message()
-
-    def create_map_message(self) -> MapMessage:
-        """Return a message whose body is names with typed values."""
-        return self._using("create_map_message").create_map_message()
-
-    def create_stream_message(self) -> StreamMessage:
-        """Return a message whose body is a sequence of typed values."""
-        return self._using("create_stream_message").create_stream_message()
-
-    def create_object_message(self, value: Any = None) -> ObjectMessage:
-        """Return a message whose body is *value*.
-
-        Raises:
-            MessageFormatException: No codec carries it.
-        """
-        return self._using("create_object_message").create_object_message(value)
-
-    # Naming destinations; none is made by that, but the temporary ones.
-
-    def create_queue(self, queue_name: str) -> Queue:
-        """Return the queue of that name."""
-        return self._using("create_queue").create_queue(queue_name)
-
-    def create_topic(self, topic_name: str) -> Topic:
-        """Return the topic of that name."""
-        return self._using("create_topic").create_topic(topic_name)
+    # Making temporary destinations.
 
     def create_temporary_queue(self) -> TemporaryQueue:
         """Return a new queue that lives as long as the connection; see `kjms.Session.create_temporary_topic`.
@@ -205,7 +168,7 @@ class JMSContext(AutoCloseable):
 
     def create_producer(self) -> JMSProducer:
         """Return a producer, whose sends name their destinations (JMS 2.0 §11.2.4)."""
-        return JMSProducer(self._using("create_producer"))
+        return JMSProducer(self._using("create_producer")._sender)
 
     def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
         """Return a browser of a queue; see `kjms.Session.create_browser` (JMS 2.0 §5.9)."""
@@ -323,7 +286,7 @@ class JMSContext(AutoCloseable):
         Spec: JMS 2.0 §11.2.6.
         """
         connection = self._connection
-        if connection._is_inherited:
+        if connection._ownership.is_inherited:
             return
         self._session._check_not_in_callback("close")
         with connection._lock:
@@ -340,7 +303,7 @@ class JMSContext(AutoCloseable):
                 connection.close()
 
     def _close_after(self, error: BaseException) -> None:
-        self._session._acknowledgement.loop_failed(error)
+        self._session._loop_failed(error)
         self.close()
 
     def _check_open(self, doing: str) -> None:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 from kjms.client.connection import Connection
 from kjms.client.connection_factory import ConnectionFactory
 from kjms.client.consumer import MessageConsumer
 from kjms.client.producer import MessageProducer
-from kjms.client.session import Session, either
+from kjms.client.session import Session
+from kjms.client.slot_opener import either
 from kjms.client.topic_subscriber import TopicSubscriber
 from kjms.destinations import Queue, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException
 
 if TYPE_CHECKING:
-    from kjms.engine import ConsumerSlot
     from kjms.message import Message
     from kjms.options import DeliveryMode
 
@@ -209,10 +210,7 @@ class TopicSession(Session):
         message_selector: str | None = None,
     ) -> TopicSubscriber:
         """Return a consumer of the messages that are sent to *topic* from now on; see `create_consumer`."""
-
-        def subscriber(session: Session, destination: Topic, slot: ConsumerSlot) -> TopicSubscriber:
-            return TopicSubscriber(session, destination, slot, no_local=no_local)
-
+        subscriber = partial(TopicSubscriber, no_local=no_local)
         chosen = either(selector, message_selector)
         return self._open_consumer("create_subscriber", subscriber, topic, chosen, no_local)
 

@@ -63,7 +63,7 @@ class JMSConsumer(AutoCloseable):
             JMSException: The consumer has a listener, or the last message's acknowledgement failed.
             ValueError: *timeout* is negative.
         """
-        return self._consumer.receive(timeout)
+        return self._consumer._receive(seconds_of(timeout))
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kjms.client.completion_listener import CompletionListener
-    from kjms.client.session import Session
+    from kjms.client.session_sender import SessionSender
     from kjms.destinations import Destination
     from kjms.options import DeliveryMode
 
@@ -24,8 +24,8 @@ __all__ = ["JMSProducer", "ProducerSettings"]
 class ProducerSettings:
     """What goes with every message that a producer sends, and overrides what the message has."""
 
-    def __init__(self, session: Session) -> None:
-        self._producer = MessageProducer(session, None)  # unknown to the session, which need not close it
+    def __init__(self, sender: SessionSender) -> None:
+        self._producer = MessageProducer(sender, None)  # unknown to the session, which need not close it
         self._header = Message()  # holds what is set on each message
 
     def __repr__(self) -> str:
@@ -273,8 +273,8 @@ class JMSProducer(ProducerSettings):
     Spec: JMS 2.0 §11.2.4.
     """
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, sender: SessionSender) -> None:
+        super().__init__(sender)
         self._async: CompletionListener | None = None
 
     def send(self, destination: Destination, value: Any) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -13,7 +14,7 @@ from kjms.options import DeliveryMode, checked_delivery_mode, milliseconds
 
 if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
-    from kjms.client.session import Session
+    from kjms.client.session_sender import SessionSender
 
 __all__ = ["MessageProducer"]
 
@@ -26,10 +27,16 @@ class MessageProducer(AutoCloseable):
     Spec: JMS 2.0 §4.6.
     """
 
-    def __init__(self, session: Session, destination: Destination | None) -> None:
-        self._session = session
+    def __init__(
+        self,
+        sender: SessionSender,
+        destination: Destination | None,
+        on_close: Callable[[MessageProducer], None] | None = None,
+    ) -> None:
+        self._sender = sender
+        self._on_close = on_close
         self._destination = destination
-        self._route = session._route(destination) if destination is not None else None
+        self._route = sender.route(destination) if destination is not None else None
         self._delivery_mode = DeliveryMode.PERSISTENT
         self._priority = 4
         self._time_to_live = 0
@@ -184,10 +191,10 @@ class MessageProducer(AutoCloseable):
         own = message if isinstance(message, Message) else from_foreign(message)
         delay = self._delivery_delay if delivery_delay is None else milliseconds(delivery_delay, "delivery_delay")
         self._set_headers(own, target, delivery_mode, priority, time_to_live, delay)
-        route = route or self._session._route(target)
+        route = route or self._sender.route(target)
         if delay:
-            route = self._session._delayed(route)
-        self._session._send(self, own, route, completion_listener, message)
+            route = self._sender.delayed(route)
+        self._sender.send(own, route, completion_listener, message)
         if own is not message:
             _copy_headers(own, message)
 
@@ -200,12 +207,12 @@ class MessageProducer(AutoCloseable):
         time_to_live: int | timedelta | None,
         delivery_delay: int,
     ) -> None:
-        now = self._session._now_ms()
+        now = self._sender.now_ms()
         if delivery_delay > LONGEST - now:
             raise ValueError(f"delivery_delay: {delivery_delay} ms end beyond what a long holds (JMS 2.0 §3.4.13)")
         lives = self._time_to_live if time_to_live is None else milliseconds(time_to_live, "time_to_live")
         message._stamp(
-            None if self._disable_message_id else self._session._next_message_id(),
+            None if self._disable_message_id else self._sender.next_message_id(),
             0 if self._disable_message_timestamp else now,
             destination,
             self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode, "delivery_mode"),
@@ -216,7 +223,7 @@ class MessageProducer(AutoCloseable):
 
     def _check_open(self, doing: str) -> None:
         if self._is_closed:
-            self._session._connection._check_own(doing)
+            self._sender.check_own(doing)
             raise IllegalStateException(f"{doing}: this producer is closed (JMS 2.0 §4.6)")
 
     def close(self) -> None:
@@ -226,7 +233,10 @@ class MessageProducer(AutoCloseable):
             IllegalStateException: A completion listener of its session called it.
         """
         if not self._is_closed:
-            self._session._close_producer(self)
+            self._sender.finish("close")
+            self._is_closed = True
+            if self._on_close is not None:
+                self._on_close(self)
 
 
 def _message_and_destination(first: object, second: object) -> tuple[Any, Destination | None]:

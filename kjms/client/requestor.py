@@ -90,7 +90,7 @@ class _Requestor(AutoCloseable, Generic[R]):
         if not self._is_closed:
             self._is_closed = True
             self._session.close()
-            if not self._session._connection._is_inherited:
+            if not self._session._connection._ownership.is_inherited:
                 self._replies.delete()
 
 

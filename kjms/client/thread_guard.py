@@ -13,10 +13,10 @@ __all__ = ["ThreadGuard"]
 
 
 class ThreadGuard:
-    """The turn to use a session (JMS 2.0 §4.4.6): nobody waits for it, the second caller learns who the first one is.
+    """Raise IllegalStateException when a second thread uses a session (JMS 2.0 §4.4.6); the error names both.
 
     Args:
-        owner: What is taken turns at, for error texts.
+        owner: What is guarded, for error texts.
     """
 
     def __init__(self, owner: str) -> None:
@@ -24,11 +24,11 @@ class ThreadGuard:
         self._holder = 0  # the identifier of its thread
         self._lock = threading.RLock()  # re-entrant: a listener may use its own session
 
-    def take(self, action: str) -> int:
-        """Take the turn for *action*, such as "receive", and return what `give_back` wants.
+    def acquire(self, action: str) -> int:
+        """Begin *action*, such as "receive", and return what `release` is to get.
 
         Raises:
-            IllegalStateException: Another thread holds it.
+            IllegalStateException: Another thread uses the session.
         """
         if not self._lock.acquire(blocking=False):
             holder = self._holder
@@ -40,26 +40,26 @@ class ThreadGuard:
         outer, self._holder = self._holder, get_ident()
         return outer
 
-    def give_back(self, outer: int) -> None:
-        """Give the turn back to *outer*, or to nobody."""
+    def release(self, outer: int) -> None:
+        """End the action; *outer* is the thread of the action around it, if there is one."""
         self._holder = outer
         self._lock.release()
 
     @contextmanager
     def taken_to(self, action: str) -> Iterator[None]:
-        """Hold the turn for *action*; the hot paths of sending and receiving call `take` and `give_back` themselves."""
-        outer = self.take(action)
+        """Guard *action*; the hot paths of sending and receiving call `acquire` and `release` themselves."""
+        outer = self.acquire(action)
         try:
             yield
         finally:
-            self.give_back(outer)
+            self.release(outer)
 
     @contextmanager
     def waited_for(self, seconds: float = -1) -> Iterator[None]:
-        """Hold the turn as soon as whoever has it is through: for the session's own thread, and for closing.
+        """Wait until the action of another thread ends: for the session's own thread, and for closing.
 
         Args:
-            seconds: Go on without it after so long, where whoever has it cannot get through; -1: never.
+            seconds: Continue unguarded after so long, where the other action cannot end; -1: never.
         """
         if not self._lock.acquire(timeout=seconds):
             yield
@@ -68,4 +68,4 @@ class ThreadGuard:
         try:
             yield
         finally:
-            self.give_back(outer)
+            self.release(outer)

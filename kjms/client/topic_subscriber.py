@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kjms.client.consumer import MessageConsumer
 
 if TYPE_CHECKING:
-    from kjms.client.session import Session
+    from kjms.client.consumer import ConsumerSession
     from kjms.destinations import Topic
     from kjms.engine import ConsumerSlot
 
@@ -20,7 +20,9 @@ class TopicSubscriber(MessageConsumer):
     Spec: JMS 2.0 §6.11.5.
     """
 
-    def __init__(self, session: Session, destination: Topic, slot: ConsumerSlot, *, no_local: bool = False) -> None:
+    def __init__(
+        self, session: ConsumerSession, destination: Topic, slot: ConsumerSlot, *, no_local: bool = False
+    ) -> None:
         super().__init__(session, destination, slot)
         self._topic = destination
         self._no_local = no_local

@@ -27,9 +27,9 @@ async def test_a_receive_that_is_cancelled_while_it_takes_a_message_gives_it_bac
         consumer = await context.create_consumer(queue)
         await context.create_producer().send(queue, "x")
         session = consumer._session
-        with session._running:  # the thread cannot go on
+        with session._core.delivering:  # the thread cannot go on
             task = asyncio.create_task(consumer.receive())
-            await until(lambda: session._turn._holder)
+            await until(lambda: session._core.guard._holder)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -70,7 +70,7 @@ async def test_waiting_takes_no_threads_and_closing_leaves_none(factory: aio.Con
         contexts = [context.create_context() for _ in range(100)]
         waiting = [asyncio.create_task(each.create_consumer(queue).receive(3 * WAIT_MS)) for each in contexts]
         await until(
-            lambda: all(each._session("x")._news is not None and not each._opening.locked() for each in contexts)
+            lambda: all(each._session("x")._wakeup is not None and not each._opening.locked() for each in contexts)
         )
         assert len(set(threading.enumerate()) - before) < 60
         producer = context.create_producer()

@@ -268,7 +268,7 @@ consumer.message_listener = print
 consumer.message_listener = None
 receiving = threading.Thread(target=consumer.receive)
 receiving.start()
-while session._turn._holder != receiving.ident:
+while session._core.guard._holder != receiving.ident:
     time.sleep(0.001)
 connection.stop()
 connection.close()

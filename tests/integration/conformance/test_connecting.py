@@ -21,13 +21,13 @@ from confluent_kafka.admin import (
 from kjms import (
     Connection,
     ConnectionFactory,
+    Destination,
     JMSSecurityException,
     Message,
-    MessageConsumer,
     Queue,
-    Session,
 )
 from kjms.broker import LocalBroker
+from kjms.client.session_core import SessionCore
 from tests.helpers import NOTHING_MS, WAIT_MS, Eventually, send
 
 
@@ -81,14 +81,14 @@ def test_stop_waits_for_a_message_that_is_on_its_way(
         connection.start()
         session = connection.create_session()
         send(session, queue, "a")
-        acceptable = Session._acceptable
+        acceptable = SessionCore.acceptable
 
-        def slow(self: Session, delivery: Any, consumer: MessageConsumer) -> Message | None:
+        def slow(self: SessionCore, delivery: Any, destination: Destination) -> Message | None:
             taken.set()
             may_go.wait(20)
-            return acceptable(self, delivery, consumer)
+            return acceptable(self, delivery, destination)
 
-        monkeypatch.setattr(Session, "_acceptable", slow)
+        monkeypatch.setattr(SessionCore, "acceptable", slow)
         consumer = session.create_consumer(queue)
         with ThreadPoolExecutor(2) as pool:
             receiving = pool.submit(consumer.receive, WAIT_MS)

@@ -11,11 +11,11 @@ import pytest
 from kjms import (
     Connection,
     ConnectionFactory,
+    Destination,
     Message,
-    MessageConsumer,
     Queue,
-    Session,
 )
+from kjms.client.session_core import SessionCore
 from tests.helpers import NOTHING_SECONDS, WAIT_SECONDS, send, text
 
 
@@ -26,14 +26,14 @@ def test_a_close_waits_for_a_receive_in_progress(
 ) -> None:
     """A receive that has got a message returns with it before the close does; one that waits returns None."""
     taken, may_go = threading.Event(), threading.Event()
-    acceptable = Session._acceptable
+    acceptable = SessionCore.acceptable
 
-    def slow(self: Session, delivery: Any, consumer: MessageConsumer) -> Message | None:
+    def slow(self: SessionCore, delivery: Any, destination: Destination) -> Message | None:
         taken.set()
         may_go.wait(WAIT_SECONDS)
-        return acceptable(self, delivery, consumer)
+        return acceptable(self, delivery, destination)
 
-    monkeypatch.setattr(Session, "_acceptable", slow)
+    monkeypatch.setattr(SessionCore, "acceptable", slow)
     closed = kjms_factory.create_connection()
     closed.start()
     session, other = closed.create_session(), closed.create_session()

@@ -13,11 +13,11 @@ from kjms.errors import IllegalStateException
 @pytest.mark.requirement("JMS-2.8-2")
 def test_the_second_thread_learns_who_the_first_one_is() -> None:
     """Overlapping use of a session raises IllegalStateException, which names both threads and the action."""
-    turn = ThreadGuard("session 1")
+    guard = ThreadGuard("session 1")
     holds, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with turn.taken_to("receive"):
+        with guard.taken_to("receive"):
             holds.set()
             may_go.wait(10)
 
@@ -25,10 +25,10 @@ def test_the_second_thread_learns_who_the_first_one_is() -> None:
     holder.start()
     holds.wait(10)
     try:
-        with pytest.raises(IllegalStateException, match=r"session 1.*MainThread.*send.*holder"), turn.taken_to("send"):
+        with pytest.raises(IllegalStateException, match=r"session 1.*MainThread.*send.*holder"), guard.taken_to("send"):
             pass
     finally:
         may_go.set()
         holder.join()
-    with turn.taken_to("send"), turn.taken_to("send, from a listener"):
+    with guard.taken_to("send"), guard.taken_to("send, from a listener"):
         pass

@@ -1,0 +1,103 @@
+"""Receiving in the application's thread, which waits for the message."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from kjms.errors import IllegalStateException, JMSException
+
+if TYPE_CHECKING:
+    from kjms.client.listener_thread import ListenerThread
+    from kjms.client.session_connection import SessionConnection
+    from kjms.client.session_core import SessionCore
+    from kjms.destinations import Destination
+    from kjms.engine import ConsumerSlot
+    from kjms.message import Message
+
+__all__ = ["BlockingReceiver"]
+
+
+class Receiving(Protocol):
+    """The consumer that a message is for."""
+
+    _destination: Destination
+    _slot: ConsumerSlot
+    _is_closed: bool
+
+
+class BlockingReceiver:
+    """Waits for the messages of one session's consumers.
+
+    Args:
+        number: The session's.
+        core: The session's.
+        listeners: The session's; while there are any, their thread alone receives.
+        wakeup: Set when there may be a message, or a consumer closes.
+        connection: The session's.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        core: SessionCore,
+        listeners: ListenerThread,
+        wakeup: threading.Event,
+        connection: SessionConnection,
+    ) -> None:
+        self._number = number
+        self._core = core
+        self._listeners = listeners
+        self._wakeup = wakeup
+        self._connection = connection
+
+    def receive(
+        self, consumer: Receiving, seconds: float | None, read: Callable[[Message], None] | None, *, is_loop: bool
+    ) -> Message | None:
+        """Return the next message for *consumer*; None when the time is over, or it was closed meanwhile.
+
+        Args:
+            consumer: The consumer.
+            seconds: How long to wait; None: without limit.
+            read: Reads the message first; if it raises, the session's mode decides what becomes of the message.
+            is_loop: Whether the message is for a loop over the consumer.
+        """
+        if self._listeners.listening:
+            raise IllegalStateException(
+                f"receive: session {self._number} has message listeners, and is their thread's (JMS 2.0 §4.4.6)"
+            )
+        core = self._core
+        guard = core.guard
+        outer = guard.acquire("receive")
+        try:
+            slot = consumer._slot
+            core.prepare(slot)
+            is_plain = read is None and not is_loop
+            deliver = core.acknowledgement.received if is_plain else core.delivery(read, is_loop=is_loop)
+            deadline = None
+            is_waiting = False
+            while True:
+                found = core.take(slot, consumer._destination, deliver)
+                if found is not None:
+                    return found[1]
+                if is_waiting and (consumer._is_closed or not slot.is_open or self._connection._is_closing):
+                    return None
+                try:
+                    slot.reader.refusal.check()
+                except JMSException:
+                    slot.rest()
+                    raise
+                if is_waiting:
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        slot.rest()
+                        return None
+                    self._wakeup.wait(left)
+                elif seconds is not None:
+                    deadline = time.monotonic() + seconds
+                is_waiting = True
+                self._wakeup.clear()  # after that, the take finds what came before
+        finally:
+            guard.release(outer)

@@ -1,0 +1,63 @@
+"""Making messages and naming destinations, which sessions and contexts do alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from kjms.destinations import Queue, Topic
+from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+
+__all__ = ["Creating"]
+
+
+class Creating(ABC):
+    """An object that makes messages and names destinations (JMS 2.0 §4.4.4, §4.4.5, §11.2.3)."""
+
+    @abstractmethod
+    def _using(self, doing: str) -> object:
+        """Raise IllegalStateException if the object is closed."""
+
+    def create_message(self) -> Message:
+        """Return a message without a body."""
+        self._using("create_message")
+        return Message()
+
+    def create_text_message(self, text: str | None = None) -> TextMessage:
+        """Return a message whose body is *text*."""
+        self._using("create_text_message")
+        return TextMessage(text)
+
+    def create_bytes_message(self) -> BytesMessage:
+        """Return a message whose body is bytes, to be written."""
+        self._using("create_bytes_message")
+        return BytesMessage()
+
+    def create_map_message(self) -> MapMessage:
+        """Return a message whose body is names with typed values."""
+        self._using("create_map_message")
+        return MapMessage()
+
+    def create_stream_message(self) -> StreamMessage:
+        """Return a message whose body is a sequence of typed values."""
+        self._using("create_stream_message")
+        return StreamMessage()
+
+    def create_object_message(self, value: Any = None) -> ObjectMessage:
+        """Return a message whose body is *value*.
+
+        Raises:
+            MessageFormatException: No codec carries it.
+        """
+        self._using("create_object_message")
+        return ObjectMessage(value)
+
+    def create_queue(self, queue_name: str) -> Queue:
+        """Return the queue of that name, which this does not create."""
+        self._using("create_queue")
+        return Queue(queue_name)
+
+    def create_topic(self, topic_name: str) -> Topic:
+        """Return the topic of that name, which this does not create."""
+        self._using("create_topic")
+        return Topic(topic_name)

@@ -1,0 +1,202 @@
+"""The thread that runs the message listeners of a session, one message at a time (JMS 2.0 §4.4.14)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kjms.engine import ConsumerSlot
+from kjms.errors import JMSException
+
+if TYPE_CHECKING:
+    from kjms.client.consumer import MessageConsumer
+    from kjms.client.message_listener import MessageListener
+    from kjms.client.session_core import SessionCore
+    from kjms.engine import Delivery
+    from kjms.message import Message
+
+__all__ = ["ListenerThread"]
+
+_log = logging.getLogger("kjms.session")
+
+FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
+POLL_SECONDS: Final = 1.0  # the thread is woken for everything; this only guards against a lost wake
+
+
+class ListenerThread:
+    """Delivers to the message listeners of one session; its thread starts with the first of them.
+
+    Args:
+        number: The session's.
+        core: The session's.
+        consumers: The session's; the session adds and removes them.
+        wakeup: Set when there may be a message.
+        report: Passes a failure to the exception listener.
+        check_own: Raises IllegalStateException in a fork of the session's process.
+
+    Attributes:
+        listener: The listener of all consumers, if there is one.
+        listening: The consumers that have a listener.
+        current: The consumer whose listener runs.
+        first: After recover or rollback: the slot whose consumer is served next.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        core: SessionCore,
+        consumers: list[MessageConsumer],
+        wakeup: threading.Event,
+        report: Callable[[JMSException], None],
+        check_own: Callable[[str], None],
+    ) -> None:
+        self.listener: MessageListener | None = None
+        self.listening: list[MessageConsumer] = []
+        self.current: MessageConsumer | None = None
+        self.first: ConsumerSlot | None = None
+        self._number = number
+        self._core = core
+        self._consumers = consumers
+        self._wakeup = wakeup
+        self._report = report
+        self._check_own = check_own
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()  # for which consumers listen, and for starting and ending the thread
+        self._ending = threading.Event()
+        self._is_ended = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the present thread is this one."""
+        return threading.current_thread() is self._thread
+
+    def changed(self, *, is_replaced: bool) -> None:
+        """Call the listeners that there are now; wait for one that *is_replaced*."""
+        with self._lock:
+            before = self.listening
+            self.listening = [each for each in list(self._consumers) if self._listener_of(each) is not None]
+            if self.listening and self._thread is None and not self._is_ended:
+                self._thread = threading.Thread(
+                    target=self._run, name=f"kjms-session-{self._number}-delivery", daemon=True
+                )
+                self._thread.start()
+        self._wakeup.set()
+        if is_replaced:
+            with self._core.delivering:
+                pass  # a listener that was taken away is not running any more
+        for consumer in before:
+            if consumer not in self.listening:
+                consumer._slot.rest()
+
+    def _listener_of(self, consumer: MessageConsumer) -> MessageListener | None:
+        return self.listener if consumer._listener is None else consumer._listener
+
+    def wait_for_running(self) -> None:
+        """Return when the listener that runs, if there is one, has returned."""
+        if self._thread is not None:
+            with self._core.delivering:
+                pass
+
+    def end(self) -> None:
+        """Call no listener any more; `join` waits for the one that runs."""
+        with self._lock:
+            self._is_ended = True
+        self._ending.set()
+        self._wakeup.set()
+
+    def join(self) -> None:
+        """Return when the thread has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def disown(self) -> None:
+        """End in a forked child; no lock is taken, since a thread of the parent may have it."""
+        self._is_ended = True
+
+    def _run(self) -> None:
+        delivered = was_full = False
+        is_due = True  # whether consumers are asked, too, that have found nothing and were not woken since
+        while not self._is_ended:
+            if not delivered:
+                self._wakeup.clear()  # after that, the poll finds what came before
+            delivered = False
+            consumers, first = self.listening, self.first
+            is_full = self._core.acknowledgement.is_full
+            if is_full:
+                if not was_full:
+                    self._report(self._core.overrun("delivery"))
+                for consumer in consumers:
+                    consumer._slot.rest()
+                consumers = []
+            was_full = is_full
+            if first is not None:
+                consumers = sorted(consumers, key=lambda consumer: consumer._slot is not first)
+            starts, rivalled = ConsumerSlot.starts, _rivalled(consumers)
+            for consumer in consumers:
+                slot = consumer._slot
+                if slot.is_waiting and not is_due:
+                    continue
+                delivery = slot.poll()
+                if delivery is not None:
+                    delivered = True
+                    self.first = None
+                    if starts != ConsumerSlot.starts:  # another consumer was started meanwhile
+                        starts, rivalled = ConsumerSlot.starts, _rivalled(consumers)
+                    for other in rivalled:  # while this listener runs, messages for the others go to idle consumers
+                        if other is not consumer:
+                            other._slot.rest()
+                    self._deliver(consumer, delivery)
+                    if self.first is not None:
+                        break  # recovered: what others have ready comes after the oldest unacknowledged message
+            is_due = not delivered and not self._is_ended and not self._wakeup.wait(POLL_SECONDS)
+
+    def _deliver(self, consumer: MessageConsumer, delivery: Delivery) -> None:
+        core, slot = self._core, consumer._slot
+        with core.guard.waited_for(), core.delivering:
+            listener = self._listener_of(consumer)
+            if listener is None or self._is_ended or not slot.is_started:
+                slot.reader.give_back([delivery], is_counted=False)  # too late: the program did not see it
+                return
+            self.current = consumer
+            try:
+                core.acknowledgement.before_next(slot)  # in case that it failed after the last one
+            except JMSException as failure:
+                slot.reader.give_back([delivery], to=slot, is_counted=False)
+                self._report(failure)
+                self.current = None
+                self._ending.wait(FAILURE_SECONDS)
+                return
+            try:
+                message = core.acceptable(delivery, consumer._destination)
+                if message is not None:
+                    self._call(listener, delivery, message)
+                core.acknowledgement.before_next(slot)
+            except Exception as error:
+                _log.exception("session %d: delivery from %s failed", self._number, consumer._destination)
+                self._report(
+                    error if isinstance(error, JMSException) else JMSException(f"delivery failed: {error}", None, error)
+                )
+                self._ending.wait(FAILURE_SECONDS)
+            finally:
+                self.current = None
+
+    def _call(self, listener: MessageListener, delivery: Delivery, message: Message) -> None:
+        acknowledgement = self._core.acknowledgement
+        acknowledgement.listening(delivery, message)
+        try:
+            listener(message)
+        except BaseException as error:  # SystemExit, too, would end the delivery of all consumers' messages
+            self._check_own("deliver")  # a listener that forked returns in the child, too
+            _log.exception(
+                "a message listener raised: delivery %d of message %s", delivery.count, message.jms_message_id
+            )
+            acknowledgement.listener_failed(delivery, error)
+        else:
+            self._check_own("deliver")
+            acknowledgement.listened(delivery)
+
+
+def _rivalled(consumers: Iterable[MessageConsumer]) -> list[MessageConsumer]:
+    return [consumer for consumer in consumers if consumer._slot.has_rivals]

@@ -1,0 +1,160 @@
+"""The one receive loop of all sessions: take a message, let it expire or become a dead letter, decode it, settle it.
+
+The core never waits for a message. The blocking session, the session of an event loop, the gateway's session and the
+listener thread are four ways to wait around it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kjms.client.acknowledge_modes import Auto
+from kjms.client.thread_guard import ThreadGuard
+from kjms.destinations import Destination, Queue
+from kjms.engine import destination_name
+from kjms.errors import ResourceAllocationException
+
+if TYPE_CHECKING:
+    from kjms.client.acknowledge_modes import Acknowledgement
+    from kjms.client.dead_letters import Redelivery
+    from kjms.engine import ConsumerSlot, Delivery
+    from kjms.message import Message
+    from kjms.options import FactoryOptions
+
+__all__ = ["SessionCore"]
+
+
+class SessionCore:
+    """Takes messages for the consumers of one session, and settles those that are not to be delivered.
+
+    Args:
+        number: The session's, for error texts.
+        options: The factory's options.
+        now_ms: The clock, in milliseconds since the epoch.
+        redelivery: Decides what becomes of messages whose delivery failed.
+        acknowledgement: What the session does with the messages that it delivers.
+
+    Attributes:
+        guard: Held while a thread uses the session.
+        delivering: Held while a message is on its way to the program, so that stopping can wait for it.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        options: FactoryOptions,
+        now_ms: Callable[[], int],
+        redelivery: Redelivery,
+        acknowledgement: Acknowledgement,
+    ) -> None:
+        self.guard = ThreadGuard(f"session {number}")
+        self.redelivery = redelivery
+        self.acknowledgement = acknowledgement
+        self.delivering = threading.RLock()
+        self._number = number
+        self._options = options
+        self._now_ms = now_ms
+
+    def prepare(self, slot: ConsumerSlot) -> None:
+        """Make durable what must be before the consumer of *slot* gets its next message.
+
+        Raises:
+            ResourceAllocationException: The session holds as many unacknowledged messages as it may.
+            JMSException: The last message's acknowledgement failed.
+        """
+        acknowledgement = self.acknowledgement
+        acknowledgement.before_next(slot)
+        if acknowledgement.is_full:
+            raise self.overrun("receive")
+
+    def overrun(self, doing: str) -> ResourceAllocationException:
+        """Return the error for a session that holds as many unacknowledged messages as it may."""
+        return ResourceAllocationException(
+            f"{doing}: session {self._number} holds {self._options.max_unacknowledged} messages that are not"
+            " acknowledged, and may hold no more (max_unacknowledged)"
+        )
+
+    def take(
+        self,
+        slot: ConsumerSlot,
+        destination: Destination,
+        deliver: Callable[[Delivery, Message], None] | None = None,
+    ) -> tuple[Delivery, Message] | None:
+        """Return the next message that the consumer of *slot* is to get, or None: it waits for one from now on.
+
+        Args:
+            slot: The consumer's slot.
+            destination: What the consumer is on.
+            deliver: Notes that the message is about to reach the program; stopping waits for it.
+        """
+        take = slot.reader.take
+        while True:
+            with self.delivering:
+                delivery = take(slot)
+                if delivery is None:
+                    return None
+                message = self.acceptable(delivery, destination)
+                if message is not None:
+                    if deliver is not None:
+                        deliver(delivery, message)
+                    return delivery, message
+
+    def acceptable(self, delivery: Delivery, destination: Destination) -> Message | None:
+        """Return the message of *delivery*; None if it has expired or was delivered too often: then it is settled."""
+        message = delivery.message(destination)
+        if "JMSExpiration" in message._properties:  # where header fields wait until they are read
+            expires = message.jms_expiration
+            if expires and expires < self._now_ms():
+                self._expire(delivery, destination)
+                return None
+        if delivery.count > 1 and (self.redelivery.is_one_too_many(delivery) or not self._is_recorded(delivery)):
+            return None
+        return message
+
+    def _expire(self, delivery: Delivery, destination: Destination) -> None:
+        """Let the expired message of *delivery* go: to the expiry queue, where there is one."""
+        queue_name = self._options.destination(destination_name(destination)).expiry_queue
+        if queue_name is None or destination == Queue(queue_name):
+            assert delivery.slot is not None
+            delivery.slot.reader.settle(delivery)
+        else:
+            self.redelivery.expire(delivery, queue_name)
+
+    def _is_recorded(self, delivery: Delivery) -> bool:
+        """Record a repeated delivery durably before it is made, so that a message that kills its consumer is found."""
+        slot = delivery.slot
+        assert slot is not None
+        reader = slot.reader
+        try:
+            if reader.record(delivery):
+                return True
+        except BaseException:
+            reader.give_back([delivery], to=slot, is_counted=False)  # not behind those given back with it
+            raise
+        reader.give_back([delivery], is_counted=False)  # its partition was lost meanwhile
+        return False
+
+    def delivery(self, read: Callable[[Message], None] | None, *, is_loop: bool) -> Callable[[Delivery, Message], None]:
+        """Return what notes that a message is delivered: to a loop over its consumer, to *read* first, or as it is.
+
+        If *read* raises, the session's mode decides what becomes of the message.
+        """
+        note = self.acknowledgement.looping if is_loop else self.acknowledgement.received
+        if read is None:
+            return note
+
+        def deliver(delivery: Delivery, message: Message) -> None:
+            try:
+                read(message)
+            except BaseException:
+                if isinstance(self.acknowledgement, Auto):  # not received: it comes again before any later one
+                    assert delivery.slot is not None
+                    delivery.slot.reader.give_back([delivery], to=delivery.slot, is_counted=False)
+                else:
+                    self.acknowledgement.received(delivery, message)
+                raise
+            note(delivery, message)
+
+        return deliver
