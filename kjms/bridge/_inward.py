@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge, _log
 from kjms.bridge._mark import inward
 from kjms.bridge._peer import Peer
+from kjms.client.engine_access import engine_of
 from kjms.engine import Bridged, TooLargeError
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping.amqp import decode
@@ -45,10 +46,10 @@ class BridgeIn(Bridge):
 
     def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         target = self._target
-        topic, _ = connection._engine.topic_of(target, connection._options)
+        topic, _ = engine_of(connection).topic_of(target, connection._options)
         self._forwarder: PassthroughProducer = session.create_forwarder(target)
         self._held: list[InboundDelivery] = []
-        self._bridged = Bridged(connection._engine, topic, self.name)
+        self._bridged = Bridged(engine_of(connection), topic, self.name)
         self._interrupt = self._bridged.interrupt
         self._bridged.begin()
 

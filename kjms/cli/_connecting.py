@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._terminal import say
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, parse_destination
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import topic_for
@@ -123,7 +124,7 @@ def check_exists(connection: Connection, wanted: Destination, advice: str = "") 
         return  # the session says what is wrong with it
     options = connection._options
     topic = topic_for(wanted, options.queue_prefix, options.topic_prefix)
-    if not connection._engine.topics.look_up(topic):
+    if not engine_of(connection).admin.partitions(topic):
         raise InvalidDestinationException(f"there is no Kafka topic {topic!r} at {options.bootstrap_servers}{advice}")
 
 

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._terminal import columns, escaped, json_text
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Queue, Topic
-from kjms.engine.kafka import (
-    ConfigResource,
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    OffsetSpec,
-    ResourceType,
-    TopicPartition,
-    jms_error,
-    kafka_error,
-)
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import destination_for, handover, is_internal, overflow, queue_group
 
@@ -108,7 +97,7 @@ def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool 
         JMSException: Kafka did not say what was asked.
     """
     options = connection._options
-    cluster = Cluster(connection)
+    cluster = engine_of(connection).admin
     everything = cluster.topics()
     topics = {
         topic: partitions
@@ -119,8 +108,9 @@ def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool 
     queues = [topic for topic in topics if queue_group(topic) in groups]
     beside = {topic: _beside(topic, everything) for topic in queues}
     spans = cluster.spans(topics | {each: everything[each] for found in beside.values() for each in found})
-    settings = cluster.settings(topics)
-    settled = cluster.settled(queues)
+    settings = cluster.settings(topics, (RETENTION, RETENTION_BYTES, CLEANUP))
+    committed = cluster.settled({queue_group(topic): repr(topic) for topic in queues})
+    settled = {topic: committed[queue_group(topic)] for topic in queues}
     names = {
         topic: _name(topic, topic in settled, options.queue_prefix, options.topic_prefix)
         for topic in topics.keys() & spans.keys() & settings.keys()
@@ -186,7 +176,7 @@ def _count(connection: Connection, topic: str) -> int:
         options = replace(options, queue_prefix="")
         queue = destination_for(topic, Queue)
     assert isinstance(queue, Queue)
-    browsing = connection._engine.browse(queue, options, None)
+    browsing = engine_of(connection).browse(queue, options, None)
     try:
         return sum(1 for _ in iter(browsing.next, None))
     finally:
@@ -280,104 +270,3 @@ def table(entries: Sequence[Entry], *, is_exact: bool = True) -> str:
 
 def _number(count: int | None) -> str:
     return "-" if count is None else f"{count:,}"
-
-
-class Cluster:
-    """Asks Kafka; a connection's own clients do it, so that its credentials hold.
-
-    Args:
-        connection: The connection; its factory's send timeout is the time for each answer.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._topics = connection._engine.topics
-        self._admin = self._topics.admin
-        self._seconds = connection._options.send_timeout / 1000
-
-    def topics(self) -> dict[str, int]:
-        """Return the number of partitions of every topic."""
-        return self._topics.all()
-
-    def groups(self) -> frozenset[str]:
-        """Return the consumer groups."""
-        found = _answer(self._admin.list_consumer_groups(request_timeout=self._seconds), "list the consumer groups")
-        return frozenset(group.group_id for group in found.valid)
-
-    def spans(self, topics: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-        """Return the first offset of each partition and the one after its last committed record.
-
-        Args:
-            topics: The number of partitions of each topic to ask for.
-        """
-        begins = self._offsets(topics, OffsetSpec.earliest())
-        ends = self._offsets(topics, OffsetSpec.latest())
-        return {
-            topic: list(zip(begins[topic], ends[topic], strict=True))
-            for topic in topics
-            if begins[topic] and ends[topic]
-        }
-
-    def _offsets(self, topics: Mapping[str, int], which: OffsetSpec) -> dict[str, list[int]]:
-        """Return an offset for each partition; nothing for a topic of which Kafka does not know all partitions now."""
-        asked = {TopicPartition(topic, number): which for topic, count in topics.items() for number in range(count)}
-        if not asked:
-            return {}
-        answers = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
-        )
-        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        for position, answer in answers.items():
-            result = _answer(answer, f"find the offsets of {position.topic!r}", none_if=_IN_CHANGE)
-            if result is not None:
-                found[position.topic][position.partition] = result.offset
-        return {
-            topic: [found[topic][number] for number in range(count)] if len(found[topic]) == count else []
-            for topic, count in topics.items()
-        }
-
-    def settled(self, queues: Sequence[str]) -> dict[str, dict[str, dict[int, int]]]:
-        """Return what the group of each of the topics *queues* has committed, by topic and partition."""
-        asked = {  # all at once: Kafka's protocol has one group per request
-            topic: self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(queue_group(topic))], request_timeout=self._seconds
-            )[queue_group(topic)]
-            for topic in queues
-        }
-        found: dict[str, dict[str, dict[int, int]]] = {topic: {} for topic in asked}
-        for topic, answer in asked.items():
-            for position in _answer(answer, f"find what is settled of {topic!r}").topic_partitions:
-                if position.offset >= 0:
-                    found[topic].setdefault(position.topic, {})[position.partition] = position.offset
-        return found
-
-    def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return those settings of each topic that decide how long it keeps messages."""
-        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        if not asked:
-            return {}
-        found = {}
-        for resource, answer in self._admin.describe_configs(asked, request_timeout=self._seconds).items():
-            own = _answer(answer, f"read the settings of {resource.name!r}", none_if=_IN_CHANGE)
-            if own is not None:
-                found[resource.name] = {name: own[name].value for name in (RETENTION, RETENTION_BYTES, CLEANUP)}
-        return found
-
-
-_IN_CHANGE: Final = frozenset(
-    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
-)
-"""What Kafka answers of a topic that is being made or deleted."""
-
-
-def _answer(future: Future[Any], doing: str, none_if: frozenset[int] = frozenset()) -> Any:
-    """Return what Kafka answered; None where it is one of the error codes *none_if*.
-
-    Raises:
-        JMSException: It is another error, which came while *doing* this.
-    """
-    try:
-        return future.result()
-    except KafkaException as error:
-        if kafka_error(error).code() in none_if:
-            return None
-        raise jms_error(error, doing) from error

@@ -35,6 +35,7 @@ from kjms.client.dead_letters import (
     TRACEBACK,
     raised_letter,
 )
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Queue, Topic, parse_destination
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import destination_for, is_internal, topic_for
@@ -195,7 +196,7 @@ def _dead_letter_queues(connection: Connection) -> list[Queue]:
             names.append(re.escape(chosen.expiry_queue))
     is_called_so = re.compile("|".join(names), re.DOTALL).fullmatch
     found = []
-    for topic in connection._engine.topics.all():
+    for topic in engine_of(connection).admin.topics():
         if not is_internal(topic):
             try:
                 named = destination_for(topic, Queue, options.queue_prefix)
@@ -279,7 +280,7 @@ def _missing(connection: Connection, arguments: argparse.Namespace, found: set[s
         policy = connection._options.destination(named.queue_name).redelivery
         other = None if policy is None else Queue(policy.dead_letter_queue(named.queue_name))
         hint = ""
-        if other is not None and connection._engine.topics.look_up(_topic(connection, other)):
+        if other is not None and engine_of(connection).admin.partitions(_topic(connection, other)):
             hint = f"; those of this queue go to {other}"
         say("dlq", f"{named} holds no such dead letters{hint}")
     return 0
@@ -313,7 +314,7 @@ class Origins:
     """Where dead letters came from, and the way back there."""
 
     def __init__(self, connection: Connection) -> None:
-        self._engine = connection._engine
+        self._engine = engine_of(connection)
         self._options = connection._options
         self._topics: dict[str, tuple[str, int]] = {}
 
@@ -428,8 +429,8 @@ def _take(
 
     if not wanted:
         return 0
-    engine = connection._engine
-    ends = engine.topics.ends(_topic(connection, found))  # what dies again meanwhile is not taken up again
+    engine = engine_of(connection)
+    ends = engine.admin.ends(_topic(connection, found))  # what dies again meanwhile is not taken up again
     wakeup = threading.Event()
     slot = engine.open_slot(found, connection._options, parse_selector(selector_text), wakeup)
     reader = slot.reader

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, check_exists, connect, destination
 from kjms.cli._terminal import agrees, columns, json_text, moment, say
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Destination, Queue, Topic
-from kjms.engine import Delayed, destination_name
-from kjms.engine import Entry as Waiting
+from kjms.engine import DelayedMessage, destination_name
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import delayed, destination_for, is_internal
@@ -125,7 +125,7 @@ def _list(connection: Connection, arguments: argparse.Namespace) -> int:
         found = _with_delayed(connection)
     entries = []
     for topic, named in found:
-        with Delayed(connection._engine, topic) as delayed:
+        with engine_of(connection).admin.delayed(topic) as delayed:
             entries += [_shown(entry, _message(connection, named, entry), named) for entry in delayed.read()]
     entries.sort(key=lambda entry: entry.due)
     if arguments.json:
@@ -136,14 +136,14 @@ def _list(connection: Connection, arguments: argparse.Namespace) -> int:
 
 
 def _topic(connection: Connection, named: Destination) -> str:
-    topic, _ = connection._engine.topic_of(named, connection._options)
+    topic, _ = engine_of(connection).topic_of(named, connection._options)
     return topic
 
 
 def _with_delayed(connection: Connection) -> list[tuple[str, Destination]]:
     """Return the Kafka topics of which there are, or were, delayed messages, each with a destination that it is."""
     options = connection._options
-    topics = connection._engine.topics.all()
+    topics = engine_of(connection).admin.topics()
     found: list[tuple[str, Destination]] = []
     for topic in sorted(topics):
         if is_internal(topic) or delayed(topic) not in topics:
@@ -155,12 +155,12 @@ def _with_delayed(connection: Connection) -> list[tuple[str, Destination]]:
     return found
 
 
-def _message(connection: Connection, named: Destination, entry: Waiting) -> Message:
+def _message(connection: Connection, named: Destination, entry: DelayedMessage) -> Message:
     convention = connection._options.destination(destination_name(named)).convention or "kjms"
     return decoder(convention)(entry.record, named, 1)
 
 
-def _shown(entry: Waiting, message: Message, named: Destination) -> Entry:
+def _shown(entry: DelayedMessage, message: Message, named: Destination) -> Entry:
     waits = entry.due - time.time_ns() // 1_000_000
     return Entry(entry.due, waits, destination_name(named), message.jms_message_id, message.jms_type)
 
@@ -202,7 +202,7 @@ def how_long(milliseconds: int) -> str:
 
 def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
     named = arguments.destination
-    with Delayed(connection._engine, _topic(connection, named)) as delayed:
+    with engine_of(connection).admin.delayed(_topic(connection, named)) as delayed:
         entries = delayed.read()
         if arguments.all:
             chosen, missing = entries, []
@@ -239,11 +239,11 @@ def _say(named: Destination, count: int, what: str) -> None:
 
 
 def _run(connection: Connection, arguments: argparse.Namespace) -> int:
-    schedule = connection._engine.schedule
+    admin = engine_of(connection).admin
     if arguments.destination is not None:
         named: Iterable[Destination] = (arguments.destination, *arguments.more)
         for topic, each in [(_topic(connection, each), each) for each in named]:
-            schedule.serve(topic)
+            admin.serve_delayed(topic)
             _announce(each)
     known: set[str] = set()
     while True:
@@ -251,7 +251,7 @@ def _run(connection: Connection, arguments: argparse.Namespace) -> int:
             for topic, each in _with_delayed(connection):
                 if topic not in known:
                     known.add(topic)
-                    schedule.serve(topic)
+                    admin.serve_delayed(topic)
                     _announce(each)
         time.sleep(LOOK_SECONDS)
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect
-from kjms.cli._destinations import Cluster, waiting
+from kjms.cli._destinations import waiting
 from kjms.cli._terminal import columns, json_text, say
-from kjms.engine import DURABLE, Found, Identity
-from kjms.engine.kafka import ConsumerGroupTopicPartitions, KafkaException, jms_error
-from kjms.errors import InvalidDestinationException
-from kjms.mapping.names import REGISTRY
+from kjms.client.engine_access import engine_of
+from kjms.engine import DURABLE
 
 if TYPE_CHECKING:
     from kjms import Connection
@@ -79,9 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.name is None or arguments.json:
             raise WrongUse("delete: give the name of the subscription, and no --json")
         with connect(arguments, may_create=False) as connection:
-            if not connection._engine.topics.look_up(REGISTRY):
-                raise InvalidDestinationException(f"there is no durable subscription {arguments.name!r}")
-            connection._engine.subscriptions.remove(Identity(DURABLE, arguments.client_id, arguments.name))
+            engine_of(connection).admin.remove_subscription(arguments.name, arguments.client_id)
         say("subscriptions", f"{arguments.name} is deleted")
         return 0
     if arguments.name is not None or arguments.client_id is not None:
@@ -101,15 +97,15 @@ def find_entries(connection: Connection) -> list[Entry]:
     Raises:
         JMSException: Kafka did not say what was asked.
     """
-    cluster = Cluster(connection)
+    cluster = engine_of(connection).admin
     topics = cluster.topics()
-    if REGISTRY not in topics:
-        return []  # looking creates no topic
-    found = connection._engine.subscriptions.find()
+    found = cluster.subscriptions()
     spans = cluster.spans({f.terms.topic: topics[f.terms.topic] for f in found if f.terms.topic in topics})
+    settled = cluster.settled({f.group: str(f.identity) for f in found if f.terms.topic in spans})
     entries = []
     for subscription in found:
-        span = spans.get(subscription.terms.topic)
+        topic = subscription.terms.topic
+        span = spans.get(topic)
         entries.append(
             Entry(
                 name=subscription.identity.name,
@@ -120,24 +116,11 @@ def find_entries(connection: Connection) -> list[Entry]:
                 selector=None if subscription.terms.selector is None else subscription.terms.selector.text,
                 no_local=subscription.terms.no_local,
                 state=subscription.state,
-                backlog_up_to=None if span is None else waiting(span, _settled(connection, subscription)),
+                backlog_up_to=None if span is None else waiting(span, settled[subscription.group].get(topic, {})),
                 group=subscription.group,
             )
         )
     return entries
-
-
-def _settled(connection: Connection, subscription: Found) -> dict[int, int]:
-    """Return what the subscription's group has committed, by partition."""
-    asked = [ConsumerGroupTopicPartitions(subscription.group)]
-    answer = connection._engine.topics.admin.list_consumer_group_offsets(
-        asked, request_timeout=connection._options.send_timeout / 1000
-    )[subscription.group]
-    try:
-        positions = answer.result().topic_partitions
-    except KafkaException as error:
-        raise jms_error(error, f"find what is settled of {subscription.identity}") from error
-    return {p.partition: p.offset for p in positions if p.topic == subscription.terms.topic and p.offset >= 0}
 
 
 def table(entries: Sequence[Entry]) -> str:

@@ -9,13 +9,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kjms.engine.admin.admin import Admin
     from kjms.engine.admin.group_progress import GroupProgress
     from kjms.engine.browsing import Browsing
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.consumer.dispatcher import ConsumerSlot
     from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.consumer.offset_committer import Receipt
-    from kjms.engine.delayed.inspection import Delayed, Entry
+    from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages
     from kjms.engine.engine import Engine, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
@@ -34,10 +35,11 @@ _MODULES = {
     "ConsumerSlot": "kjms.engine.consumer.dispatcher",
     "Copy": "kjms.engine.transactions.transactional_producer",
     "DURABLE": "kjms.engine.subscriptions.subscriptions",
-    "Delayed": "kjms.engine.delayed.inspection",
+    "Admin": "kjms.engine.admin.admin",
+    "DelayedMessage": "kjms.engine.delayed.inspection",
+    "DelayedMessages": "kjms.engine.delayed.inspection",
     "Delivery": "kjms.engine.consumer.delivery",
     "Engine": "kjms.engine.engine",
-    "Entry": "kjms.engine.delayed.inspection",
     "Found": "kjms.engine.subscriptions.subscriptions",
     "GroupConsumer": "kjms.engine.consumer.group_consumer",
     "GroupProgress": "kjms.engine.admin.group_progress",
@@ -63,15 +65,16 @@ __all__ = [
     "DURABLE",
     "NON_DURABLE",
     "Address",
+    "Admin",
     "AssignedPartition",
     "Bridged",
     "Browsing",
     "ConsumerSlot",
     "Copy",
-    "Delayed",
+    "DelayedMessage",
+    "DelayedMessages",
     "Delivery",
     "Engine",
-    "Entry",
     "Found",
     "GroupConsumer",
     "GroupProgress",

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
+from kjms.engine.admin.admin import Admin
 from kjms.engine.admin.bookkeeping import Bookkeeping
 from kjms.engine.admin.group_progress import GroupProgress, find_standings
 from kjms.engine.admin.registry import Registry
@@ -142,6 +143,11 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine {self.number} at {self.options.bootstrap_servers}: {self._users} connections>"
+
+    @property
+    def admin(self) -> Admin:
+        """What tools ask of the cluster."""
+        return Admin(self.topics, self.subscriptions, self.schedule, self.prompt, self.options.send_timeout / 1000)
 
     def statistics(self) -> EngineStatistics:
         """Return what the engine holds and does now; it asks nothing of Kafka."""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kjms.client.engine_access import engine_of
 from kjms.errors import IllegalStateException
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class ClientIds:
 
     @contextlib.contextmanager
     def _of(self, connection: Connection, client_id: str) -> Iterator[_Sharing]:
-        name = (connection._engine, client_id, connection._owner)
+        name = (engine_of(connection), client_id, connection._owner)
         with self._lock:
             sharing = self._sharing.setdefault(name, _Sharing())
             sharing.visitors += 1

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, MessageFormatException, shown
 from kjms.mapping.names import REDELIVERIES, destination_for, is_internal, queue_group
@@ -73,7 +74,7 @@ def settlement(
     rows: list[tuple[Any, ...]] = []
     with connected(factory, user, password) as connection:
         for destination, topic, group, name, client_id in _groups(connection, factory, given):
-            found = connection._engine.standings(destination, topic, group)
+            found = engine_of(connection).standings(destination, topic, group)
             whose = destination.scheme, destination._name, group, name, client_id
             overflow = {each.number: _unsettled(each, low) for each, low in found if _place(each, topic) == "overflow"}
             for each, low in found:
@@ -96,12 +97,11 @@ Group = tuple[Destination, str, str, "str | None", "str | None"]
 def _groups(
     connection: Connection, factory: ConnectionFactory, destinations: Sequence[Destination] | None
 ) -> Iterator[Group]:
-    engine, options = connection._engine, factory._options
+    engine, options = engine_of(connection), factory._options
     wanted = None if destinations is None else {topic_of(factory, each) for each in destinations}
     if destinations is None:
-        there = engine.topics.all()
-        listed = engine.topics.admin.list_consumer_groups(request_timeout=options.send_timeout / 1000).result()
-        for group in sorted(each.group_id for each in listed.valid):
+        there = engine.admin.topics()
+        for group in sorted(engine.admin.groups()):
             topic = group[len(_QUEUE_GROUPS) :]
             if group.startswith(_QUEUE_GROUPS) and topic in there and not is_internal(topic):
                 try:
@@ -116,7 +116,7 @@ def _groups(
                 yield each, topic, queue_group(topic), None, None
             elif type(each) is not Topic:
                 raise InvalidDestinationException(f"settlement is known of queues and topics, not of {shown(each)}")
-    for found in engine.subscriptions.find():
+    for found in engine.admin.subscriptions():
         terms, identity = found.terms, found.identity
         if wanted is None or terms.topic in wanted:
             yield terms.destination, terms.topic, found.group, identity.name, identity.client_id
@@ -173,7 +173,7 @@ def redeliveries(
     """
     require_kafka(spark)
     with connected(factory, user, password) as connection:
-        is_there = connection._engine.topics.look_up(REDELIVERIES) > 0
+        is_there = engine_of(connection).admin.partitions(REDELIVERIES) > 0
     if is_there:
         settings = {**source_options(factory, user, password), "subscribe": REDELIVERIES}
         if since is not None:

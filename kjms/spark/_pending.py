@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Queue
 from kjms.mapping.names import queue_group
 from kjms.mapping.relocated import RELOCATED
@@ -77,7 +78,7 @@ def pending_records(
     """
     found: list[_Part] = []
     with connected(factory, user, password) as connection:
-        engine = connection._engine
+        engine = engine_of(connection)
         for topic, queue in queues.items():
             engine.topic_of(queue, factory._options)
             for standing, low in engine.standings(queue, topic, queue_group(topic)):

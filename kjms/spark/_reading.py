@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, shown
 from kjms.spark._cluster import connected, source_options, topic_of
@@ -233,7 +234,7 @@ class _Asked:
             return
         with connected(self._factory, self._user, self._password) as connection:
             for topic, destination in self._topics.items():
-                if not connection._engine.topics.look_up(topic):
+                if not engine_of(connection).admin.partitions(topic):
                     raise InvalidDestinationException(f"there is no {destination}: no Kafka topic {topic!r}")
 
     def options(self, start: Place, which: str) -> dict[str, str]:
@@ -268,8 +269,8 @@ class _Asked:
     def _offsets(self, place: Subscription | Mapping[tuple[Destination, int], int], other: str) -> dict[str, Any]:
         """Return the offset of each partition, as Spark wants it."""
         with connected(self._factory, self._user, self._password) as connection:
-            topics = connection._engine.topics
-            counts = {topic: topics.look_up(topic) for topic in self._topics}
+            admin = engine_of(connection).admin
+            counts = {topic: admin.partitions(topic) for topic in self._topics}
             known = (
                 _standing(connection, place)
                 if isinstance(place, Subscription)
@@ -313,14 +314,10 @@ def _standing(connection: Connection, subscription: Subscription) -> dict[tuple[
         InvalidDestinationException: There is no such subscription.
         JMSException: Kafka does not say.
     """
-    from kjms.engine.kafka import TopicPartition
-
-    engine = connection._engine
-    for found in engine.subscriptions.find():
+    admin = engine_of(connection).admin
+    for found in admin.subscriptions():
         if (found.identity.name, found.identity.client_id) == (subscription.name, subscription.client_id):
             topic = found.terms.topic
-            places = [TopicPartition(topic, number) for number in range(engine.topics.look_up(topic))]
-            committed = engine.topics.committed(found.group, places)
-            return {(topic, known.partition): known.offset for known in committed if known.offset >= 0}
+            return {(topic, number): offset for number, offset in admin.committed(found.group, topic).items()}
     whose = "" if subscription.client_id is None else f" of client {subscription.client_id!r}"
     raise InvalidDestinationException(f"there is no subscription {subscription.name!r}{whose}")

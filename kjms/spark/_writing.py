@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kjms.client.engine_access import engine_of
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, MessageFormatException, shown
 from kjms.spark._cluster import connected, kafka_options
@@ -182,10 +183,10 @@ class Sink:
         self._targets: dict[Destination, _Target] = {}
         with connected(factory, user, password) as connection:
             for destination in destinations:
-                topic, partitions = connection._engine.topic_of(destination, factory._options)
+                topic, partitions = engine_of(connection).topic_of(destination, factory._options)
                 later = None
                 if "deliveryTime" in frame.columns:
-                    later = connection._engine.schedule.prepare(topic, partitions)
+                    later = engine_of(connection).admin.prepare_delayed(topic, partitions)
                 self._targets[destination] = _Target(topic, partitions, later)
 
     def write(self, frame: DataFrame, batch: str) -> None:

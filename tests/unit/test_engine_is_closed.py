@@ -21,10 +21,7 @@ INTO = {"_engine", "_engines", "_slot"}
 ALLOWED = {
     # file: what it may use though it is elsewhere, and why
     "integration/cluster/test_replication.py": {"engine_of"},  # makes internal topics whose making can only be refused
-    "integration/delay/test_serving.py": {
-        "kjms.engine.delayed.inspection",
-        "engine_of",
-    },  # cancelling; `kjms.admin` will do it
+    "integration/delay/test_serving.py": {"engine_of"},  # cancelling; `kjms.admin` will do it
     "amqp/test_limits.py": {"_engine"},  # the gateway's AMQP engine, which has the same name
 }
 WHITE_BOXES = {

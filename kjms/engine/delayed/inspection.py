@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from kjms.engine.engine import Engine
+    from kjms.engine.delayed.schedule import Schedule
+    from kjms.engine.publisher import Publisher
 
-__all__ = ["Delayed", "Entry"]
+__all__ = ["DelayedMessage", "DelayedMessages"]
 
 BATCH: Final = 500  # records taken at once, and offsets in one note
 POLL_SECONDS: Final = 0.05  # between looks whether it took effect
@@ -39,7 +40,7 @@ Place = tuple[int, int]
 """A partition and an offset."""
 
 
-class Entry(NamedTuple):
+class DelayedMessage(NamedTuple):
     """A message that waits.
 
     Attributes:
@@ -55,20 +56,23 @@ class Entry(NamedTuple):
     record: KafkaMessage
 
 
-class Delayed:
+class DelayedMessages:
     """A reading of the delayed messages of a Kafka topic, which goes on where it was with each `read`.
 
     Args:
-        engine: The engine.
+        schedule: Serves delayed messages, and knows how to read them.
+        publisher: Writes requests to cancel.
         topic: The Kafka topic of the destination.
+        timeout: Seconds without an answer after which reading fails.
     """
 
-    def __init__(self, engine: Engine, topic: str) -> None:
-        self._engine = engine
+    def __init__(self, schedule: Schedule, publisher: Publisher, topic: str, timeout: float) -> None:
+        self._schedule = schedule
+        self._publisher = publisher
         self._topic = topic
         self._later = delayed(topic)
-        self._patience = engine.options.send_timeout / 1000
-        self._entries: dict[Place, Entry] = {}
+        self._timeout = timeout
+        self._entries: dict[Place, DelayedMessage] = {}
         self._outcomes: dict[Place, str] = {}
         self._next: dict[int, int] = {}
         self._consumer: ConsumerPort | None = None
@@ -82,13 +86,13 @@ class Delayed:
         if self._consumer is not None:
             self._consumer.close()
 
-    def read(self) -> list[Entry]:
+    def read(self) -> list[DelayedMessage]:
         """Return what waits now, the messages due first first.
 
         Raises:
             JMSException: Kafka does not answer.
         """
-        ends = self._engine.schedule.ends(self._topic)
+        ends = self._schedule.ends(self._topic)
         try:
             self._read(ends)
         except KafkaException as error:
@@ -102,17 +106,17 @@ class Delayed:
         if self._consumer is None:
             self._consumer = open_consumer(self._config())
             self._consumer.assign([TopicPartition(self._later, number, OFFSET_BEGINNING) for number in ends])
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         while left:
             for record in self._consumer.consume(BATCH, POLL_SECONDS):
-                deadline = time.monotonic() + self._patience
+                deadline = time.monotonic() + self._timeout
                 self._arrived(record)
             left = {number for number in left if self._next.get(number, 0) < ends[number]}
             if time.monotonic() > deadline:
-                raise JMSException(f"{self._later} could not be read within {self._patience:.0f} s")
+                raise JMSException(f"{self._later} could not be read within {self._timeout:.0f} s")
 
     def _config(self) -> dict[str, Any]:
-        return {**self._engine.schedule.reading, **UNTIL_END}
+        return {**self._schedule.reading, **UNTIL_END}
 
     def _arrived(self, record: KafkaMessage) -> None:
         error = record.error()
@@ -130,13 +134,13 @@ class Delayed:
             return
         if not isinstance(found, Note):
             place = number, offset
-            self._entries[place] = Entry(found, place, place_of(record) or place, record)
+            self._entries[place] = DelayedMessage(found, place, place_of(record) or place, record)
         elif found.kind != CANCEL:
             for settled in found.offsets:
                 self._entries.pop((number, settled), None)
                 self._outcomes.setdefault((number, settled), found.kind)
 
-    def cancel(self, chosen: Collection[Entry]) -> int:
+    def cancel(self, chosen: Collection[DelayedMessage]) -> int:
         """Return how many of *chosen* were cancelled, when that is sure; the others were delivered meanwhile.
 
         Raises:
@@ -161,7 +165,7 @@ class Delayed:
             if known:
                 heard = now
             elif now - heard > ALONE_SECONDS:
-                self._engine.schedule.serve(self._topic)
+                self._schedule.serve(self._topic)
             if now - max(begun, heard) > ANSWER_SECONDS:
                 raise JMSException(
                     f"{len(wanted)} delayed messages of {self._topic!r} are not cancelled yet: nobody serves them now."
@@ -170,11 +174,11 @@ class Delayed:
             time.sleep(POLL_SECONDS)
         return done
 
-    def _order(self, entries: Iterable[Entry]) -> None:
+    def _order(self, entries: Iterable[DelayedMessage]) -> None:
         by_number: dict[int, list[int]] = {}
         for entry in entries:
             by_number.setdefault(entry.place[0], []).append(entry.place[1])
-        send: Callable[..., None] = self._engine.prompt.send_and_wait
+        send: Callable[..., None] = self._publisher.send_and_wait
         for number, offsets in by_number.items():
             for first in range(0, len(offsets), BATCH):
                 send(self._later, number, noted(CANCEL, offsets[first : first + BATCH]))

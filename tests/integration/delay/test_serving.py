@@ -16,7 +16,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Queue
-from kjms.engine.delayed.inspection import Delayed
 from kjms.mapping.delayed import CANCEL, noted
 from kjms.mapping.names import delayed
 from kjms.testing.engine import engine_of, statistics, tuned
@@ -253,7 +252,7 @@ def test_cancelling_leaves_it_to_the_owner(desk: Any, served: Any, queue: Queue,
     desk.send(queue, "never", "tomorrow", delivery_delay=DAY)
     eventually(lambda: served(queue))
     other = desk.connect(is_apart=True)
-    with Delayed(engine_of(other), queue.queue_name) as delayed:
+    with engine_of(other).admin.delayed(queue.queue_name) as delayed:
         assert len(delayed.read()) == 2
         desk.send(queue, "soon", delivery_delay=1_500)
         entries = delayed.read()
@@ -271,7 +270,7 @@ def test_a_message_that_is_written_anew_is_cancelled_there(desk: Any, queue: Que
     consumer = session.create_consumer(queue)
     desk.send(queue, "never", "tomorrow", by=session, delivery_delay=DAY)
     other = desk.connect(is_apart=True)
-    with Delayed(engine_of(other), queue.queue_name) as delayed:
+    with engine_of(other).admin.delayed(queue.queue_name) as delayed:
         entries = delayed.read()[:1]
         names = [f"{number}" for number in range(40)]
         desk.send(queue, *names, by=session, delivery_delay=1, delivery_mode=1)
@@ -310,7 +309,7 @@ def test_what_is_not_due_for_a_while_costs_no_clients(desk: Any, queue: Queue, e
     other.close()
     eventually(lambda: len(desk.records(queue.queue_name)) == 2)
     eventually(rests)
-    with Delayed(engine_of(connection), queue.queue_name) as delayed:
+    with engine_of(connection).admin.delayed(queue.queue_name) as delayed:
         entries = delayed.read()
         assert [entry.record.value() for entry in entries] == [b"tomorrow"]
         assert delayed.cancel(entries) == 1

@@ -1,0 +1,189 @@
+"""What a cluster holds, for tools beside the JMS API: topics, groups, subscriptions and delayed messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from kjms.engine.admin.topics import Topics
+from kjms.engine.delayed.inspection import DelayedMessages
+from kjms.engine.delayed.schedule import Schedule
+from kjms.engine.kafka import (
+    ConfigResource,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    OffsetSpec,
+    ResourceType,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+)
+from kjms.engine.publisher import Publisher
+from kjms.engine.subscriptions.subscriptions import DURABLE, Found, Identity, Subscriptions
+from kjms.errors import InvalidDestinationException
+from kjms.mapping.names import REGISTRY
+
+__all__ = ["Admin"]
+
+_IN_CHANGE: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+)
+"""What Kafka answers of a topic that is being made or deleted."""
+
+
+class Admin:
+    """Ask the cluster of an engine, with the engine's clients and credentials. Each call may raise JMSException.
+
+    Args:
+        topics: The engine's topics.
+        subscriptions: Its subscriptions.
+        schedule: Its delayed messages.
+        publisher: Writes requests to cancel delayed messages.
+        timeout: Seconds for each answer.
+    """
+
+    def __init__(
+        self, topics: Topics, subscriptions: Subscriptions, schedule: Schedule, publisher: Publisher, timeout: float
+    ) -> None:
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._schedule = schedule
+        self._publisher = publisher
+        self._timeout = timeout
+
+    # Topics.
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of partitions of every topic."""
+        return self._topics.all()
+
+    def partitions(self, topic: str) -> int:
+        """Return the number of partitions of *topic* now; 0 where there is none."""
+        return self._topics.look_up(topic)
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Return the offset after the last committed record of each partition of *topic*."""
+        return self._topics.ends(topic)
+
+    def spans(self, topics: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
+        """Return the first offset of each partition and the one after its last committed record.
+
+        Args:
+            topics: The number of partitions of each topic to ask for.
+        """
+        begins = self._offsets(topics, OffsetSpec.earliest())
+        ends = self._offsets(topics, OffsetSpec.latest())
+        return {
+            topic: list(zip(begins[topic], ends[topic], strict=True))
+            for topic in topics
+            if begins[topic] and ends[topic]
+        }
+
+    def _offsets(self, topics: Mapping[str, int], which: OffsetSpec) -> dict[str, list[int]]:
+        """Return an offset for each partition; nothing for a topic of which Kafka does not know all partitions now."""
+        asked = {TopicPartition(topic, number): which for topic, count in topics.items() for number in range(count)}
+        if not asked:
+            return {}
+        answers = self._topics.admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+        )
+        found: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+        for position, answer in answers.items():
+            result = _answer(answer, f"find the offsets of {position.topic!r}", none_if=_IN_CHANGE)
+            if result is not None:
+                found[position.topic][position.partition] = result.offset
+        return {
+            topic: [found[topic][number] for number in range(count)] if len(found[topic]) == count else []
+            for topic, count in topics.items()
+        }
+
+    def settings(self, topics: Iterable[str], names: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the settings *names* of each topic."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not asked:
+            return {}
+        found = {}
+        for resource, answer in self._topics.admin.describe_configs(asked, request_timeout=self._timeout).items():
+            own = _answer(answer, f"read the settings of {resource.name!r}", none_if=_IN_CHANGE)
+            if own is not None:
+                found[resource.name] = {name: own[name].value for name in names}
+        return found
+
+    # Groups.
+
+    def groups(self) -> frozenset[str]:
+        """Return the consumer groups."""
+        answer = self._topics.admin.list_consumer_groups(request_timeout=self._timeout)
+        return frozenset(group.group_id for group in _answer(answer, "list the consumer groups").valid)
+
+    def settled(self, groups: Mapping[str, str]) -> dict[str, dict[str, dict[int, int]]]:
+        """Return what each group has committed, by topic and partition.
+
+        Args:
+            groups: What errors call the messages of each group.
+        """
+        asked = {  # all at once: Kafka's protocol has one group per request
+            group: self._topics.admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
+            )[group]
+            for group in groups
+        }
+        found: dict[str, dict[str, dict[int, int]]] = {group: {} for group in asked}
+        for group, answer in asked.items():
+            for position in _answer(answer, f"find what is settled of {groups[group]}").topic_partitions:
+                if position.offset >= 0:
+                    found[group].setdefault(position.topic, {})[position.partition] = position.offset
+        return found
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Return what *group* has committed for the partitions of *topic*, whatever transactions are open."""
+        places = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
+        return {each.partition: each.offset for each in self._topics.committed(group, places) if each.offset >= 0}
+
+    # Subscriptions.
+
+    def subscriptions(self) -> list[Found]:
+        """Return the subscriptions of all processes that have a name, without making the topic that lists them."""
+        return self._subscriptions.find() if self.partitions(REGISTRY) else []
+
+    def remove_subscription(self, name: str, client_id: str | None) -> None:
+        """End a durable subscription.
+
+        Raises:
+            InvalidDestinationException: There is none of that name.
+            IllegalStateException: It has an open consumer.
+        """
+        if not self.partitions(REGISTRY):
+            raise InvalidDestinationException(f"there is no durable subscription {name!r}")
+        self._subscriptions.remove(Identity(DURABLE, client_id, name))
+
+    # Delayed messages.
+
+    def delayed(self, topic: str) -> DelayedMessages:
+        """Return a reading of the delayed messages of *topic*, which the caller closes."""
+        return DelayedMessages(self._schedule, self._publisher, topic, self._timeout)
+
+    def serve_delayed(self, topic: str) -> None:
+        """Serve the delayed messages of *topic* until the engine ends."""
+        self._schedule.serve(topic)
+
+    def prepare_delayed(self, topic: str, partitions: int) -> str:
+        """Return the Kafka topic for delayed messages of *topic*, made where it is missing, and serve it."""
+        return self._schedule.prepare(topic, partitions)
+
+
+def _answer(future: Future[Any], doing: str, none_if: frozenset[int] = frozenset()) -> Any:
+    """Return what Kafka answered; None where it is one of the error codes *none_if*.
+
+    Raises:
+        JMSException: It is another error, which came while *doing* this.
+    """
+    try:
+        return future.result()
+    except KafkaException as error:
+        if kafka_error(error).code() in none_if:
+            return None
+        raise jms_error(error, doing) from error
