@@ -117,6 +117,8 @@ def test_internal_topics() -> None:
     assert len(set(every)) == 6
     assert all(LEGAL.match(topic) and names.is_internal(topic) for topic in every)
     assert not any(map(names.is_internal, ["orders", "kjms", "kjms.delayed.orders", "my.kjms.registry"]))
-    for principal, engine in (("p" * 250, "1"), ("p", "a b"), ("p", "")):
+    longest = 249 - len(names.inbox("", "1"))
+    assert len(names.inbox("p" * longest, "1")) == 249
+    for principal, engine in (("p" * (longest + 1), "1"), ("p", "a b"), ("p", "")):
         with pytest.raises(InvalidDestinationException):
             names.inbox(principal, engine)

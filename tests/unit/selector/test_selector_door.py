@@ -178,3 +178,5 @@ def test_the_limit_is_where_it_is_said_to_be():
     parse("NOT " * (MAX_DEPTH - 1) + "a")
     with pytest.raises(ValueError, match="levels of nesting"):
         parse_selector("NOT " * MAX_DEPTH + "a")
+    with pytest.raises(ValueError, match=r"levels of nesting at column 1,"):
+        parse_selector("a BETWEEN " + "- " * (MAX_DEPTH - 1) + "b AND 3")

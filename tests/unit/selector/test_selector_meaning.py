@@ -45,6 +45,13 @@ def test_any_selector_says_what_the_reference_evaluator_says(condition, properti
     assert selector.matches(MappingMessage(properties)) is (expected is True)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_whole_numbers_are_divided_without_rounding(sign):
+    """A long has more digits than a double."""
+    large = 2**53 + 1
+    assert parse_selector(f"a / {sign} = {sign * large}").matches(MappingMessage({"a": large}))
+
+
 @given(condition=CONDITIONS, properties=PROPERTIES)
 @settings(max_examples=150, deadline=None)
 def test_no_value_is_fetched_twice_or_without_need(condition, properties):
