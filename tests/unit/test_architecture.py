@@ -66,12 +66,10 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "lines of a module": {
         "kjms.engine.consumer.dispatcher": 820,
         "kjms.engine.consumer.group_consumer": 1392,
-        "kjms.engine.delayed.delayed_delivery": 676,
         "kjms.engine.kafka": 609,
         "kjms.engine.subscriptions.subscriptions": 677,
     },
     "methods of a class": {
-        "engine.DelayedDelivery": 33,
         "engine.Dispatcher": 55,
         "engine.GroupConsumer": 91,
         "txn.PartitionSettlement": 34,
@@ -82,7 +80,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "bridge.PeerConnection": 16,
         "engine.AssignedPartition": 16,
         "engine.Browsing": 17,
-        "engine.DelayedDelivery": 17,
         "engine.Delivery": 24,
         "engine.Dispatcher": 23,
         "engine.Engine": 27,

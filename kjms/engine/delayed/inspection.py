@@ -1,4 +1,4 @@
-"""What waits for its time in one destination, seen from outside, and what is not to wait any longer."""
+"""Read and cancel the delayed messages of one destination from outside, without a group."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class DelayedMessages:
         self._schedule = schedule
         self._publisher = publisher
         self._topic = topic
-        self._later = delayed(topic)
+        self._delayed_topic = delayed(topic)
         self._timeout = timeout
         self._entries: dict[Place, DelayedMessage] = {}
         self._outcomes: dict[Place, str] = {}
@@ -96,7 +96,7 @@ class DelayedMessages:
         try:
             self._read(ends)
         except KafkaException as error:
-            raise jms_error(error, f"read {self._later}") from error
+            raise jms_error(error, f"read {self._delayed_topic}") from error
         return sorted(self._entries.values(), key=lambda entry: (entry.due, entry.place))
 
     def _read(self, ends: Mapping[int, int]) -> None:
@@ -105,7 +105,7 @@ class DelayedMessages:
             return
         if self._consumer is None:
             self._consumer = open_consumer(self._config())
-            self._consumer.assign([TopicPartition(self._later, number, OFFSET_BEGINNING) for number in ends])
+            self._consumer.assign([TopicPartition(self._delayed_topic, number, OFFSET_BEGINNING) for number in ends])
         deadline = time.monotonic() + self._timeout
         while left:
             for record in self._consumer.consume(BATCH, POLL_SECONDS):
@@ -113,7 +113,7 @@ class DelayedMessages:
                 self._arrived(record)
             left = {number for number in left if self._next.get(number, 0) < ends[number]}
             if time.monotonic() > deadline:
-                raise JMSException(f"{self._later} could not be read within {self._timeout:.0f} s")
+                raise JMSException(f"{self._delayed_topic} could not be read within {self._timeout:.0f} s")
 
     def _config(self) -> dict[str, Any]:
         return {**self._schedule.reading, **UNTIL_END}
@@ -130,7 +130,7 @@ class DelayedMessages:
             return
         try:
             found = read(record)
-        except Exception:  # the client raises on header names that are no UTF-8: nobody can copy it, either
+        except Exception:  # the client raises on header names that are no UTF-8: it cannot be copied, either
             return
         if not isinstance(found, Note):
             place = number, offset
@@ -149,7 +149,7 @@ class DelayedMessages:
         done = 0
         wanted = {entry.origin: entry for entry in chosen}
         self._order(wanted.values())
-        begun = heard = time.monotonic()
+        begun = answered_at = time.monotonic()
         while wanted:
             self.read()
             outcomes = {origin: self._outcomes.get(entry.place) for origin, entry in wanted.items()}
@@ -163,13 +163,13 @@ class DelayedMessages:
                     self._order([anew[origin]])
             now = time.monotonic()
             if known:
-                heard = now
-            elif now - heard > ALONE_SECONDS:
+                answered_at = now
+            elif now - answered_at > ALONE_SECONDS:
                 self._schedule.serve(self._topic)
-            if now - max(begun, heard) > ANSWER_SECONDS:
+            if now - max(begun, answered_at) > ANSWER_SECONDS:
                 raise JMSException(
-                    f"{len(wanted)} delayed messages of {self._topic!r} are not cancelled yet: nobody serves them now."
-                    " They will be, when somebody does, unless they are due before"
+                    f"{len(wanted)} delayed messages of {self._topic!r} are not cancelled yet: no process serves them."
+                    " They will be, when one does, unless they are due before"
                 )
             time.sleep(POLL_SECONDS)
         return done
@@ -181,4 +181,4 @@ class DelayedMessages:
         send: Callable[..., None] = self._publisher.send_and_wait
         for number, offsets in by_number.items():
             for first in range(0, len(offsets), BATCH):
-                send(self._later, number, noted(CANCEL, offsets[first : first + BATCH]))
+                send(self._delayed_topic, number, noted(CANCEL, offsets[first : first + BATCH]))

@@ -1,10 +1,10 @@
-"""The part of an engine in delayed messages: which destinations' it serves, and where new ones wait.
+"""Serve the delayed messages of an engine's destinations, and create the topics where new ones wait.
 
 A destination whose messages are not due for a while, and that gets no others, has no clients of its own: one request
-every two seconds tells of all such destinations whether anything has changed.
+every two seconds finds out for all such destinations whether anything has changed.
 
 It serves those of each destination that has a reading consumer here, that a delayed message was sent to from here, or
-that it was told to serve.
+that `serve` was called for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine.delayed.delayed_delivery import DelayedDelivery, Rest, was_made_again
+from kjms.engine.delayed.delayed_delivery import DelayedDelivery
+from kjms.engine.delayed.rest import Rest, was_made_again
 from kjms.engine.kafka import level_of
 from kjms.engine.statistics import DelayedStatistics
 from kjms.engine.tuning import DEFAULTS, Tuning
@@ -30,7 +31,7 @@ __all__ = ["Schedule"]
 
 _log = logging.getLogger("kjms.schedule")
 
-CLOSE_SECONDS: Final = 6.0  # how long closing waits for a Kafka that does not answer
+CLOSE_SECONDS: Final = 6.0  # how long closing waits for a broker that does not answer
 MANY: Final = 20  # topics that are asked for one by one
 
 
@@ -41,7 +42,7 @@ class Schedule:
         consumer_config: Gives librdkafka's settings of a consumer in a group, or in none.
         producer_config: Those of producers.
         topics: Knows and makes Kafka topics.
-        tell: Told of trouble that lasts.
+        report: Reports a lasting failure.
         tuning: Its times and limits.
     """
 
@@ -50,17 +51,17 @@ class Schedule:
         consumer_config: Callable[[str | None], Mapping[str, Any]],
         producer_config: Mapping[str, Any],
         topics: Topics,
-        tell: Callable[[JMSException], None],
+        report: Callable[[JMSException], None],
         tuning: Tuning = DEFAULTS,
     ) -> None:
         self._tuning = tuning
         self._consumer_config = consumer_config
         self._producer_config = producer_config
         self._topics = topics
-        self._tell = tell
+        self._report = report
         self._readers: weakref.WeakSet[GroupConsumer] = weakref.WeakSet()
         self._asked: set[str] = set()
-        self._laters: dict[str, DelayedDelivery] = {}
+        self._deliveries: dict[str, DelayedDelivery] = {}
         self._resting: dict[str, Rest] = {}  # those that have nothing to do for a while: they are looked at
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -68,7 +69,7 @@ class Schedule:
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
-        return f"<Schedule: {sorted(self._laters)}>"
+        return f"<Schedule: {sorted(self._deliveries)}>"
 
     @property
     def reading(self) -> Mapping[str, Any]:
@@ -79,12 +80,12 @@ class Schedule:
         """Return what is served, by topic."""
         with self._lock:
             resting = [DelayedStatistics(topic, (), 0, is_committed=True, is_resting=True) for topic in self._resting]
-        serving = [each.statistics() for each in self._laters.copy().values()]
+        serving = [each.statistics() for each in self._deliveries.copy().values()]
         return sorted([*resting, *serving], key=lambda each: each.topic)
 
     def threads(self) -> list[threading.Thread | None]:
         """Return its threads."""
-        return [self._thread, *(each.thread for each in self._laters.copy().values())]
+        return [self._thread, *(each.thread for each in self._deliveries.copy().values())]
 
     def watch(self, reader: GroupConsumer) -> None:
         """Serve what *reader* reads, whenever it does."""
@@ -127,11 +128,11 @@ class Schedule:
         return self._topics.ends(name) if self._topics.partitions(name) else {}
 
     def close(self) -> None:
-        """End all of it; other processes go on with what was served here."""
+        """End the threads; other processes take over their partitions."""
         with self._lock:
             self._is_closing = True
         self._wake.set()
-        for each in list(self._laters.values()):
+        for each in list(self._deliveries.values()):
             each.begin_to_close()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
@@ -149,35 +150,35 @@ class Schedule:
             except JMSException as error:
                 _log.log(level_of(error, logging.INFO), "%s", error)
             except Exception:
-                if self._is_closing:  # Kafka has not answered, and the engine has not waited for it
+                if self._is_closing:  # the broker has not answered, and the engine has not waited for it
                     return
                 _log.exception("looking for delayed messages failed; tried again")
             if not self._is_closing:
                 self._wake.wait(self._tuning.delayed_check_seconds)
-        self._end(list(self._laters))
+        self._end(list(self._deliveries))
 
     def _look(self) -> None:
         with self._lock:
             wanted = self._asked | {reader.topic for reader in self._readers if reader.is_reading}
         self._let_rest()
         self._look_at_resting(wanted)
-        for topic in self._with_delayed(wanted - self._laters.keys() - self._resting.keys()):
+        for topic in self._with_delayed(wanted - self._deliveries.keys() - self._resting.keys()):
             if not self._is_closing:
-                self._laters[topic] = DelayedDelivery(
+                self._deliveries[topic] = DelayedDelivery(
                     topic,
                     self._consumer_config,
                     self._producer_config,
                     self._topics,
                     self._share,
-                    self._tell,
+                    self._report,
                     self._tuning,
                 )
-        self._end([topic for topic in self._laters if topic not in wanted])
+        self._end([topic for topic in self._deliveries if topic not in wanted])
 
     def _let_rest(self) -> None:
-        for topic, each in list(self._laters.items()):
+        for topic, each in list(self._deliveries.items()):
             if each.rest is not None:
-                del self._laters[topic]
+                del self._deliveries[topic]
                 each.close()
                 with self._lock:
                     self._resting[topic] = each.rest
@@ -190,7 +191,7 @@ class Schedule:
         up.update(
             topic
             for topic in resting.keys() - up
-            if was_made_again(self._topics, delayed(topic), resting[topic].identity, self._tell)
+            if was_made_again(self._topics, delayed(topic), resting[topic].identity, self._report)
         )
         try:
             ends = self._topics.log_ends([delayed(topic) for topic in resting.keys() - up])
@@ -211,7 +212,7 @@ class Schedule:
 
     def _end(self, topics: Collection[str]) -> None:
         """Serve *topics* no more."""
-        going = [self._laters.pop(topic) for topic in topics]
+        going = [self._deliveries.pop(topic) for topic in topics]
         for each in going:
             each.begin_to_close()
         for each in going:
@@ -219,5 +220,5 @@ class Schedule:
 
     def _share(self) -> int:
         """Return how many messages a partition may hold in memory."""
-        partitions = sum(each.partitions for each in list(self._laters.values()))
+        partitions = sum(each.partitions for each in list(self._deliveries.values()))
         return max(self._tuning.delayed_held_each, self._tuning.delayed_held // max(partitions, 1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kjms.engine.delayed.delayed_delivery import PartitionProducer
+from kjms.engine.delayed.partition import PartitionProducer
 from kjms.engine.kafka import serve, serve_no_more
 from kjms.engine.transactions.transactional_producer import AbortedError, Copy
 from kjms.engine.tuning import Tuning

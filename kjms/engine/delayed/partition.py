@@ -1,0 +1,108 @@
+"""A partition with delayed messages while this process serves it, and its transactional producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kjms.engine.delayed.scan import Scan
+from kjms.engine.kafka import KafkaMessage, TopicPartition
+from kjms.engine.transactions.transactional_producer import Copy, Part, TransactionalProducer, UnknownError
+from kjms.txn.waiting import Waiting
+
+__all__ = ["PAUSE_SECONDS", "DelayedPartition", "PartitionProducer"]
+
+PAUSE_SECONDS: Final = 0.1  # after a failure; twice as long each time
+FEW: Final = 2_000  # records that are read again after a rest
+
+
+class PartitionProducer(TransactionalProducer[None]):
+    """The transactional producer of one partition, used by one thread; opening it fences all others of its name.
+
+    Args:
+        config: librdkafka's settings of the producer.
+        transactional_id: Its name in Kafka.
+    """
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used; after some errors it has to be opened again."""
+        return self._producer is not None
+
+    def open(self) -> None:
+        """Fence all others of its name; the broker aborts what they left open.
+
+        Raises:
+            KafkaException: Kafka does not answer.
+        """
+        self._producer = None
+        self._begin_anew()
+
+    def write(self, copies: Sequence[Copy]) -> None:
+        """Write *copies*, all or none of them.
+
+        Raises:
+            AbortedError: None was written.
+            UnknownError: The outcome is unknown; the log decides.
+        """
+        self._transact([Part(copies)])
+
+    def drop(self) -> None:
+        """Use it no more."""
+        self._producer = None
+
+    def _was_committed(self, commits: object, first: TopicPartition | None) -> bool:
+        self._producer = None
+        raise UnknownError("transaction outcome unknown; the log decides")
+
+
+class DelayedPartition:
+    """A partition while this process serves it."""
+
+    def __init__(self, number: int, start: int, producer: PartitionProducer, limit: int) -> None:
+        self.number = number
+        self.producer = producer
+        self.waiting: Waiting[KafkaMessage] = Waiting(limit)
+        self.position = start
+        self.log_end = -1  # when the producer was opened; before all until there is read, nothing is moved
+        self.cancellations: list[int] = []  # offsets to be cancelled
+        self.scan: Scan | None = None
+        self.scan_settled: list[int] = []  # since it began
+        self.singly = 0  # so many are moved one by one, after they were too large together
+        self.lean: set[int] = set()  # whose copies leave out where they waited, to be smaller
+        self.paused_until = 0.0
+        self.pause = PAUSE_SECONDS
+        self.committed = start
+        self.deleted = -1
+
+    @property
+    def is_served(self) -> bool:
+        """Whether what is due can be moved."""
+        return self.producer.is_open and self.position >= self.log_end
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be done but to wait, and little has to be read to begin again."""
+        is_idle = (
+            not self.cancellations and self.scan is None and not self.waiting.forgotten and self.paused_until == 0.0
+        )
+        return is_idle and self.position >= self.log_end and self.position - self.committed_offset <= FEW
+
+    @property
+    def committed_offset(self) -> int:
+        """Where another process would have to begin to read."""
+        return self.waiting.committed_offset(self.position)
+
+    def settle(self, offsets: Iterable[int]) -> None:
+        """Record that the messages at *offsets* wait no more."""
+        for offset in offsets:
+            self.waiting.settle(offset)
+            if self.scan is not None:
+                self.scan_settled.append(offset)
+
+    def drop(self) -> None:
+        """Serve it no more."""
+        self.producer.drop()
+        if self.scan is not None:
+            self.scan.close()
+            self.scan = None

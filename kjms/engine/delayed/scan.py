@@ -1,0 +1,86 @@
+"""Reads the log of a partition with delayed messages: into memory, and once more for what did not fit."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kjms.engine.kafka import KafkaError, KafkaMessage, TopicPartition, open_consumer
+from kjms.mapping.delayed import CANCEL, Note, read
+from kjms.txn.waiting import Waiting
+
+__all__ = ["BATCH", "Scan", "fold"]
+
+_log = logging.getLogger("kjms.schedule")
+
+BATCH: Final = 500  # records taken at once, and moved in one transaction
+SCAN_SECONDS: Final = 0.03  # of reading the log again, between looks at what is due
+
+
+class Scan:
+    """A second reading of a partition's log, for what did not fit into memory at the first.
+
+    Args:
+        config: librdkafka's settings of a consumer in no group.
+        topic: The Kafka topic.
+        number: The partition.
+        known: What the first reading found.
+    """
+
+    def __init__(self, config: Mapping[str, Any], topic: str, number: int, known: Waiting[KafkaMessage]) -> None:
+        self.position = known.committed_offset(0)
+        self.found: Waiting[KafkaMessage] = Waiting(known.limit // 2)
+        self.is_busy = True  # whether it has just got something
+        self._known = known
+        self._floor = known.horizon
+        self._consumer = open_consumer(dict(config))
+        self._consumer.assign([TopicPartition(topic, number, self.position)])
+
+    def add(self, offset: int, due: int, message: KafkaMessage) -> None:
+        """Note a message; of those due before the horizon all is known."""
+        if (due, offset) >= self._floor and not self._known.is_gone(offset):
+            self.found.add(offset, due, message)
+
+    def settle(self, offset: int) -> None:
+        """Note that the message at *offset* waits no more."""
+        self.found.settle(offset)
+
+    def step(self) -> None:
+        """Read what has come; not for long, since others may be due."""
+        until = time.monotonic() + SCAN_SECONDS
+        self.is_busy = False
+        while records := self._consumer.consume(BATCH, 0):
+            self.is_busy = True
+            for record in records:
+                self.position = max(self.position, fold(self, record))
+            if time.monotonic() > until:
+                return
+
+    def close(self) -> None:
+        """End it."""
+        self._consumer.close()
+
+
+def fold(waiting: Waiting[KafkaMessage] | Scan, record: KafkaMessage, cancellations: list[int] | None = None) -> int:
+    """Record *record* in *waiting*, or the cancellations that it asks for; return the next offset."""
+    offset = record.offset() or 0
+    error = record.error()
+    if error is not None:
+        return offset if error.code() == KafkaError._PARTITION_EOF else -1
+    try:
+        found = read(record)
+    except Exception:  # the client raises on header names that are no UTF-8
+        _log.warning(
+            "%s[%s]@%d: its headers cannot be read; it is left alone", record.topic(), record.partition(), offset
+        )
+        return offset + 1
+    if not isinstance(found, Note):
+        waiting.add(offset, found, record)
+    elif found.kind != CANCEL:
+        for settled in found.offsets:
+            waiting.settle(settled)
+    elif cancellations is not None:
+        cancellations.extend(each for each in found.offsets if each < offset)
+    return offset + 1
