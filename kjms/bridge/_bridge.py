@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kjms.bridge._link_spec import LinkSpec
 from kjms.bridge._mark import there, unmarked_only
 from kjms.bridge._options import BridgeOptions, PeerOptions
 from kjms.bridge._pace import Pace
-from kjms.bridge._peer import LinkSpec, Peer
+from kjms.bridge._peer_link import PeerLink
 from kjms.client.brokered_session import BrokeredSession
 from kjms.client.connection import Connection
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -45,6 +46,32 @@ class Progress(NamedTuple):
     moved: int = 0
     repeats: int = 0
     left: int = 0
+
+
+class Tally:
+    """Counts what a bridge has done; changed by the bridge's thread."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+        self.repeats = 0
+        self._left: dict[object, str] = {}  # why each of them could not be moved
+
+    @property
+    def progress(self) -> Progress:
+        """What was done so far; for any thread."""
+        return Progress(self.moved, self.repeats, len(self._left))
+
+    def leave(self, message: object, reason: str) -> None:
+        """Note that a message, known by its id, could not be moved."""
+        if message not in self._left:
+            _log.warning("a message could not be moved: %s", reason)
+        self._left[message] = reason
+
+    def check(self) -> None:
+        """Raise JMSException if too many messages could not be moved."""
+        if len(self._left) > MOST_LEFT:
+            last = next(reversed(self._left.values()))
+            raise JMSException(f"more than {MOST_LEFT} messages could not be moved; the last one: {last}")
 
 
 class Bridge:
@@ -92,11 +119,10 @@ class Bridge:
         self._is_stopped = threading.Event()
         self._wake: Callable[[], None] = lambda: None
         self._interrupt: Callable[[], None] = lambda: None  # what waits for Kafka
-        self._moved = self._repeats = 0
-        self._left: dict[object, str] = {}
+        self._tally = Tally()
         self._pace = Pace(self._options.rate, time.monotonic())
-        self._last_news = 0.0
-        self._peer: Peer | None = None
+        self._last_message_at = 0.0
+        self._peer: PeerLink | None = None
 
     def __repr__(self) -> str:
         direction = "from" if self._is_inward else "to"
@@ -105,7 +131,7 @@ class Bridge:
     @property
     def progress(self) -> Progress:
         """What it has done so far; for any thread."""
-        return Progress(self._moved, self._repeats, len(self._left))
+        return self._tally.progress
 
     @property
     def is_connected(self) -> bool:
@@ -147,15 +173,15 @@ class Bridge:
             session = connection._open_session(BrokeredSession, BrokeredSession.INDIVIDUAL_ACKNOWLEDGE)
             self._wake = session.wake
             self._prepare(connection, session)
-            self._peer = peer = Peer(self._peer_options, self._way(), self._window, session.wake)
+            self._peer = peer = PeerLink(self._peer_options, self._spec(), self._window, session.wake)
             try:
                 peer.start()
                 if not peer.connections:  # it was stopped before
                     return self.progress
                 _log.info("bridge %r: the broker is there, messages move", self.name)
-                self._last_news = time.monotonic()
+                self._last_message_at = time.monotonic()
                 while not self._is_over(peer):
-                    session.wait(self._patience())
+                    session.wait(self._timeout())
                     self._step(session, peer)
                 self._finish(session, peer)
             finally:
@@ -179,10 +205,10 @@ class Bridge:
     def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         raise NotImplementedError
 
-    def _step(self, session: BrokeredSession, peer: Peer) -> None:
+    def _step(self, session: BrokeredSession, peer: PeerLink) -> None:
         raise NotImplementedError
 
-    def _finish(self, session: BrokeredSession, peer: Peer) -> None:
+    def _finish(self, session: BrokeredSession, peer: PeerLink) -> None:
         raise NotImplementedError
 
     def _unsubscribe(self) -> None:
@@ -206,7 +232,7 @@ class Bridge:
     @property
     def _remaining(self) -> int | None:
         count = self._options.count
-        return None if count is None else count - self._moved
+        return None if count is None else count - self._tally.moved
 
     @property
     def _own_options(self) -> FactoryOptions:
@@ -214,7 +240,7 @@ class Bridge:
         direction = "in" if self._is_inward else "out"
         return replace(self._factory_options, client_id=f"kjms-bridge-{direction} {self.name}")
 
-    def _way(self) -> LinkSpec:
+    def _spec(self) -> LinkSpec:
         options = self._peer_options
         other = self._source if self._is_inward else self._target
         return LinkSpec(
@@ -231,35 +257,24 @@ class Bridge:
     def _selector(self) -> str:
         return unmarked_only(self._options.selector, self.name)
 
-    def _is_over(self, peer: Peer) -> bool:
+    def _is_over(self, peer: PeerLink) -> bool:
         if peer.failure is not None:
             raise peer.failure
-        if len(self._left) > MOST_LEFT:
-            raise JMSException(f"more than {MOST_LEFT} messages could not be moved; the last one: {self._last_reason}")
+        self._tally.check()
         if self._is_stopped.is_set():
             return True
         if self._remaining is not None and self._remaining <= 0:
             return not self._is_busy
         if self._options.idle is None or self._is_busy or not peer.is_connected:
             if not peer.is_connected:
-                self._last_news = time.monotonic()
+                self._last_message_at = time.monotonic()
             return False
-        return time.monotonic() - self._last_news > self._idle_seconds
+        return time.monotonic() - self._last_message_at > self._idle_seconds
 
     @property
     def _idle_seconds(self) -> float:
         return (self._options.idle or 0) / 1000
 
-    @property
-    def _last_reason(self) -> str:
-        return next(reversed(self._left.values()))
-
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         wait = self._pace.wait(time.monotonic())
         return min(wait, LONGEST_WAIT) if wait else LONGEST_WAIT
-
-    def _leave(self, message: object, reason: str) -> None:
-        """Note that a message, known by its id, could not be moved."""
-        if message not in self._left:
-            _log.warning("a message could not be moved: %s", reason)
-        self._left[message] = reason

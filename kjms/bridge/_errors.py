@@ -1,4 +1,4 @@
-"""What can go wrong with the broker on the other side."""
+"""The errors of the broker on the other side."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LostError(Exception):
 
 
 def is_passing(condition: str | None) -> bool:
-    """Tell whether what AMQP calls *condition* may be over when one tries again."""
+    """Return whether the error that AMQP calls *condition* may be over at the next attempt."""
     return condition is None or condition in _PASSING
 
 
@@ -49,5 +49,5 @@ def refusal(doing: str, condition: str | None, description: str | None) -> JMSEx
     InvalidDestinationException("receive from 'orders': amqp:not-found")
     """
     kind = _KINDS.get(condition or "", JMSException)
-    said = f"{condition or 'it says no reason'}{f': {description}' if description else ''}"
-    return kind(f"{doing}: {said}", condition)
+    cause = f"{condition or 'it gives no reason'}{f': {description}' if description else ''}"
+    return kind(f"{doing}: {cause}", condition)

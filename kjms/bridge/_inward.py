@@ -1,4 +1,4 @@
-"""From another broker into kjms: each message once, since what came is written down together with the messages."""
+"""From another broker into kjms: each message once, since their ids are noted in the messages' own transaction."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge, _log
 from kjms.bridge._mark import inward
-from kjms.bridge._peer import Peer
+from kjms.bridge._peer_link import PeerLink
 from kjms.client.engine_access import engine_of
 from kjms.engine import Bridged, TooLargeError
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping.amqp import decode
 
 if TYPE_CHECKING:
-    from kjms.bridge._line import InboundDelivery
+    from kjms.bridge._peer_connection import InboundDelivery
     from kjms.client.brokered_session import BrokeredSession, PassthroughProducer
     from kjms.client.connection import Connection
     from kjms.engine import Copy
@@ -29,7 +29,7 @@ LASTING: Final = (JMSSecurityException, InvalidDestinationException)
 class Arrival(NamedTuple):
     """A message that came, as it is to be written."""
 
-    ticket: InboundDelivery
+    delivery: InboundDelivery
     message_id: str | None
     copy: Copy
 
@@ -38,7 +38,7 @@ class BridgeIn(Bridge):
     """Moves messages from another broker into kjms.
 
     Each message that has an id comes once, whatever crashes: messages and the notes of their ids are one Kafka
-    transaction, the broker hears after it that it may forget them, and what it delivers again is dropped if it is
+    transaction, the broker forgets them after it, and what it delivers again is dropped if it is
     among the last 100,000 that came. Messages without an id may come twice after a crash.
     """
 
@@ -47,7 +47,7 @@ class BridgeIn(Bridge):
     def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         target = self._target
         topic, _ = engine_of(connection).topic_of(target, connection._options)
-        self._forwarder: PassthroughProducer = session.create_forwarder(target)
+        self._producer: PassthroughProducer = session.create_forwarder(target)
         self._held: list[InboundDelivery] = []
         self._bridged = Bridged(engine_of(connection), topic, self.name)
         self._interrupt = self._bridged.interrupt
@@ -57,17 +57,17 @@ class BridgeIn(Bridge):
     def _is_busy(self) -> bool:
         return False
 
-    def _step(self, session: BrokeredSession, peer: Peer) -> None:
+    def _step(self, session: BrokeredSession, peer: PeerLink) -> None:
         while not self._is_stopped.is_set():
             room = self._pace.room(time.monotonic())
-            tickets = peer.take(min(room, BATCH), BATCH_BYTES)
-            if not tickets:
+            deliveries = peer.take(min(room, BATCH), BATCH_BYTES)
+            if not deliveries:
                 break
-            self._pace.used(len(tickets))
-            self._last_news = time.monotonic()
-            self._bring(session, peer, tickets)
+            self._pace.used(len(deliveries))
+            self._last_message_at = time.monotonic()
+            self._bring(session, peer, deliveries)
 
-    def _bring(self, session: BrokeredSession, peer: Peer, tickets: Sequence[InboundDelivery]) -> None:
+    def _bring(self, session: BrokeredSession, peer: PeerLink, deliveries: Sequence[InboundDelivery]) -> None:
         transaction = session.begin()  # gathers what would be sent
         arrivals: list[Arrival] = []
         repeats: list[InboundDelivery] = []
@@ -75,31 +75,33 @@ class BridgeIn(Bridge):
         now = time.time_ns() // 1_000_000
         is_known = self._bridged.has
         with session.within(transaction):
-            for ticket in tickets:
-                known_by: object = ticket
+            for delivery in deliveries:
+                known_by: object = delivery
                 try:
-                    message = decode(ticket.data, self._source, now_ms=now)
+                    message = decode(delivery.data, self._source, now_ms=now)
                     message_id = message._message_id
-                    known_by = message_id or ticket
+                    known_by = message_id or delivery
                     if message_id is not None and not self._options.keep_repeats:
                         if message_id in seen or is_known(message_id):
-                            repeats.append(ticket)
+                            repeats.append(delivery)
                             continue
                         seen.add(message_id)
                     inward(message, self.name, self._peer_options.queue_prefix, self._peer_options.topic_prefix)
-                    self._forwarder.forward(message, self._target)
+                    self._producer.forward(message, self._target)
                 except LASTING:
                     raise
                 except (JMSException, ValueError) as failure:
-                    self._held.append(ticket)
-                    self._leave(known_by, f"{known_by if known_by is not ticket else 'one without an id'}: {failure}")
+                    self._held.append(delivery)
+                    self._tally.leave(
+                        known_by, f"{known_by if known_by is not delivery else 'one without an id'}: {failure}"
+                    )
                     continue
-                arrivals.append(Arrival(ticket, message_id, transaction._sent[-1]))
-        self._repeats += len(repeats)
+                arrivals.append(Arrival(delivery, message_id, transaction._sent[-1]))
+        self._tally.repeats += len(repeats)
         peer.settle(repeats)
         self._write(peer, arrivals)
 
-    def _write(self, peer: Peer, arrivals: Sequence[Arrival]) -> None:
+    def _write(self, peer: PeerLink, arrivals: Sequence[Arrival]) -> None:
         """Write all, and let the broker know; it stays where it is if the bridge is stopped meanwhile."""
         while arrivals:
             token = str(uuid.uuid4())  # by which it is found out whether all came through, ids or not
@@ -112,9 +114,9 @@ class BridgeIn(Bridge):
                 self._begin_anew()
                 if len(arrivals) == 1:
                     alone = arrivals[0]
-                    self._held.append(alone.ticket)
+                    self._held.append(alone.delivery)
                     peer.limit(self._window + len(self._held))
-                    self._leave(alone.message_id or alone.ticket, f"{alone.message_id}: {failure}")
+                    self._tally.leave(alone.message_id or alone.delivery, f"{alone.message_id}: {failure}")
                     return
                 half = len(arrivals) // 2  # together they may be what is too large
                 self._write(peer, arrivals[:half])
@@ -126,9 +128,9 @@ class BridgeIn(Bridge):
                     return
                 if not self._bridged.has(token):
                     continue
-            self._moved += len(arrivals)
+            self._tally.moved += len(arrivals)
             peer.limit(self._window + len(self._held))  # first, so that no more come than are to be moved
-            peer.settle([each.ticket for each in arrivals])
+            peer.settle([each.delivery for each in arrivals])
             return
 
     def _begin_anew(self) -> bool:
@@ -145,11 +147,11 @@ class BridgeIn(Bridge):
                 return True
         return False
 
-    def _finish(self, session: BrokeredSession, peer: Peer) -> None:
+    def _finish(self, session: BrokeredSession, peer: PeerLink) -> None:
         if not peer.close():
-            _log.warning("the broker did not say that it heard of the last messages: it may deliver them once more")
+            _log.warning("the broker did not confirm the end of the last messages: it may deliver them once more")
 
     def _unsubscribe(self) -> None:
-        peer = Peer(self._peer_options, self._way(), 0, lambda: None)
+        peer = PeerLink(self._peer_options, self._spec(), 0, lambda: None)
         peer.start()
-        peer.close(for_ever=True)
+        peer.close(is_final=True)

@@ -1,4 +1,4 @@
-"""What a bridge is told: who is on the other side, which messages it moves, and how fast."""
+"""The settings of a bridge: the broker on the other side, which messages it moves, and how fast."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class PeerOptions:
     url: str
     """``amqp://HOST[:PORT]``, or ``amqps://`` for TLS; with ``NAME@`` before the host, or ``NAME:PASSWORD@``."""
     user: str | None = None
-    """Who the bridge is there (SASL PLAIN); None: who the URL says, else nobody (SASL ANONYMOUS)."""
+    """The bridge's name there (SASL PLAIN); None: the one in the URL, else none (SASL ANONYMOUS)."""
     password: str | None = field(default=None, repr=False)
     tls_ca: Path | None = None
     """A file with the certificates that vouch for the broker's; None: those of the system."""
     tls_certificate: Path | None = None
-    """A file with the bridge's own certificate; without a user it says who the bridge is (SASL EXTERNAL)."""
+    """A file with the bridge's own certificate; without a user it is the bridge's login (SASL EXTERNAL)."""
     tls_key: Path | None = None
     """The file with its key, where that is not in the same one."""
     queue_prefix: str = ""
@@ -87,7 +87,7 @@ class PeerOptions:
 
     @property
     def login(self) -> tuple[str, str] | None:
-        """The name and password to say there; None: none."""
+        """The name and password to log in with; None: none."""
         parts = urlsplit(self.url)
         user = self.user if self.user is not None else unquote(parts.username) if parts.username else None
         if user is None:
@@ -114,7 +114,7 @@ class BridgeOptions:
     count: int | None = None
     """So many messages are moved, and no more."""
     idle: int | None = None
-    """The bridge ends when no message has come for so many milliseconds; None: it goes on."""
+    """The bridge ends when no message has come for so many milliseconds; None: it does not end."""
     window: int = WINDOW
     """So many messages are on their way at a time."""
     keep_repeats: bool = False

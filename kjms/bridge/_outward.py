@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from proton import Delivery as Outcome
+from proton import Delivery as AmqpDelivery
 
 from kjms.bridge._bridge import BATCH, BATCH_BYTES, RETRY_SECONDS, Bridge
 from kjms.bridge._errors import is_passing, refusal
@@ -16,7 +16,8 @@ from kjms.errors import InvalidDestinationException, JMSSecurityException, Messa
 from kjms.mapping.amqp import encode, kind_number
 
 if TYPE_CHECKING:
-    from kjms.bridge._peer import Answer, Peer
+    from kjms.bridge._outbound import PeerOutcome
+    from kjms.bridge._peer_link import PeerLink
     from kjms.client.brokered_session import BrokeredSession
     from kjms.client.consumer import MessageConsumer
     from kjms.engine import Delivery
@@ -30,7 +31,7 @@ YOUNG_SECONDS: Final = 8.0  # a consumer may have to wait for the partitions of 
 class BridgeOut(Bridge):
     """Moves messages from kjms to another broker.
 
-    Nothing is lost, and a crash may repeat what was on its way; each message says by ``_AMQ_DUPL_ID`` which one it is,
+    Nothing is lost, and a crash may repeat what was on its way; each message has its identity in ``_AMQ_DUPL_ID``,
     and ActiveMQ Artemis drops those that it has already. A message that the broker rejects goes to the dead-letter
     queue.
     """
@@ -58,8 +59,8 @@ class BridgeOut(Bridge):
         seconds = super()._idle_seconds
         return max(seconds, YOUNG_SECONDS) if self._is_new else seconds
 
-    def _step(self, session: BrokeredSession, peer: Peer) -> None:
-        self._hear(session, peer)
+    def _step(self, session: BrokeredSession, peer: PeerLink) -> None:
+        self._take_outcomes(session, peer)
         if self._again and time.monotonic() > self._again_at:
             again, self._again = self._again, []
             peer.send(again)
@@ -70,7 +71,7 @@ class BridgeOut(Bridge):
                 break
             self._sent.update(batch)
             peer.send(batch)
-            self._hear(session, peer)
+            self._take_outcomes(session, peer)
 
     def _poll(self, session: BrokeredSession, most: int) -> list[tuple[Any, bytes]]:
         batch: list[tuple[Any, bytes]] = []
@@ -81,7 +82,7 @@ class BridgeOut(Bridge):
             if found is None:
                 break
             delivery, message = found
-            self._last_news, self._is_new = time.monotonic(), False
+            self._last_message_at, self._is_new = time.monotonic(), False
             record = delivery.record
             place = f"{record.topic()}/{record.partition()}/{record.offset()}"
             options = self._peer_options
@@ -91,13 +92,13 @@ class BridgeOut(Bridge):
                     sent,
                     self.name,
                     f"{message._message_id or ''} {place}",
-                    self._way().address,
+                    self._spec().address,
                     kind_number(self._target),
                     options.queue_prefix,
                     options.topic_prefix,
                 ).encode()
             except MessageFormatException as failure:
-                self._leave(place, f"{message._message_id} at {place}: {failure}")
+                self._tally.leave(place, f"{message._message_id} at {place}: {failure}")
                 session.reject([delivery], f"it has no form in AMQP: {failure}")
                 continue
             batch.append((delivery, data))
@@ -105,36 +106,36 @@ class BridgeOut(Bridge):
         self._pace.used(len(batch))
         return batch
 
-    def _hear(self, session: BrokeredSession, peer: Peer) -> None:
+    def _take_outcomes(self, session: BrokeredSession, peer: PeerLink) -> None:
         accepted: list[Delivery] = []
-        for answer in peer.answers():
-            delivery: Delivery = answer.token
+        for outcome in peer.outcomes():
+            delivery: Delivery = outcome.token
             data = self._sent.pop(delivery)
-            if answer.state == Outcome.ACCEPTED:
+            if outcome.state == AmqpDelivery.ACCEPTED:
                 accepted.append(delivery)
-            elif answer.state == Outcome.REJECTED and not (answer.condition and is_passing(answer.condition)):
-                self._rejected(session, delivery, answer)
+            elif outcome.state == AmqpDelivery.REJECTED and not (outcome.condition and is_passing(outcome.condition)):
+                self._rejected(session, delivery, outcome)
             else:
                 self._sent[delivery] = data
                 self._again.append((delivery, data))
                 self._again_at = time.monotonic() + RETRY_SECONDS
         session.accept(accepted)
-        self._moved += len(accepted)
+        self._tally.moved += len(accepted)
 
-    def _rejected(self, session: BrokeredSession, delivery: Delivery, answer: Answer) -> None:
-        failure = refusal(self._way().doing, answer.condition, answer.description)
+    def _rejected(self, session: BrokeredSession, delivery: Delivery, outcome: PeerOutcome) -> None:
+        failure = refusal(self._spec().doing, outcome.condition, outcome.description)
         if isinstance(failure, JMSSecurityException | InvalidDestinationException):
             raise failure  # it would be so with all of them
         record = delivery.record
         place = f"{record.topic()}/{record.partition()}/{record.offset()}"
-        self._leave(place, f"the one at {place}: {failure}")
+        self._tally.leave(place, f"the one at {place}: {failure}")
         session.reject([delivery], f"rejected by the broker: {failure}")
 
-    def _finish(self, session: BrokeredSession, peer: Peer) -> None:
+    def _finish(self, session: BrokeredSession, peer: PeerLink) -> None:
         deadline = time.monotonic() + self._peer_options.connect_timeout / 1000
         while self._sent and peer.is_connected and time.monotonic() < deadline:
             session.wait(0.1)
-            self._hear(session, peer)
+            self._take_outcomes(session, peer)
         session.flush()
         peer.close()
 

@@ -15,7 +15,7 @@ class Pace:
 
     Args:
         rate: Messages in a second; None: any number.
-        now: Seconds on the clock that the other calls tell, too.
+        now: Seconds, on the clock of the other calls.
 
     >>> pace = Pace(10, now=0.0)
     >>> pace.room(0.0), pace.room(0.5), pace.wait(0.5)

@@ -1,6 +1,6 @@
 """An AMQP 1.0 server in front of kjms: Java programs with Apache Qpid JMS meet the same queues and topics.
 
-Needs the extra ``amqp``. docs/gateway.md tells how it is run and what it does.
+Needs the extra ``amqp``. docs/gateway.md describes how to run it and what it does.
 """
 
 from kjms.gateway._options import GatewayOptions

@@ -73,7 +73,7 @@ class KafkaAccess:
         """Return whether a client may come in.
 
         Raises:
-            JMSException: That cannot be said now.
+            JMSException: The check cannot be made now.
         """
         self._client.user = credentials.user
         login = self._login

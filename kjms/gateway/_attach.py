@@ -40,8 +40,8 @@ def link_of(host: LinkHost, worker: Worker, link: Link) -> ClientLink:
 class UnsubscribeLink(ClientLink):
     """A receiver without a source: it asks for a durable subscription by its name, to end it (mapping §7.3, §8.8).
 
-    A subscription of the client's own container comes first. A global one is ended only by a client that means it: Qpid
-    JMS says so by desired capabilities, which the engine does not pass on, and by the link name's suffix.
+    A subscription of the client's own container comes first. A global one is ended only by a client that asks for it:
+    Qpid JMS does by desired capabilities, which the engine does not pass on, and by the link name's suffix.
     """
 
     def __init__(self, host: LinkHost, worker: Worker, link: Link) -> None:

@@ -276,12 +276,12 @@ class AmqpConnection(EngineProtocol):
         """End a connection whose client sent a value that is not of its type: the engine passes them on unread."""
         _log.debug("connection %d: what the client sent", self.client.number, exc_info=error)
         if isinstance(error, UnicodeDecodeError):
-            said = f"a text is not encoded as it should be ({error.reason})"
+            fault = f"a text is not encoded as it should be ({error.reason})"
         elif isinstance(error, RecursionError):
-            said = "values are nested too deep"
+            fault = "values are nested too deep"
         else:
-            said = f"a value is not of its type ({error})"
-        self._close_with(DECODE_ERROR, f"the client broke the protocol: {said}")
+            fault = f"a value is not of its type ({error})"
+        self._close_with(DECODE_ERROR, f"the client broke the protocol: {fault}")
 
     def _close_with(self, name: str, why: str) -> None:
         """End the connection with an error; what calls this flushes afterwards."""
@@ -328,8 +328,8 @@ class AmqpConnection(EngineProtocol):
             if not self.is_ended:
                 self._answer_open(ConnectionEvent.OPENED)
                 self._metrics.opened_total += 1
-                who = "without a name" if client.user is None else f"user {client.user!r}"
-                client.log("opened by %s, container %r, %s", client.peer, client.container, who)
+                login = "without a name" if client.user is None else f"user {client.user!r}"
+                client.log("opened by %s, container %r, %s", client.peer, client.container, login)
                 self._call(self._sessions.open)
         finally:
             was_abandoned = self._state is ConnectionState.ABANDONED
@@ -370,8 +370,8 @@ class AmqpConnection(EngineProtocol):
 
     def _on_transport_error(self, event: Event) -> None:
         condition = event.transport.condition
-        said = "" if condition is None else f"{condition.name} {condition.description or ''}".rstrip()
-        self._end(f"the connection broke: {said}")
+        cause = "" if condition is None else f"{condition.name} {condition.description or ''}".rstrip()
+        self._end(f"the connection broke: {cause}")
 
     # The end.
 

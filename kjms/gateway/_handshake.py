@@ -17,8 +17,8 @@ class HandshakeState(Enum):
     """How far a handshake is."""
 
     TLS = "TLS is not established"
-    HEADER = "the client has not said which protocol it speaks"
-    SASL = "the client has not said who it is"
+    HEADER = "the protocol's header is to come"
+    SASL = "the client's credentials are to come"
     CHECKING = "its credentials are checked"
     REFUSED = "its credentials were refused"
     OVER = "the client speaks AMQP"
@@ -51,7 +51,7 @@ class Handshake:
         return data
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes from the client and return those to send; `take_credentials` and `state` say what follows.
+        """Take bytes from the client and return those to send; `take_credentials` and `state` show what follows.
 
         Raises:
             SaslError: They are not what has to come.

@@ -90,11 +90,11 @@ class IncomingLink(ClientLink):
             self._parts.append(part)
             has_room = self.host.flow.hold_part(len(part))
         if self._size > self.host.options.max_message_size:
-            said = f"a message is larger than the {self.host.options.max_message_size} bytes that are allowed"
+            text = f"a message is larger than the {self.host.options.max_message_size} bytes that are allowed"
             transaction = _transaction_of(delivery)
             if transaction is not None:
-                self.worker.mark_rollback_only(transaction, ResourceAllocationException(said))
-            self.fail("amqp:link:message-size-exceeded", said)
+                self.worker.mark_rollback_only(transaction, ResourceAllocationException(text))
+            self.fail("amqp:link:message-size-exceeded", text)
         elif not delivery.partial and delivery.readable:
             data = self._take_parts()
             link.advance()

@@ -79,7 +79,7 @@ class ClientLink:
         self.name: Hashable = None  # by which the gateway knows it, while it does
 
     def happens(self, event: LinkEvent) -> None:
-        """Change the state as *event* says."""
+        """Change the state by *event*."""
         self.state = after(LINK, self.state, event)
 
     @property
@@ -141,7 +141,7 @@ class ClientLink:
         then(None, None)
 
     def detach(self, *, is_closed: bool) -> None:
-        """Answer the client's detach; closed says that it wants the link no more."""
+        """Answer the client's detach; a closed link does not come again."""
         self.happens(LinkEvent.LEAVING)
         self.shut(lambda _, failure: self.finish(is_closed=is_closed, failure=failure))
 

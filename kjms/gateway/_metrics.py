@@ -58,7 +58,7 @@ async def serve_metrics(metrics: Metrics, host: str, port: int) -> asyncio.Serve
             )
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.TimeoutError):
-            pass  # whoever asked has gone, or asked for something else
+            pass  # the client has gone, or sent no request
         finally:
             writer.close()
 

@@ -1,4 +1,4 @@
-"""What a gateway is told: where it listens, who may come in, and how much one client may take."""
+"""The settings of a gateway: where it listens, which clients may come in, and how much one client may take."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GatewayOptions:
     tls_key: Path | None = None
     """The file with its key, where that is not in the same one."""
     tls_clients: Path | None = None
-    """A file with the certificates that vouch for clients' own: who has one comes in under its common name."""
+    """A file with the certificates that vouch for clients' own: a client with one comes in under its common name."""
     metrics_port: int | None = None
     """Where Prometheus may ask, at the same host; 0 takes any free one."""
     max_connections: int = 2000
@@ -53,7 +53,7 @@ class GatewayOptions:
     idle_timeout: int = 60_000
     """Milliseconds without a frame after which a client counts as gone; 0: never."""
     handshake_timeout: int = 10_000
-    """Milliseconds that a client has for TLS, to say who it is, and to open its connection. What the gateway needs to
+    """Milliseconds that a client has for TLS, to log in, and to open its connection. What the gateway needs to
     answer is not counted, such as waiting for the client id of a program that was killed."""
     drain_timeout: int = 10_000
     """Milliseconds that ending may take until clients are cut off."""
@@ -61,7 +61,7 @@ class GatewayOptions:
     def __post_init__(self) -> None:
         if not (self.anonymous or self.users or self.pass_credentials or self.tls_clients):
             raise ValueError(
-                "nobody could come in: allow anonymous clients, name a file of users or of certificates, or pass"
+                "no client could come in: allow anonymous clients, name a file of users or of certificates, or pass"
                 " credentials on to Kafka"
             )
         if self.tls_certificate is None and (self.tls_key or self.tls_clients):

@@ -167,11 +167,11 @@ class OutgoingLink(ClientLink):
             return Outcome.RELEASED, transaction, ""
         if state == Delivery.REJECTED:
             condition = delivery.remote.condition
-            said = f": {condition.name} {condition.description or ''}".rstrip() if condition is not None else ""
-            return Outcome.REJECTED, None, f"rejected by the client{said}"
+            reason = f": {condition.name} {condition.description or ''}".rstrip() if condition is not None else ""
+            return Outcome.REJECTED, None, f"rejected by the client{reason}"
         if state == Delivery.MODIFIED:
             if delivery.remote.undeliverable:
-                return Outcome.REJECTED, None, "the client says that it cannot be delivered there"
+                return Outcome.REJECTED, None, "the client found it undeliverable"
             return (Outcome.FAILED if delivery.remote.failed else Outcome.RELEASED), None, "the client gave it back"
         return (Outcome.FAILED, None, "the client settled it without an outcome") if delivery.settled else None
 

@@ -78,7 +78,7 @@ def event_of(found: Any) -> Event:
 
 
 def address_of(link: Link) -> int:
-    """Return what tells a link from others."""
+    """Return a link's address, which identifies it."""
     return int(addressof(link._impl))
 
 
@@ -94,7 +94,7 @@ def settle(delivery: Delivery, state: int) -> None:
 
 
 def accepted_in(transaction: bytes) -> Data:
-    """Return what a delivery's state says that is accepted in a transaction (part 4, §4.5.6); for one thread."""
+    """Return the state of a delivery that is accepted in a transaction (part 4, §4.5.6); for one thread."""
     data = Data()
     data.put_object([transaction, ProtonDescribed(proton_ulong(ACCEPTED), [])])
     return data
@@ -109,7 +109,7 @@ def settle_within(delivery: Delivery, state: Data) -> None:
 
 
 def transactional(delivery: Delivery) -> tuple[bytes, int]:
-    """Return what a transactional state says: the transaction's id, and the outcome in it; 0: none."""
+    """Return the id of the transaction in a transactional state, and the outcome in it; 0: none."""
     size, encoded = pn_data_encode(pn_disposition_data(pn_delivery_remote(delivery._impl)), _LARGEST_STATE)
     return _read(bytes(encoded)) if size > 0 else (b"", 0)
 

@@ -1,4 +1,4 @@
-"""The server's side of AMQP's SASL frames: bytes in, bytes out, no socket, and no opinion on who may come in.
+"""The server's side of AMQP's SASL frames: bytes in, bytes out, no socket, and no check of credentials.
 
 python-qpid-proton's own server knows ANONYMOUS and EXTERNAL alone where it is built without Cyrus SASL, as it is from
 PyPI, so these frames are exchanged before its engine sees anything.
@@ -127,12 +127,12 @@ class SaslServer:
 
     @staticmethod
     def outcome(*, is_accepted: bool) -> bytes:
-        """Return the frame that tells the client whether it may go on."""
+        """Return the frame that lets the client in, or refuses it."""
         return _frame(_OUTCOME, [UByte(_OK if is_accepted else _AUTH)])
 
     @staticmethod
     def unavailable() -> bytes:
-        """Return the frame that tells the client that it cannot be said now whether it may go on."""
+        """Return the frame for a client whose credentials cannot be checked now."""
         return _frame(_OUTCOME, [UByte(_SYSTEM_TEMPORARY)])
 
 

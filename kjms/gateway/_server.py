@@ -28,7 +28,7 @@ class Gateway:
 
     Args:
         factory: Makes the connections to Kafka, one for each client.
-        options: Where it listens, who may come in, and how much a client may take.
+        options: Where it listens, which clients may come in, and how much a client may take.
         user: The gateway's own name for Kafka, where clients are not to use theirs.
         password: The password for it.
 

@@ -16,7 +16,7 @@ __all__ = ["LinkSink", "LinkSource", "Outcome"]
 
 
 class Outcome(Enum):
-    """What a client says of a message (AMQP 1.0, part 3, §3.4)."""
+    """The outcome that a client gives a message (AMQP 1.0, part 3, §3.4)."""
 
     ACCEPTED = 0
     RELEASED = 1

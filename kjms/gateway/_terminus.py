@@ -65,7 +65,7 @@ def capabilities(terminus: Terminus) -> frozenset[str]:
 
 
 def destination_at(terminus: Terminus) -> Destination:
-    """Return the destination at a terminus's address: a queue, unless it says something else.
+    """Return the destination at a terminus's address: a queue, unless its capabilities name another kind.
 
     Raises:
         InvalidDestinationException: There is no such name.
@@ -73,7 +73,7 @@ def destination_at(terminus: Terminus) -> Destination:
     kind = next((_KINDS[name] for name in sorted(capabilities(terminus)) if name in _KINDS), None)
     found = parse_address(terminus.address, kind, None)
     if found is None:
-        raise InvalidDestinationException("the link says no address")
+        raise InvalidDestinationException("the link has no address")
     return found
 
 
@@ -103,9 +103,9 @@ def wanted(link_name: str, source: Terminus) -> Wanted:
     if not isinstance(destination, Topic):
         is_browser = isinstance(destination, Queue) and source.distribution_mode == Terminus.DIST_MODE_COPY
         return Wanted(destination, selector, is_browser=is_browser)
-    said = capabilities(source)
+    kinds = capabilities(source)
     is_durable = source.durability in {Terminus.CONFIGURATION, Terminus.DELIVERIES}
-    is_shared = "shared" in said
+    is_shared = "shared" in kinds
     name = subscription_name(link_name) if is_durable or is_shared else None
     return Wanted(
         destination,
@@ -114,7 +114,7 @@ def wanted(link_name: str, source: Terminus) -> Wanted:
         subscription=name,
         is_durable=is_durable,
         is_shared=is_shared,
-        is_global=is_shared and "global" in said,
+        is_global=is_shared and "global" in kinds,
     )
 
 

@@ -1,4 +1,4 @@
-"""Who may come in: a file of names and hashed passwords."""
+"""The file of names and hashed passwords of clients that may come in."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def add_user(path: Path, user: str, password: str) -> bool:
             file.flush()
             os.fsync(file.fileno())
         if path.exists():
-            with contextlib.suppress(PermissionError):  # the gateway's own user goes on to read it
+            with contextlib.suppress(PermissionError):  # the gateway's own user still reads it
                 os.chown(name, path.stat().st_uid, path.stat().st_gid)
         os.replace(name, path)
     except BaseException:
@@ -138,7 +138,7 @@ class Users:
         """Read the file if it has changed.
 
         Raises:
-            JMSException: It is damaged, or cannot be read: then no login is accepted, by what it said before either.
+            JMSException: It is damaged, or cannot be read: then no login is accepted, by its former content either.
         """
         try:
             self._read()

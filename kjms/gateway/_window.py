@@ -8,9 +8,9 @@ __all__ = ["Window"]
 
 FEWEST: Final = 2  # one that the client works on, and one for when it is done
 MOST_SECONDS: Final = 0.1  # of work are sent ahead
-PATIENCE_SECONDS: Final = 0.2  # without an answer, before a client gets another message
-MOST_PATIENCE_SECONDS: Final = 1.0
-PATIENCE: Final = 8  # times the longest wait for an answer so far, likewise
+TIMEOUT_SECONDS: Final = 0.2  # without an answer, before a client gets another message
+MOST_TIMEOUT_SECONDS: Final = 1.0
+TIMEOUT_FACTOR: Final = 8  # times the longest wait for an answer so far, likewise
 
 
 class Window:
@@ -49,8 +49,8 @@ class Window:
     @property
     def grows_at(self) -> float:
         """When the window of the link grows, if there is no answer before."""
-        patience = min(PATIENCE_SECONDS * self._growth, MOST_PATIENCE_SECONDS)
-        return self._full_since + max(patience, PATIENCE * self._longest)
+        timeout = min(TIMEOUT_SECONDS * self._growth, MOST_TIMEOUT_SECONDS)
+        return self._full_since + max(timeout, TIMEOUT_FACTOR * self._longest)
 
     def filled(self, now: float) -> None:
         """Note that the client has as many messages as the window allows."""

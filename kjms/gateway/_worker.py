@@ -264,7 +264,7 @@ class Worker:
             message = decode(data, destination, now_ms=time.time_ns() // 1_000_000)
             where = destination or message.jms_destination
             if where is None:
-                raise InvalidDestinationException("a message to the anonymous relay says in 'to' where it goes (§6.2)")
+                raise InvalidDestinationException("a message to the anonymous relay has its destination in 'to' (§6.2)")
             if transaction is not None:
                 with self._session.within(self._transactions.with_room(transaction, len(data))):
                     producer.forward(message, where)

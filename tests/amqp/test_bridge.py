@@ -323,14 +323,15 @@ def test_what_came_already_is_dropped(
     here: Session, artemis: Artemis, kjms_factory: ConnectionFactory, kjms_destination_name: str
 ) -> None:
     """A message whose id came before, over this bridge, is dropped by a later run, unless repeats are to be kept."""
+    from kjms.bridge._link_spec import LinkSpec
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import LinkSpec, Peer
+    from kjms.bridge._peer_link import PeerLink
     from kjms.mapping.amqp import encode
 
     message = TextMessage("a")
     message._message_id = f"ID:{kjms_destination_name}"
-    way = LinkSpec(False, kjms_destination_name, False, None, False, "sender", "sender")
-    sender = Peer(PeerOptions(artemis.url), way, 10, lambda: None)
+    spec = LinkSpec(False, kjms_destination_name, False, None, False, "sender", "sender")
+    sender = PeerLink(PeerOptions(artemis.url), spec, 10, lambda: None)
     sender.start()
     for options, done in (({}, (1, 0, 0)), ({}, (0, 1, 0)), ({"keep_repeats": True}, (1, 0, 0))):
         sender.send([(object(), encode(message).encode())])

@@ -95,39 +95,41 @@ def seen(message: Message) -> tuple[str, ...]:
 
 def fill(artemis: Artemis, messages: Iterator[Message]) -> None:
     """Put *messages* into the broker's queue."""
+    from kjms.bridge._link_spec import LinkSpec
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import LinkSpec, Peer
+    from kjms.bridge._peer_link import PeerLink
 
-    way = LinkSpec(False, SOURCE, False, None, False, "filling", "filling")
-    peer = Peer(PeerOptions(artemis.url), way, 1000, lambda: None)
+    spec = LinkSpec(False, SOURCE, False, None, False, "filling", "filling")
+    peer = PeerLink(PeerOptions(artemis.url), spec, 1000, lambda: None)
     peer.start()
     under_way = 0
     for batch in iter(lambda: list(itertools.islice(messages, 500)), []):
         peer.send([(message._message_id, encode(message).encode()) for message in batch])
         under_way += len(batch)
         while under_way > 1000:
-            under_way -= len(peer.answers())
+            under_way -= len(peer.outcomes())
             time.sleep(0.001)
     while under_way:
-        under_way -= len(peer.answers())
+        under_way -= len(peer.outcomes())
         time.sleep(0.001)
     peer.close()
 
 
 def drain(artemis: Artemis) -> Iterator[Message]:
     """Return what is in the broker's other queue."""
+    from kjms.bridge._link_spec import LinkSpec
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import LinkSpec, Peer
+    from kjms.bridge._peer_link import PeerLink
 
-    peer = Peer(PeerOptions(artemis.url), LinkSpec(True, TARGET, False, None, False, "x", "x"), 1000, lambda: None)
+    peer = PeerLink(PeerOptions(artemis.url), LinkSpec(True, TARGET, False, None, False, "x", "x"), 1000, lambda: None)
     peer.start()
     until = time.monotonic() + IDLE_SECONDS
     while time.monotonic() < until:
-        tickets = peer.take(500, 1 << 24)
-        for ticket in tickets:
-            yield decode(ticket.data)
-        peer.settle(tickets)
-        if tickets:
+        deliveries = peer.take(500, 1 << 24)
+        for delivery in deliveries:
+            yield decode(delivery.data)
+        peer.settle(deliveries)
+        if deliveries:
             until = time.monotonic() + IDLE_SECONDS
         else:
             time.sleep(0.01)

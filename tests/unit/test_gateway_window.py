@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kjms.gateway._window import FEWEST, MOST_PATIENCE_SECONDS, PATIENCE_SECONDS, Window
+from kjms.gateway._window import FEWEST, MOST_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Window
 
 
 def served(window: Window, work: float, seconds: float, batch: int = 1) -> int:
@@ -61,8 +61,8 @@ def test_a_link_is_not_full_for_good() -> None:
     window.filled(10.0)
     window.answered(1, 1, 40.0)
     window.filled(40.0)
-    window.grow(40.0 + MOST_PATIENCE_SECONDS)
+    window.grow(40.0 + MOST_TIMEOUT_SECONDS)
     assert window.size == FEWEST
-    assert window.grows_at > 40.0 + 30.0 + PATIENCE_SECONDS
+    assert window.grows_at > 40.0 + 30.0 + TIMEOUT_SECONDS
     window.grow(window.grows_at)
     assert window.size == FEWEST + 1

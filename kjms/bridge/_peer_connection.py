@@ -1,4 +1,4 @@
-"""One connection to the other broker: its bytes, the engine that understands them, and one link; in the loop's thread.
+"""One connection to the other broker: its bytes, the engine behind them, and one link; in the loop's thread.
 
 TLS is asyncio's: the engine never sees it.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proton import (
     SASL,
@@ -30,8 +31,8 @@ from kjms.bridge._errors import LostError, is_passing, refusal
 from kjms.errors import JMSException, JMSSecurityException
 
 if TYPE_CHECKING:
+    from kjms.bridge._link_spec import LinkSpec
     from kjms.bridge._options import PeerOptions
-    from kjms.bridge._peer import LinkSpec, Peer
 
 __all__ = ["InboundDelivery", "PeerConnection"]
 
@@ -40,8 +41,51 @@ SELECTOR: Final = "apache.org:selector-filter:string"
 OUTGOING_BYTES: Final = 1 << 20
 
 
+class PeerState(Enum):
+    """The state of a connection to the other broker, and of its link.
+
+    Attributes:
+        is_closing: Whether the bridge has ended it, or it is lost.
+    """
+
+    ATTACHING = "the broker has not attached the link"
+    ATTACHED = "messages can come or go"
+    CLOSING = "the bridge closes it, and the broker has to answer"
+    ENDED = "it is lost, or refused, or closed"
+
+    is_closing: bool
+
+
+for _state in PeerState:
+    _state.is_closing = _state in {PeerState.CLOSING, PeerState.ENDED}
+
+
+class PeerEvent(Enum):
+    """What happens to a connection to the other broker."""
+
+    ATTACHED = "the broker attaches the link"
+    CLOSED = "the bridge closes the link"
+    ENDED = "something ends the connection"
+
+
+PEER: Final[Mapping[tuple[PeerState, PeerEvent], PeerState]] = {
+    (PeerState.ATTACHING, PeerEvent.ATTACHED): PeerState.ATTACHED,
+    (PeerState.ATTACHING, PeerEvent.CLOSED): PeerState.CLOSING,
+    (PeerState.ATTACHING, PeerEvent.ENDED): PeerState.ENDED,
+    (PeerState.ATTACHED, PeerEvent.ATTACHED): PeerState.ATTACHED,
+    (PeerState.ATTACHED, PeerEvent.CLOSED): PeerState.CLOSING,
+    (PeerState.ATTACHED, PeerEvent.ENDED): PeerState.ENDED,
+    (PeerState.CLOSING, PeerEvent.ATTACHED): PeerState.CLOSING,  # the answers of both cross on their way
+    (PeerState.CLOSING, PeerEvent.CLOSED): PeerState.CLOSING,
+    (PeerState.CLOSING, PeerEvent.ENDED): PeerState.ENDED,
+    (PeerState.ENDED, PeerEvent.ATTACHED): PeerState.ENDED,
+    (PeerState.ENDED, PeerEvent.CLOSED): PeerState.ENDED,
+    (PeerState.ENDED, PeerEvent.ENDED): PeerState.ENDED,
+}
+
+
 class InboundDelivery:
-    """A message that was received; its line keeps the delivery, which only the loop's thread may free."""
+    """A message that was received; its connection keeps proton's delivery, which only the loop's thread may free."""
 
     __slots__ = ("data",)
 
@@ -49,38 +93,57 @@ class InboundDelivery:
         self.data = data
 
 
+class ConnectionUser(Protocol):
+    """What a connection reports to; its methods are called in the loop's thread."""
+
+    def ready(self, connection: PeerConnection) -> None:
+        """Note that messages can come or go."""
+
+    def has_credit(self) -> None:
+        """Note that the broker takes messages, or more of them."""
+
+    def arrived(self, delivery: InboundDelivery) -> None:
+        """Note that a message came."""
+
+    def settled(self, token: Any, state: int, condition: str | None, description: str | None) -> None:
+        """Note the outcome of a message that was sent."""
+
+
 class PeerConnection(EngineProtocol):
     """A connection.
 
     Args:
-        peer: Who wants it.
-        options: Who is on the other side.
-        way: What is received or sent there.
+        user: What it reports to.
+        options: Where the broker is, and how to log in.
+        spec: What is received or sent there.
+
+    Attributes:
+        attached: Done when the broker has attached the link, or with the error that ended the connection before.
+        ended: Done with what ended the connection.
     """
 
-    def __init__(self, peer: Peer, options: PeerOptions, way: LinkSpec) -> None:
+    def __init__(self, user: ConnectionUser, options: PeerOptions, spec: LinkSpec) -> None:
         super().__init__()
-        self._peer = peer
+        self._user = user
         self._options = options
-        self._way = way
+        self._spec = spec
         self._transport = Transport(Transport.CLIENT)
         self._unsettled: dict[InboundDelivery, Delivery] = {}
         self._partial = bytearray()  # of the message that is coming
         self._tags = 0
-        self.is_attached = False
-        self._is_closing = False
+        self._state = PeerState.ATTACHING
         self._is_dispatching = False
-        self._has_heard = False
+        self._has_received = False
         loop = asyncio.get_running_loop()
         self.attached: asyncio.Future[None] = loop.create_future()
-        self.ended: asyncio.Future[Exception] = loop.create_future()  # with what ended it
+        self.ended: asyncio.Future[Exception] = loop.create_future()
         self._lost: asyncio.Future[None] = loop.create_future()
         self._prepare()
 
     def _prepare(self) -> None:
         options, engine, transport = self._options, self._engine, self._transport
         assert transport is not None
-        engine.container = self._way.container
+        engine.container = self._spec.container
         engine.hostname = options.host
         engine.properties = {symbol("product"): "kjms bridge", symbol("version"): __version__}
         sasl = transport.sasl()
@@ -97,29 +160,22 @@ class PeerConnection(EngineProtocol):
         engine.open()
         session = engine.session()
         session.open()
-        self.link = session.receiver(self._way.link) if self._way.is_inward else session.sender(self._way.link)
-        self._describe(self.link)
+        self.link = session.receiver(self._spec.link) if self._spec.is_inward else session.sender(self._spec.link)
+        _describe(self.link, self._spec)
         self.link.open()
 
-    def _describe(self, link: Link) -> None:
-        way = self._way
-        mine, other = (link.source, link.target) if way.is_inward else (link.target, link.source)
-        mine.address = way.address
-        mine.capabilities.put_object(symbol("topic" if way.is_topic else "queue"))
-        other.address = way.container
-        if way.is_inward:
-            if way.is_topic:
-                mine.durability = Terminus.DELIVERIES
-                mine.expiry_policy = Terminus.EXPIRE_NEVER
-            if way.selector:
-                mine.filter.put_dict({symbol("jms-selector"): Described(symbol(SELECTOR), way.selector)})
-        link.snd_settle_mode = Link.SND_UNSETTLED
-        link.rcv_settle_mode = Link.RCV_FIRST
+    @property
+    def is_attached(self) -> bool:
+        """Whether messages can come or go."""
+        return self._state is PeerState.ATTACHED
+
+    def _happens(self, event: PeerEvent) -> None:
+        self._state = PEER[self._state, event]
 
     # Bytes.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to speak."""
+        """Send what the engine has prepared."""
         assert isinstance(transport, asyncio.Transport)
         self._tcp = transport
         self.flush()
@@ -128,19 +184,15 @@ class PeerConnection(EngineProtocol):
         """Take bytes from the broker."""
         if self._is_released:
             return
-        self._has_heard = True
+        self._has_received = True
         try:
             self._push(data)
         except TransportException as error:
-            self._end(LostError(f"what it says is no AMQP 1.0: {error}"))
+            self.end(LostError(f"what it sends is no AMQP 1.0: {error}"))
         self.flush()
 
-    def eof_received(self) -> bool:
-        """Hear that the broker says no more."""
-        return False
-
     def connection_lost(self, error: Exception | None) -> None:
-        """Hear that the connection is gone."""
+        """End the connection: it is gone."""
         self._tcp = None
         if not self._lost.done():
             self._lost.set_result(None)
@@ -148,19 +200,19 @@ class PeerConnection(EngineProtocol):
         transport = self._transport
         if transport is None:
             return
-        if self._has_heard and error is None:  # it may have said why
+        if self._has_received and error is None:  # it may have sent the reason
             with contextlib.suppress(TransportException):
                 transport.close_tail()
             transport.pending()
             self._dispatch()
         if isinstance(error, ssl.SSLError):
-            self._end(JMSSecurityException(f"the broker does not take the bridge's certificate: {error}", None, error))
+            self.end(JMSSecurityException(f"the broker does not take the bridge's certificate: {error}", None, error))
         elif error is not None:
-            self._end(LostError(str(error)))
-        elif self._has_heard:
-            self._end(LostError("it closed the connection"))
+            self.end(LostError(str(error)))
+        elif self._has_received:
+            self.end(LostError("it closed the connection"))
         else:
-            self._end(LostError("it closed the connection without a word; it may want TLS, or a certificate"))
+            self.end(LostError("it closed the connection before it sent anything; it may want TLS, or a certificate"))
 
     def _fill(self) -> None:
         self._dispatch()
@@ -170,7 +222,7 @@ class PeerConnection(EngineProtocol):
         """Whether the connection has ended."""
         return self.ended.done()
 
-    # What the engine says.
+    # Events.
 
     def _dispatch(self) -> None:
         if self._is_dispatching:  # what handling an event makes happen is handled after it
@@ -185,32 +237,31 @@ class PeerConnection(EngineProtocol):
                 try:
                     handle(self, event)
                 except UnicodeDecodeError as error:  # the engine passes names on unread
-                    self._end(LostError(f"a text of its is not encoded as it should be ({error.reason})"))
+                    self.end(LostError(f"a text that it sent is not encoded as it should be ({error.reason})"))
             self._collector.pop()
         self._is_dispatching = False
 
     def _on_attach(self, event: Event) -> None:
         link = event.link
-        terminus = link.remote_source if self._way.is_inward else link.remote_target
-        if terminus.address is None:  # the broker refuses the link, and will say why
+        terminus = link.remote_source if self._spec.is_inward else link.remote_target
+        if terminus.address is None or self.ended.done():  # the broker refuses the link, and will give the reason
             return
-        if self._way.is_inward and self._way.selector and not _has_selector(terminus):
-            self._end(JMSException(f"{self._way.doing}: the broker takes no selectors, which {self._why_selector()}"))
+        if self._spec.is_inward and self._spec.selector and not _has_selector(terminus):
+            self.end(
+                JMSException(f"{self._spec.doing}: the broker takes no selectors, which {self._spec.selector_reason}")
+            )
             return
-        self.is_attached = True
+        self._happens(PeerEvent.ATTACHED)
         if not self.attached.done():
             self.attached.set_result(None)
-        self._peer.line_is_ready(self)
-
-    def _why_selector(self) -> str:
-        return "was asked for" if self._way.has_own_selector else "are needed so that nothing moves in circles"
+        self._user.ready(self)
 
     def _on_flow(self, event: Event) -> None:
-        self._peer.line_has_credit(self)
+        self._user.has_credit()
 
     def _on_delivery(self, event: Event) -> None:
         delivery = event.delivery
-        if self._way.is_inward:
+        if self._spec.is_inward:
             if delivery.readable:
                 self._read(event.link, delivery)
         elif delivery.updated and delivery.remote_state:
@@ -218,7 +269,7 @@ class PeerConnection(EngineProtocol):
             state, token = delivery.remote_state, delivery.token
             is_hopeless = state == Delivery.MODIFIED and bool(delivery.remote.undeliverable)
             delivery.settle()
-            self._peer.answered(
+            self._user.settled(
                 token,
                 Delivery.REJECTED if is_hopeless else state,
                 None if condition is None else condition.name,
@@ -234,59 +285,59 @@ class PeerConnection(EngineProtocol):
             data = bytes(self._partial)
             self._partial.clear()
             link.advance()
-            ticket = InboundDelivery(data)
-            self._unsettled[ticket] = delivery
-            self._peer.arrived(ticket)
+            received = InboundDelivery(data)
+            self._unsettled[received] = delivery
+            self._user.arrived(received)
 
     def _on_link_end(self, event: Event) -> None:
         link = event.link
-        if self._is_closing:
+        if self._state.is_closing:
             self._engine.close()
             return
         condition = link.remote_condition
         self._refused(condition, "it ended the link")
 
+    def _on_session_end(self, event: Event) -> None:
+        self._refused(event.session.remote_condition, "session ended")
+
     def _on_close(self, event: Event) -> None:
-        if self._is_closing:
+        if self._state.is_closing:
             event.transport.close_tail()
             return
         self._refused(self._engine.remote_condition, "it closed the connection")
 
     def _refused(self, condition: Any, otherwise: str) -> None:
         name = None if condition is None else str(condition.name)
-        said = None if condition is None else condition.description
+        text = None if condition is None else condition.description
         if is_passing(name):
-            self._end(LostError(f"{name}: {said}" if name else otherwise))
+            self.end(LostError(f"{name}: {text}" if name else otherwise))
         else:
-            self._end(refusal(self._way.doing, name, said))
+            self.end(refusal(self._spec.doing, name, text))
 
     def _on_trouble(self, event: Event) -> None:
         transport = event.transport
         condition = transport.condition
         name = None if condition is None else str(condition.name)
-        said = None if condition is None else str(condition.description)
+        text = None if condition is None else str(condition.description)
         if transport.sasl().outcome not in {SASL.OK, None} or name == "amqp:unauthorized-access":
             login = self._options.login
-            who = f"user {login[0]!r}" if login is not None else "whoever gives no name"
-            self._end(JMSSecurityException(f"the broker does not let in {who}: {said}", name))
+            login_name = f"user {login[0]!r}" if login is not None else "clients without a name"
+            self.end(JMSSecurityException(f"the broker does not let in {login_name}: {text}", name))
         else:
-            self._end(LostError(f"{name}: {said}"))
+            self.end(LostError(f"{name}: {text}"))
 
-    def _end(self, cause: Exception) -> None:
-        self.is_attached = False
+    def end(self, cause: Exception) -> None:
+        """End the connection because of *cause*."""
+        was_closing = self._state.is_closing
+        self._happens(PeerEvent.ENDED)
         if not self.ended.done():
             self.ended.set_result(cause)
         if not self.attached.done():
             self.attached.set_exception(cause)
-            self.attached.exception()  # somebody has seen it
-        if self._tcp is not None and not self._is_closing:
-            self._is_closing = True
+            self.attached.exception()  # else asyncio logs that it was never retrieved
+        if self._tcp is not None and not was_closing:
             self._engine.close()
             asyncio.get_running_loop().call_soon(self._hang_up)
-
-    def abort(self, cause: Exception) -> None:
-        """End the connection because of *cause*."""
-        self._end(cause)
 
     async def gone(self) -> None:
         """Return when the connection, which has ended, is closed; it is cut off where the broker does not let it go."""
@@ -307,7 +358,7 @@ class PeerConnection(EngineProtocol):
         if self._tcp is not None:
             self._tcp.close()
 
-    # What the bridge wants.
+    # For the bridge.
 
     def grant(self, credit: int) -> None:
         """Let the broker send so many messages more."""
@@ -319,7 +370,7 @@ class PeerConnection(EngineProtocol):
         return int(self.link.credit)
 
     def has_room(self) -> bool:
-        """Tell whether a message can be sent now."""
+        """Return whether a message can be sent now."""
         return (
             self.is_attached
             and self.link.credit > 0
@@ -328,34 +379,50 @@ class PeerConnection(EngineProtocol):
         )
 
     def send(self, token: object, data: bytes) -> None:
-        """Send a message; `Peer.answered` is told what became of it."""
+        """Send a message; its outcome is reported with *token*."""
         self._tags += 1
         delivery = self.link.delivery(str(self._tags))
         delivery.token = token
         self.link.send(data)
         self.link.advance()
 
-    def settle(self, ticket: InboundDelivery, state: int) -> None:
-        """Say what became of a message."""
-        delivery = self._unsettled.pop(ticket, None)
+    def settle(self, received: InboundDelivery, state: int) -> None:
+        """Settle a message with its outcome."""
+        delivery = self._unsettled.pop(received, None)
         if delivery is not None and not self.ended.done():
             delivery.update(state)
             delivery.settle()
 
-    def close(self, *, for_ever: bool) -> None:
-        """End the link, and the connection when the broker has heard of all that was said before.
+    def close(self, *, is_final: bool) -> None:
+        """End the link, and the connection when the broker has confirmed all that was sent before.
 
         Args:
-            for_ever: Whether a subscription ends, too.
+            is_final: Whether a subscription ends, too.
         """
         if self.ended.done():
             return
-        self._is_closing = True
-        if self._way.is_topic and self._way.is_inward and not for_ever:
+        self._happens(PeerEvent.CLOSED)
+        if self._spec.is_topic and self._spec.is_inward and not is_final:
             self.link.detach()
         else:
             self.link.close()
         self.flush()
+
+
+def _describe(link: Link, spec: LinkSpec) -> None:
+    """Write what the bridge wants into its attach."""
+    mine, other = (link.source, link.target) if spec.is_inward else (link.target, link.source)
+    mine.address = spec.address
+    mine.capabilities.put_object(symbol("topic" if spec.is_topic else "queue"))
+    other.address = spec.container
+    if spec.is_inward:
+        if spec.is_topic:
+            mine.durability = Terminus.DELIVERIES
+            mine.expiry_policy = Terminus.EXPIRE_NEVER
+        if spec.selector:
+            mine.filter.put_dict({symbol("jms-selector"): Described(symbol(SELECTOR), spec.selector)})
+    link.snd_settle_mode = Link.SND_UNSETTLED
+    link.rcv_settle_mode = Link.RCV_FIRST
 
 
 def _has_selector(terminus: Terminus) -> bool:
@@ -374,7 +441,9 @@ _HANDLERS: Final[dict[Any, Callable[[PeerConnection, Event], None]]] = {
     Event.DELIVERY: PeerConnection._on_delivery,
     Event.LINK_REMOTE_CLOSE: PeerConnection._on_link_end,
     Event.LINK_REMOTE_DETACH: PeerConnection._on_link_end,
-    Event.SESSION_REMOTE_CLOSE: lambda line, event: line._refused(event.session.remote_condition, "session ended"),
+    Event.SESSION_REMOTE_CLOSE: lambda connection, event: connection._refused(
+        event.session.remote_condition, "session ended"
+    ),
     Event.CONNECTION_REMOTE_CLOSE: PeerConnection._on_close,
     Event.TRANSPORT_ERROR: PeerConnection._on_trouble,
 }
