@@ -55,7 +55,7 @@ class ConnectionFactory(FactorySettings):
 
         Args:
             session_mode: One of the constants of `JMSContext`.
-            user: The name for SASL; None: who *kafka* says, or nobody.
+            user: The name for SASL; None: the one in *kafka*, if any.
             password: The password for it.
 
         Raises:
@@ -141,7 +141,7 @@ class JMSContext(Creating):
         """Close the context with its consumers, and the connection with the last of its contexts.
 
         Waits for sends under way. A receive that waits returns None. What was not acknowledged goes to others at once.
-        Once begun it is carried through, even if whoever waits for it is cancelled.
+        Once begun it is carried through, even if the task that waits for it is cancelled.
 
         Raises:
             JMSException: Kafka did not take an acknowledgement; everything is closed nevertheless.
@@ -227,7 +227,7 @@ class JMSContext(Creating):
         contexts of a connection have it in common.
         """
         listener = self._opened("exception_listener").exception_listener
-        return listener.told if isinstance(listener, _InLoop) else listener
+        return listener.on_exception if isinstance(listener, _InLoop) else listener
 
     @exception_listener.setter
     def exception_listener(self, listener: Callable[[JMSException], object] | None) -> None:
@@ -385,18 +385,18 @@ class _InLoop:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, listener: ExceptionListener) -> None:
         self._loop = loop
-        self.told, recovered = listener_methods(listener)
+        self.on_exception, recovered = listener_methods(listener)
         self.on_recovery = None if recovered is None else partial(self._call, recovered)
 
     def __call__(self, failure: JMSException) -> None:
-        self._call(self.told, failure)
+        self._call(self.on_exception, failure)
 
     def _call(self, method: ExceptionListener, failure: JMSException) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             self._loop.call_soon_threadsafe(method, failure)
 
 
 def _close_quietly(connected: Callable[[], _context.JMSContext]) -> None:
-    """Close what was connected for somebody who did not wait for it, if it was."""
-    with contextlib.suppress(BaseException):  # there is nothing to close, or nobody to tell
+    """Close what was connected, if it was, for a task that no longer waits for it."""
+    with contextlib.suppress(BaseException):  # there is nothing to close, or no task to raise it in
         connected().close()

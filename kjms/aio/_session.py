@@ -1,7 +1,7 @@
-"""A session whose waiting an event loop does: threads carry out what takes long, and nobody waits in them for messages.
+"""A session whose waiting an event loop does: threads carry out what takes long, and never wait for messages.
 
-Who waits for a message waits for an asyncio event, which the engine sets from its own threads. Everything that may talk
-to Kafka runs in a thread, one call of a session at a time; a thread cannot be cancelled, so whoever cancels leaves at
+A task waits for a message by an asyncio event, which the engine sets from its own threads. Everything that may talk
+to Kafka runs in a thread, one call of a session at a time; a thread cannot be cancelled, so a cancelled task ends at
 once and the session is free again when the thread is through. What such a thread received is given back.
 """
 
@@ -44,47 +44,47 @@ class Wakeup(threading.Event):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._loop = loop
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def set(self) -> None:
-        """Wake whoever waits; from any thread."""
+        """Wake the waiting task; from any thread."""
         if not self.is_set():  # else the loop knows already, or has not looked since
             super().set()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                self._loop.call_soon_threadsafe(self._news.set)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
+                self._loop.call_soon_threadsafe(self._changed.set)
 
     def clear(self) -> None:
         """Begin anew; what is set from now on ends the next wait."""
         super().clear()
-        self._news.clear()
+        self._changed.clear()
 
     async def wait_until(self, deadline: float | None) -> None:
         """Return when it is set, or when the loop's clock says *deadline*."""
-        alarm = None if deadline is None else self._loop.call_at(deadline, self._news.set)
+        alarm = None if deadline is None else self._loop.call_at(deadline, self._changed.set)
         try:
-            await self._news.wait()
+            await self._changed.wait()
         finally:
             if alarm is not None:
                 alarm.cancel()
 
 
-class Answer:
-    """What became of a send, told by the publisher's thread to a future of *loop*: a completion listener."""
+class SendOutcome:
+    """The outcome of a send, which the publisher's thread passes to a future of *loop*: a completion listener."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.future: asyncio.Future[None] = loop.create_future()
 
     def on_completion(self, message: Message) -> None:
-        """Hear that it was sent."""
-        self._tell(None)
+        """Note that it was sent."""
+        self._pass_on(None)
 
     def on_exception(self, message: Message, exception: Exception) -> None:
-        """Hear that it was not."""
-        self._tell(exception)
+        """Note that it was not."""
+        self._pass_on(exception)
 
-    def _tell(self, failure: Exception | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+    def _pass_on(self, failure: Exception | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             self._loop.call_soon_threadsafe(self._arrive, failure)
 
     def _arrive(self, failure: Exception | None) -> None:
@@ -97,7 +97,7 @@ class Answer:
 
 
 class Look:
-    """One look for a message: what it finds ends in the program's hands or goes back, whatever happens meanwhile."""
+    """One look for a message: what it finds reaches the program or goes back, whatever happens meanwhile."""
 
     def __init__(self, session: LoopSession, consumer: MessageConsumer) -> None:
         self._session = session
@@ -129,7 +129,7 @@ class Look:
             return message
 
     def abandon(self) -> None:
-        """Give back what was found, or will be, unless the program has it: whoever asked has gone."""
+        """Give back what was found, or will be, unless the program has it: the receive was cancelled."""
         with self._lock:
             self._is_abandoned = True
             if self._found is not None:
@@ -177,7 +177,7 @@ class LoopSession(Session):
         return await self._in_thread(doing, lambda: call(*arguments, **named))
 
     def _in_thread(self, doing: str, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Have a thread make *call*, and let the session's next call begin when it is through, whoever waits for it."""
+        """Have a thread make *call*; the next call of the session begins when it ends, even if no task waits for it."""
         try:
             self._check_open(doing)
             future = self._loop.run_in_executor(self._executor, with_handled_exception(call))
@@ -196,7 +196,7 @@ class LoopSession(Session):
     async def send_message(self, producer: MessageProducer, message: Message, destination: Destination) -> None:
         """Send *message*, in the order of the calls, and return when Kafka has it, if it is to be waited for."""
         is_waited_for = self._transaction is None and producer.delivery_mode == DeliveryMode.PERSISTENT
-        answer = Answer(self._loop) if is_waited_for else None
+        outcome = SendOutcome(self._loop) if is_waited_for else None
         await self._one_call.acquire()
         try:
             await self._room.acquire()
@@ -204,7 +204,7 @@ class LoopSession(Session):
             self._one_call.release()
             raise
         try:
-            send = partial(producer.send, message, destination, completion_listener=answer)
+            send = partial(producer.send, message, destination, completion_listener=outcome)
             if self._sender.knows(destination) and not producer.delivery_delay and self._sender.bulk.backlog < BACKLOG:
                 try:
                     send()  # nothing of it takes long
@@ -212,8 +212,8 @@ class LoopSession(Session):
                     self._one_call.release()
             else:
                 await self._in_thread("send", send)
-            if answer is not None:
-                await answer.future
+            if outcome is not None:
+                await outcome.future
         finally:
             self._room.release()
 
@@ -223,7 +223,9 @@ class LoopSession(Session):
         """Return the next message for *consumer*; without one it waits from now on, until its slot rests."""
         core = self._core
         with core.guard.taken_to("receive"):
-            core.prepare(consumer._slot)
+            core.acknowledgement.before_next(consumer._slot)
+            if core.acknowledgement.is_full:
+                raise core.overrun("receive")
             return core.take(consumer._slot, consumer._destination)
 
     async def receive(

@@ -100,7 +100,7 @@ class JMSConsumer:
         return self._consumer
 
     def _make_and_keep(self) -> None:
-        """Make the consumer; whoever asked may have been cancelled meanwhile, and ask again."""
+        """Make the consumer; the task may have been cancelled meanwhile, and ask again."""
         if self._consumer is None:
             self._consumer = self._make()
 
@@ -128,10 +128,10 @@ class JMSConsumer:
         return self._consumer.message_selector
 
     async def receive(self, timeout: int | timedelta | None = None) -> Message | None:
-        """Return the next message, waiting for it. Cancelled, it leaves the message to the next one who asks.
+        """Return the next message, waiting for it. Cancelled, it leaves the message to the next receive.
 
         Args:
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
+            timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
             The message; None when the time was over, or the consumer was closed meanwhile.
@@ -155,7 +155,7 @@ class JMSConsumer:
 
         Args:
             type_: What the body is to be: str, bytes, dict, a class of objects, or object for all of them.
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
+            timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
             The body; None when the time was over, or the consumer was closed meanwhile.

@@ -33,7 +33,7 @@ from kjms.client.dead_letters import (
     PROCESS,
     TOPIC,
     TRACEBACK,
-    raised_letter,
+    retried_message,
 )
 from kjms.client.engine_access import engine_of
 from kjms.destinations import Queue, Topic, parse_destination
@@ -342,7 +342,7 @@ class Origins:
         for delivery in batch:
             headers = dict(delivery.record.headers() or ())
             topic, partitions = self.find((headers.get(DESTINATION) or b"").decode())
-            _, partition, record, _ = raised_letter(delivery.record, topic, partitions, now)
+            _, partition, record, _ = retried_message(delivery.record, topic, partitions, now)
             try:
                 publisher.send(topic, partition, record, report(delivery, topic))
             except JMSException as refusal:

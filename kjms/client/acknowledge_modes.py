@@ -381,7 +381,7 @@ class _One:
 class Transacted(Client):
     """SESSION_TRANSACTED: what was received and sent since the last commit or rollback is one unit (JMS 2.0 §4.4.7).
 
-    Messages that are sent wait here until then, so that nobody sees them, and Kafka has no transaction open meanwhile.
+    Messages that are sent wait here until then: no consumer sees them, and Kafka has no transaction open meanwhile.
 
     Args:
         redelivery: Decides what becomes of messages whose delivery failed.

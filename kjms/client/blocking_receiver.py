@@ -73,9 +73,12 @@ class BlockingReceiver:
         outer = guard.acquire("receive")
         try:
             slot = consumer._slot
-            core.prepare(slot)
+            acknowledgement = core.acknowledgement
+            acknowledgement.before_next(slot)
+            if acknowledgement.is_full:
+                raise core.overrun("receive")
             is_plain = read is None and not is_loop
-            deliver = core.acknowledgement.received if is_plain else core.delivery(read, is_loop=is_loop)
+            deliver = acknowledgement.received if is_plain else core.delivery(read, is_loop=is_loop)
             deadline = None
             is_waiting = False
             while True:

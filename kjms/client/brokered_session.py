@@ -1,4 +1,4 @@
-"""A session for those who pass messages on, the AMQP gateway for one: it answers for each message by itself.
+"""A session for the AMQP gateway and the bridges, which pass messages on and settle each of them by itself.
 
 What a program does with a message is known here only when it says so, in whatever order, perhaps within a transaction,
 of which there may be several. What is sent keeps the header fields that it came with. As with every session, one
@@ -73,8 +73,8 @@ class PassthroughProducer(MessageProducer):
         message._destination = destination
 
 
-class Relayed(Acknowledgement):
-    """What a relay's messages are: each open until its fate is told.
+class Brokered(Acknowledgement):
+    """Keeps each message of a brokered session open until its outcome is known.
 
     Args:
         redelivery: Decides what becomes of messages whose delivery failed.
@@ -89,7 +89,7 @@ class Relayed(Acknowledgement):
     def received(self, delivery: Delivery, message: Message) -> None:
         last = self._last
         if last is not None and last in self._open and last.count > 1 and last.slot is not None:
-            last.slot.reader.uncount(last)  # nobody fell over it
+            last.slot.reader.uncount(last)  # no consumer failed on it
         self._last = delivery
         self._open[delivery] = None
 
@@ -119,7 +119,7 @@ class Relayed(Acknowledgement):
         return lost
 
     def give_back(self, deliveries: Collection[Delivery], *, is_counted: bool) -> None:
-        """Let whoever wants them have *deliveries* again, marked as redelivered if they are counted."""
+        """Return *deliveries* for any consumer, marked as redelivered if they are counted."""
         by_reader: dict[GroupConsumer, list[Delivery]] = {}
         for delivery in sorted(deliveries, key=lambda each: each.order):
             assert delivery.slot is not None
@@ -145,7 +145,7 @@ class Relayed(Acknowledgement):
         self.give_back(deliveries, is_counted=True)
 
     def recover(self) -> ConsumerSlot | None:
-        raise IllegalStateException("recover: a relay's messages are answered for one by one")
+        raise IllegalStateException("recover: the messages of a brokered session are settled one by one")
 
     def close(self) -> None:
         self._is_closed = True
@@ -180,10 +180,10 @@ class BrokeredSession(Session):
 
     def __init__(self, connection: Connection, acknowledge_mode: int = SessionMode.INDIVIDUAL_ACKNOWLEDGE) -> None:
         wakeup = Wakeup()
-        super().__init__(connection, acknowledge_mode, wakeup=wakeup, acknowledgement=Relayed)
+        super().__init__(connection, acknowledge_mode, wakeup=wakeup, acknowledgement=Brokered)
         self._connection: Connection = connection
         self._wakeup: Wakeup = wakeup
-        self._relayed = cast("Relayed", self._core.acknowledgement)
+        self._brokered = cast("Brokered", self._core.acknowledgement)
 
     # Waiting and receiving.
 
@@ -213,7 +213,7 @@ class BrokeredSession(Session):
         return is_awake
 
     def poll(self, consumer: MessageConsumer) -> tuple[Delivery, Message] | None:
-        """Return the next message, with what stands for its delivery; None: there is none, and `wait` tells of one.
+        """Return the next message with its delivery; None: there is none, and `wait` returns when there may be one.
 
         Raises:
             JMSException: Kafka did not take the note that it is delivered again.
@@ -221,24 +221,24 @@ class BrokeredSession(Session):
         """
         core = self._core
         with core.guard.taken_to("receive"):
-            found = core.take(consumer._slot, consumer._destination, self._relayed.received)
+            found = core.take(consumer._slot, consumer._destination, self._brokered.received)
             if found is None:
                 consumer._slot.reader.refusal.check()
             return found
 
     def rest(self, consumer: MessageConsumer) -> None:
-        """Note that nobody polls *consumer* for a while: others get what it waited for."""
+        """Note that *consumer* is not polled for a while: others get what it waited for."""
         consumer._slot.rest()
 
-    # The fate of messages. One that was told already is passed over.
+    # The outcome of messages; a second one for the same message changes nothing.
 
     def accept(self, deliveries: Iterable[Delivery], transaction: Transacted | None = None) -> None:
         """Note that *deliveries* are done, or will be when *transaction* commits."""
-        relayed = self._relayed
+        brokered = self._brokered
         for delivery in deliveries:
-            if relayed.take(delivery):
+            if brokered.take(delivery):
                 if transaction is None:
-                    relayed.settle(delivery)
+                    brokered.settle(delivery)
                 else:
                     transaction._open[delivery] = None
 
@@ -248,28 +248,28 @@ class BrokeredSession(Session):
         Raises:
             JMSException: Kafka did not take it, or a partition went to another process, which delivers it again.
         """
-        if self._relayed.flush():
+        if self._brokered.flush():
             raise JMSException(
                 "accept: a partition was lost, to another process or in an outage; its messages are delivered again"
             )
 
     def release(self, deliveries: Iterable[Delivery]) -> None:
         """Take *deliveries* back as if they had not been made."""
-        self._relayed.give_back([each for each in deliveries if self._relayed.take(each)], is_counted=False)
+        self._brokered.give_back([each for each in deliveries if self._brokered.take(each)], is_counted=False)
 
     def fail(self, deliveries: Iterable[Delivery], cause: str) -> None:
         """Take *deliveries* back, which failed: they come again as the redelivery policy says."""
-        back = [each for each in deliveries if self._relayed.take(each)]
+        back = [each for each in deliveries if self._brokered.take(each)]
         for delivery in back:
             delivery.cause = cause
-        self._relayed.give_back(back, is_counted=True)
+        self._brokered.give_back(back, is_counted=True)
 
     def reject(self, deliveries: Iterable[Delivery], cause: str) -> None:
         """Move *deliveries* to their dead-letter queues, whatever their count."""
         for delivery in deliveries:
-            if self._relayed.take(delivery):
+            if self._brokered.take(delivery):
                 delivery.cause = cause
-                self._core.redelivery.bury(delivery, None)
+                self._core.redelivery.dead_letter(delivery, None)
 
     # Sending.
 
@@ -310,7 +310,7 @@ class BrokeredSession(Session):
         gone = TransactionRolledBackException(
             "commit: the messages were lost, to another consumer or in an outage; they are delivered again"
         )
-        with reader.lock:  # nobody else's commit is to take a part of them along
+        with reader.lock:  # no other commit is to settle a part of them
             if not partition.is_held:
                 transaction.put_back(received)
                 return gone

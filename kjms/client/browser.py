@@ -24,7 +24,7 @@ class QueueBrowser(AutoCloseable):
     """Shows the messages of a queue; made by `kjms.Session.create_browser`.
 
     Iterating over it is a look at the queue: each one begins anew, at the oldest message, and ends with what the queue
-    held when it began. It shows what is not acknowledged, messages in the hands of consumers included, and changes
+    held when it began. It shows what is not acknowledged, messages in flight included, and changes
     nothing. JMSXDeliveryCount is what the next delivery would say. Messages of one partition come in their order;
     what expired is left out. The connection need not be started.
 

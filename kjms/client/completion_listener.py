@@ -11,10 +11,10 @@ __all__ = ["CompletionListener"]
 
 
 class CompletionListener(Protocol):
-    """Told what became of an asynchronous send (JMS 2.0 §4.6.2)."""
+    """Called with the outcome of an asynchronous send (JMS 2.0 §4.6.2)."""
 
     def on_completion(self, message: Message) -> None:
-        """Hear that *message* was sent, as surely as a synchronous send would have."""
+        """Note that *message* was sent, as surely as a synchronous send would have."""
 
     def on_exception(self, message: Message, exception: Exception) -> None:
-        """Hear that *message* was not sent, and why."""
+        """Note that *message* was not sent, and why."""

@@ -1,4 +1,4 @@
-"""The sends of a session that nobody waits for: what became of them, told in their order."""
+"""The asynchronous sends of a session, whose outcomes are reported in the order of sending."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("kjms.producer")
 
 
 class Pending:
-    """An asynchronous send; without a listener it is a NON_PERSISTENT message, of which nobody hears.
+    """An asynchronous send; without a listener it is a NON_PERSISTENT message, whose outcome is logged only.
 
     It is what the publisher reports to: called from the publisher's thread with the error, if there was one.
     """
@@ -59,7 +59,7 @@ class Pending:
         self._queue.catch_up()
 
     def report(self) -> None:
-        """Tell the listener; whatever it raises, the next one is told, too."""
+        """Call the listener; an error that it raises is logged."""
         failure = None if self.error is None else self._publisher.failure(self.error, self._topic)
         listener = self.listener
         if listener is None:
@@ -79,7 +79,7 @@ class CompletionQueue:
     """Counts a session's asynchronous sends, and calls completion listeners, in the order of sending, by one thread.
 
     Sends are begun by the one thread that uses the session, and arrive in the publisher's one thread, so each keeps a
-    count of its own and no lock is needed until somebody waits.
+    count of its own and no lock is needed until a thread waits.
 
     Args:
         thread_name: The name of the thread for completion listeners, which is started when there is one. None: they are
@@ -154,7 +154,7 @@ class CompletionQueue:
             raise JMSException(f"send: {self._unreported()}")
 
     def wait(self) -> None:
-        """Return when every send has been delivered or given up, and its listener has been told."""
+        """Return when every send has been delivered or given up, and its listener has returned."""
         if self._wait(self._have_arrived, self._report_timeout):
             self._wait(lambda: not self._order)
         else:

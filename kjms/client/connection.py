@@ -122,7 +122,7 @@ class Connection(AutoCloseable):
         return sender, sender
 
     def _needed_client_id(self, doing: str) -> str:
-        """Return the client identifier, which nobody else has."""
+        """Return the client identifier, which no other connection has."""
         if self._client_id is None:
             raise IllegalStateException(f"{doing}: the connection has no client id, and needs one (JMS 2.0 §6.11.5)")
         self._check_client_id()
@@ -135,10 +135,10 @@ class Connection(AutoCloseable):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """What is told of trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
+        """What is called with failures that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
 
         A function, or an object with ``on_exception``. If it has a method ``on_recovery``, too, that is called when a
-        lost cluster answers again, with the exception that told of the loss.
+        lost cluster answers again, with the exception that reported the loss.
         """
         self._check_open("exception_listener")
         return self._reporter.listener
@@ -176,7 +176,7 @@ class Connection(AutoCloseable):
             session_mode = Session.SESSION_TRANSACTED if session_mode else acknowledge_mode
         self._check_open("create_session")
         with self._lock:
-            self._check_open("create_session")  # nobody closes it meanwhile
+            self._check_open("create_session")  # no thread closes it meanwhile
             session = session_class(self, session_mode)
             self._sessions.append(session)
         return session

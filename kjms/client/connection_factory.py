@@ -33,7 +33,7 @@ __all__ = ["ConnectionFactory", "FactorySettings"]
 
 
 class FactorySettings:
-    """What every kind of connection factory is told, and keeps."""
+    """The settings of every kind of connection factory."""
 
     __signature__: ClassVar[inspect.Signature]  # that of `__init__`: `__new__` takes wrong settings, too, to name them
 
@@ -137,15 +137,15 @@ class ConnectionFactory(FactorySettings):
         pipelined_acknowledge: AUTO_ACKNOWLEDGE does not wait for its commits: faster, and a crash may repeat what
             was acknowledged in the last tenth of a second.
         drop_duplicates: Consumers do not get messages whose JMSMessageID was there already: of the last 100,000
-            messages of a destination in this process, and of the last 10,000 in each partition of a queue, whoever
-            had it before. The first consumer of a queue in a process decides for all of them.
+            messages of a destination in this process, and of the last 10,000 in each partition of a queue, in whatever
+            process. The first consumer of a queue in a process decides for all of them.
         send_timeout: Milliseconds until a send that no broker confirms fails, and until connecting does.
         expiry_queue: The queue that expired messages go to; None: they vanish.
-        dead_letter_details: What a dead letter tells of the exception beside its type: ``"message"`` is its text,
+        dead_letter_details: What a dead letter says of the exception beside its type: ``"message"`` is its text,
             ``"traceback"`` the text and the traceback; None: neither, because both may hold data.
         hand_over: Whether messages go to other processes that want them, or have time for them (``docs/hand-over.md``).
         keep_settled: Milliseconds for which settled messages of queues stay in Kafka, at the least; None: an hour in
-            Kafka topics that kjms made, for ever in those that others made.
+            Kafka topics that kjms made, without limit in those that others made.
         max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
             raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
 
@@ -159,7 +159,7 @@ class ConnectionFactory(FactorySettings):
         """Return a new connection, stopped, after a broker has answered.
 
         Args:
-            user: The name for SASL; None: who *kafka* says, or nobody.
+            user: The name for SASL; None: the one in *kafka*, if any.
             password: The password for it.
 
         Raises:
@@ -181,7 +181,7 @@ class ConnectionFactory(FactorySettings):
 
         Args:
             session_mode: One of the constants of `kjms.Session`, which `kjms.JMSContext` has, too.
-            user: The name for SASL; None: who *kafka* says, or nobody.
+            user: The name for SASL; None: the one in *kafka*, if any.
             password: The password for it.
 
         Raises:

@@ -20,7 +20,7 @@ __all__ = ["MessageConsumer", "seconds_of"]
 
 
 def seconds_of(timeout: int | timedelta | None) -> float | None:
-    """Return *timeout*, which a receive was given in milliseconds, in seconds; None is for ever (JMS 2.0 §4.5.1).
+    """Return *timeout*, which a receive was given in milliseconds, in seconds; None is without limit (JMS 2.0 §4.5.1).
 
     Raises:
         ValueError: It is negative.
@@ -100,7 +100,7 @@ class MessageConsumer(AutoCloseable):
         a crash of the program must bring it again, use a listener or a loop over the consumer.
 
         Args:
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
+            timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
             The message; None when the time was over, or the consumer was closed meanwhile.

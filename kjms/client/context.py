@@ -106,7 +106,7 @@ class JMSContext(Creating, AutoCloseable):
 
     @property
     def exception_listener(self) -> ExceptionListener | None:
-        """What is told of trouble that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
+        """What is called with failures that no call can raise, such as a lost cluster (JMS 2.0 §4.3.8).
 
         The contexts of a connection have it in common.
         """

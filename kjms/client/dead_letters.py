@@ -41,7 +41,7 @@ __all__ = [
     "TRACEBACK",
     "Redelivery",
     "handled_exception",
-    "raised_letter",
+    "retried_message",
     "with_handled_exception",
 ]
 
@@ -108,7 +108,7 @@ class Redelivery:
         assert delivery.slot is not None
         if delivery.counted_if_failed < self.policy(delivery.slot.reader.destination).max_deliveries:
             return False
-        self.bury(delivery, error)
+        self.dead_letter(delivery, error)
         return True
 
     def is_one_too_many(self, delivery: Delivery) -> bool:
@@ -120,10 +120,10 @@ class Redelivery:
         if delivery.counted <= self.policy(delivery.slot.reader.destination).max_deliveries:
             return False
         delivery.count -= 1  # it is not made
-        self.bury(delivery, None)
+        self.dead_letter(delivery, None)
         return True
 
-    def bury(self, delivery: Delivery, error: BaseException | None) -> None:
+    def dead_letter(self, delivery: Delivery, error: BaseException | None) -> None:
         """Move the message of *delivery*, which failed with *error*, to the dead-letter queue, and log that."""
         assert delivery.slot is not None
         reader = delivery.slot.reader
@@ -144,16 +144,16 @@ class Redelivery:
         details = self._options.destination(destination_name(destination)).dead_letter_details
         times = "1 time" if delivery.count == 1 else f"{delivery.count} times"
         cause = f"delivered {times}{delivery.cause and f'; {delivery.cause}'}"
-        letter = self._letter(delivery, queue, cause, *_failure(delivery, error, details))
-        reader.bury(delivery, letter, "dead letter")
+        dead_letter = self._copy(delivery, queue, cause, *_failure(delivery, error, details))
+        reader.bury(delivery, dead_letter, "dead letter")
 
     def expire(self, delivery: Delivery, queue_name: str) -> None:
         """Move the message of *delivery*, which has expired, to the expiry queue *queue_name*."""
         assert delivery.slot is not None
         delivery.count -= 1  # it is not made
-        delivery.slot.reader.bury(delivery, self._letter(delivery, Queue(queue_name), EXPIRED), "expired")
+        delivery.slot.reader.bury(delivery, self._copy(delivery, Queue(queue_name), EXPIRED), "expired")
 
-    def _letter(
+    def _copy(
         self,
         delivery: Delivery,
         queue: Queue,
@@ -257,10 +257,10 @@ def _text(error: BaseException) -> str:
         return f"<no text: {type(failure).__name__}>"
 
 
-def raised_letter(record: SourceRecord, topic: str, partitions: int, now: int) -> Copy:
+def retried_message(record: SourceRecord, topic: str, partitions: int, now: int) -> Copy:
     """Return the message again that became the dead letter *record*, for where it came from.
 
-    It is as it was, and nothing tells of its deliveries. It expires when it would have, unless that time is over.
+    It is as it was, without a trace of its deliveries. It expires when it would have, unless that time is over.
 
     Args:
         record: The dead letter.
@@ -268,10 +268,10 @@ def raised_letter(record: SourceRecord, topic: str, partitions: int, now: int) -
         partitions: How many partitions that has.
         now: Milliseconds since the epoch.
     """
-    letter = dict(record.headers() or ())
-    number = _number(letter.get(PARTITION))
+    dead_letter = dict(record.headers() or ())
+    number = _number(dead_letter.get(PARTITION))
     headers = [header for header in record.headers() or () if header[0] not in OWN]
-    expiration = letter.get(EXPIRATION)
+    expiration = dead_letter.get(EXPIRATION)
     if _number(expiration) > now:
         headers.append((EXPIRES, expiration))
     return Copy(

@@ -18,7 +18,7 @@ ExceptionListener = Callable[[JMSException], object]
 
 
 def listener_methods(listener: Any) -> tuple[ExceptionListener, ExceptionListener | None]:
-    """Return what an exception listener is called by when a failure is told, and when an outage is over.
+    """Return what an exception listener is called by when a failure is reported, and when an outage is over.
 
     Raises:
         ValueError: *listener* is not a function and has no ``on_exception``.

@@ -53,7 +53,7 @@ class JMSConsumer(AutoCloseable):
         """Return the next message, waiting for it; see `kjms.MessageConsumer.receive` (JMS 2.0 §4.5.1).
 
         Args:
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
+            timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
             The message; None when the time was over, or the consumer was closed meanwhile.
@@ -75,14 +75,14 @@ class JMSConsumer(AutoCloseable):
         Args:
             type_: What the body is to be: str for that of a TextMessage, bytes of a BytesMessage, dict of a MapMessage,
                 the object's class of an ObjectMessage; object is all of them.
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
+            timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
             The body; None when the time was over, or the consumer was closed meanwhile.
 
         Raises:
             MessageFormatException: The message has no such body, or none. With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE
-                it is as if nobody had asked: the consumer gets this message next, not counted as redelivered. With
+                the message was not received: the consumer gets it next, not counted as redelivered. With
                 the other modes it was received: it is acknowledged or recovered, committed or rolled back like others.
             IllegalStateException: The consumer is closed, or another thread is using the context.
             JMSException: The consumer has a listener, or the last message's acknowledgement failed.

@@ -300,7 +300,7 @@ class JMSProducer(ProducerSettings):
         return self
 
     def set_async(self, listener: CompletionListener | None) -> Self:
-        """Send asynchronously and have *listener* told of each send; None: synchronously (JMS 2.0 §4.6.2).
+        """Send asynchronously and have *listener* called for each send; None: synchronously (JMS 2.0 §4.6.2).
 
         Raises:
             ValueError: *listener* has no ``on_completion``.

@@ -1,4 +1,4 @@
-"""Which messages are a consumer's own: what its connection sends to topics, or whoever has its client identifier."""
+"""Which messages are a consumer's own: what its connection, or one with its client identifier, sends to topics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NotLocal(Selector):
 
     @cached_property
     def matches(self) -> Question:
-        """``matches(message)``: whether the selector is true for *message*, and somebody else sent it."""
+        """``matches(message)``: whether the selector is true for *message*, and another connection sent it."""
         if self._others is None:
             return lambda message: not self._is_own(message)
         others = self._others.matches

@@ -79,7 +79,7 @@ class MessageProducer(AutoCloseable):
 
     @property
     def time_to_live(self) -> int:
-        """How long messages live from their sending, in milliseconds; 0: for ever (JMS 2.0 §3.4.9)."""
+        """How long messages live from their sending, in milliseconds; 0: without limit (JMS 2.0 §3.4.9)."""
         self._check_open("time_to_live")
         return self._time_to_live
 

@@ -23,7 +23,7 @@ R = TypeVar("R", TemporaryQueue, TemporaryTopic)
 class _Requestor(AutoCloseable, Generic[R]):
     """What both requestors do.
 
-    A reply that comes after its request was given up is nobody's: the next request has a reply destination of its own.
+    A reply that comes after its request was given up is lost: the next request has a reply destination of its own.
     """
 
     def __init__(self, session: Session, destination: Destination) -> None:
@@ -55,7 +55,7 @@ class _Requestor(AutoCloseable, Generic[R]):
 
         Args:
             message: The request.
-            timeout: How long to wait, in milliseconds; None or 0: for ever.
+            timeout: How long to wait, in milliseconds; None or 0: without limit.
 
         Returns:
             The reply; None when the time was over, or the requestor was closed meanwhile.

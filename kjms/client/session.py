@@ -173,7 +173,7 @@ class Session(Creating, AutoCloseable):
     def create_temporary_topic(self) -> TemporaryTopic:
         """Return a new topic that lives as long as the session's connection, unless it is deleted before.
 
-        Anybody can send to it who is told of it, by a JMSReplyTo for instance. Only the connection can receive from
+        Every program that knows it, by a JMSReplyTo for instance, can send to it. Only the connection can receive from
         it. It goes when its `delete` is called, when the connection closes, and when the program has lost the object
         that is returned here, with every consumer, producer and message that has it.
 

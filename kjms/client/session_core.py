@@ -57,18 +57,6 @@ class SessionCore:
         self._options = options
         self._now_ms = now_ms
 
-    def prepare(self, slot: ConsumerSlot) -> None:
-        """Make durable what must be before the consumer of *slot* gets its next message.
-
-        Raises:
-            ResourceAllocationException: The session holds as many unacknowledged messages as it may.
-            JMSException: The last message's acknowledgement failed.
-        """
-        acknowledgement = self.acknowledgement
-        acknowledgement.before_next(slot)
-        if acknowledgement.is_full:
-            raise self.overrun("receive")
-
     def overrun(self, doing: str) -> ResourceAllocationException:
         """Return the error for a session that holds as many unacknowledged messages as it may."""
         return ResourceAllocationException(

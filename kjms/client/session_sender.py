@@ -111,7 +111,7 @@ class SessionSender:
         return route.delayed
 
     def send(self, message: Message, route: Route, listener: CompletionListener | None, original: Message) -> None:
-        """Send *message* by *route*; *listener* hears of *original*, which is the application's own object."""
+        """Send *message* by *route*; *listener* is called with *original*, which is the application's own object."""
         guard = self._guard
         outer = guard.acquire("send")
         try:
