@@ -161,6 +161,11 @@ def reference(arguments: Sequence[str]) -> int:
     return done
 
 
+def architecture(arguments: Sequence[str]) -> int:
+    """Draw the pictures of packages and states in the docs from the source; with --report, print sizes and circles."""
+    return run("test", "tests/architecture.py", *(["--write"] if "--report" not in arguments else []))
+
+
 def fuzz(arguments: Sequence[str]) -> int:
     """Throw a million random records, selectors and AMQP frames at kjms (many minutes)."""
     programs = ("fuzz_selectors", "fuzz_records", "fuzz_gateway")
@@ -186,7 +191,7 @@ def mutants(arguments: Sequence[str]) -> int:
 
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
     chore.__name__: chore
-    for chore in (setup, demo, test, check, bench, conformance, reference, fuzz, crash, stress, mutants)
+    for chore in (setup, demo, test, check, bench, conformance, architecture, reference, fuzz, crash, stress, mutants)
 }
 
 

@@ -6,6 +6,7 @@ out, with the change that makes it better.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -278,3 +279,31 @@ def test_every_name_at_the_door_is_there() -> None:
     assert [name for name in kjms.engine.__all__ if getattr(kjms.engine, name, None) is None] == []
     with pytest.raises(AttributeError, match="no_such_name"):
         kjms.engine.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("page", architecture.PAGES)
+def test_pictures_are_those_of_the_source(page: str) -> None:
+    """What a page shows of packages, states and threads is what the source says."""
+    text = (architecture.ROOT / page).read_text("utf-8")
+    assert text == architecture.drawn(page), "draw it anew: python tests/architecture.py --write"
+
+
+def test_the_page_names_the_threads() -> None:
+    """Each thread that the engine, the client, the gateway or the bridge starts is in the table of threads."""
+    page = (architecture.ROOT / "docs" / "architecture.md").read_text("utf-8")
+    started = {
+        name
+        for module, tree in architecture.modules().items()
+        if architecture.package_of(module) in {"bridge", "client", "engine", "gateway"}
+        for name in architecture.names_of_threads(tree)
+    }
+    assert started
+    assert sorted(name for name in started if f"`{name}`" not in page) == []
+
+
+def test_the_glossary_has_each_term_once() -> None:
+    """No term stands twice in the glossary, and its terms are sorted."""
+    page = (architecture.ROOT / "docs" / "glossary.md").read_text("utf-8")
+    terms = re.findall(r"^\| \*\*(.+?)\*\* \|", page, flags=re.MULTILINE)
+    assert len(terms) > 20
+    assert terms == sorted(set(terms), key=str.lower)
