@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from kjms.engine.admin.admin import Admin
     from kjms.engine.admin.group_progress import GroupProgress
     from kjms.engine.browsing import Browsing
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
     from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.consumer.offset_committer import Receipt
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages
@@ -32,7 +32,7 @@ _MODULES = {
     "AssignedPartition": "kjms.engine.consumer.delivery",
     "Bridged": "kjms.engine.transactions.bridged",
     "Browsing": "kjms.engine.browsing",
-    "ConsumerSlot": "kjms.engine.consumer.dispatcher",
+    "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
     "Copy": "kjms.engine.transactions.transactional_producer",
     "DURABLE": "kjms.engine.subscriptions.subscriptions",
     "Admin": "kjms.engine.admin.admin",

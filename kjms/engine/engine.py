@@ -22,7 +22,7 @@ from kjms.engine.admin.registry import Registry
 from kjms.engine.admin.retention import RetentionCleaner
 from kjms.engine.admin.topics import Topics
 from kjms.engine.browsing import Browsing
-from kjms.engine.consumer.dispatcher import ConsumerSlot
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.group_consumer import NOTHING, GroupConsumer
 from kjms.engine.consumer.overflow import Overflow
 from kjms.engine.delayed.schedule import Schedule

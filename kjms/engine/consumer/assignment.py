@@ -266,7 +266,7 @@ class Assignment:
             is_last = partition in last
             if is_last:
                 for _, delivery in settlement.messages():
-                    if delivery.is_out:
+                    if delivery.is_in_flight:
                         delivery.note(is_last=True)
             if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_dispatch_limit):
                 continue

@@ -10,11 +10,12 @@ from kjms.destinations import Destination
 from kjms.engine.kafka import TopicPartition
 from kjms.engine.statistics import PartitionStatistics
 from kjms.mapping import decode
+from kjms.txn.delivery_states import COMPLETED, DISPATCHED, UNMATCHED
 from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.message_groups import MessageGroup
     from kjms.mapping import SourceRecord
     from kjms.mapping.bridges import Decoder
@@ -156,9 +157,8 @@ class Delivery:
         first_failure: When a delivery of it failed first, in milliseconds since the epoch; 0: none did.
         last_failure: When one failed last, likewise.
         ready_in: How many selector queues it is ready in.
-        is_taken: Whether a selector queue that still lists it should pass over it.
-        is_out: Whether a session has it.
-        is_moving: Whether it is being moved aside.
+        state: Where it is; a selector queue passes over what it still lists and is not ready.
+        is_relocating: Whether a copy is being written to the overflow topic; meanwhile it is where its state says.
         is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
         is_made: Whether its present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
         is_uncounted: Whether its present delivery is one of those that do not count.
@@ -177,9 +177,7 @@ class Delivery:
         "group",
         "is_back",
         "is_made",
-        "is_moving",
-        "is_out",
-        "is_taken",
+        "is_relocating",
         "is_uncounted",
         "last_failure",
         "offset",
@@ -190,6 +188,7 @@ class Delivery:
         "record",
         "record_history",
         "slot",
+        "state",
         "too_large",
         "uncounted",
     )
@@ -206,27 +205,31 @@ class Delivery:
         self.first_failure = 0
         self.last_failure = 0
         self.ready_in = 0
-        self.is_taken = False
-        self.is_out = False
+        self.state = UNMATCHED
         self.is_back = False
         self.is_uncounted = False
         self.is_made = False
-        self.is_moving = False
+        self.is_relocating = False
         self.too_large = 0  # how often its copy was too large for where it was to go
         self.record_history = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
         self.slot: ConsumerSlot | None = None
         self.group = record.key()
-        self.busy: MessageGroup | None = None
+        self.busy: MessageGroup[Delivery] | None = None
         self.priority = DEFAULT_PRIORITY
 
     def __repr__(self) -> str:
         return f"<Delivery {self.count} of {self.partition.topic}[{self.partition.number}]@{self.offset}>"
 
     @property
+    def is_in_flight(self) -> bool:
+        """Whether its present delivery was begun: a session has it, or had it last."""
+        return self.state is DISPATCHED or self.state is COMPLETED
+
+    @property
     def history(self) -> History:
         """What happened to the message so far: the delivery that is under way is part of it."""
-        if self.is_out:
+        if self.is_in_flight:
             return History(self.count, self.uncounted, failed=self.first_failure)
         return History(self.count - 1, self.uncounted, self.due, self.first_failure)
 

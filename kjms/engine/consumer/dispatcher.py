@@ -4,190 +4,43 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import threading
-from bisect import insort
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, Delivery
 from kjms.engine.consumer.message_groups import MessageGroups
+from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.engine.tuning import DEFAULTS
+from kjms.txn.delivery_states import (
+    BLOCK,
+    DELAY,
+    DELAYED,
+    DISPATCH,
+    EVICT,
+    MATCH,
+    READY,
+    RELOCATE,
+    SETTLE,
+    UNMATCH,
+    UNMATCHED,
+)
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.handover.peers import Peer, Peers
     from kjms.selector import Selector
 
-__all__ = ["ConsumerSlot", "Dispatcher"]
+__all__ = ["Dispatcher"]
 
 BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
-STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
 OVERTAKING: Final = 10  # times the limit: so many later messages may be dispatched before one that is less urgent
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
 
-class ConsumerSlot:
-    """One JMS consumer's opening on a reader.
-
-    Args:
-        reader: Where the messages come from.
-        selector: Which of them the consumer wants; None is all.
-        wakeup: Set when there may be something to poll, or when the slot closes; one for each session.
-
-    Attributes:
-        starts: How often any consumer of this process was started; who sees it change looks again at `has_rivals`.
-    """
-
-    starts: ClassVar = 0
-
-    def __init__(self, reader: GroupConsumer, selector: Selector | None, wakeup: threading.Event) -> None:
-        self.reader = reader
-        self.selector = selector
-        self.wakeup = wakeup
-        self.is_started = False
-        self.is_open = True
-        self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
-        self.queue: SelectorQueue | None = None  # while it is started
-        self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the consumer asked for a message and has not been woken since."""
-        queue = self.queue
-        return queue is not None and self in queue.waiting
-
-    @property
-    def has_rivals(self) -> bool:
-        """Whether others may want the messages that this one waits for: it should not wait while it is busy."""
-        return self.reader.is_shared
-
-    @property
-    def has_rivals_elsewhere(self) -> bool:
-        """Whether consumers in other processes may want the messages that this one waits for."""
-        return bool(self.reader.dispatcher.peers)
-
-    def start(self) -> None:
-        """Let messages come."""
-        self.reader.start_slot(self)
-
-    def stop(self) -> None:
-        """Hold messages back: once this has returned, `poll` gives none."""
-        self.reader.stop_slot(self)
-
-    def poll(self) -> Delivery | None:
-        """Return the next message, or None; in that case `wakeup` will be set when there may be one."""
-        return self.reader.take(self)
-
-    def took(self, delivery: Delivery | None, now: float) -> float:
-        """Note that the consumer took *delivery*, or found nothing; return how long it was busy with the one before."""
-        worked = now - self.taken_at if self.taken_at else 0.0
-        self.taken_at = 0.0
-        if delivery is not None:
-            self.taken_at = now
-            if self.queue is not None:
-                self.queue.taken_at = now
-        return worked
-
-    def rest(self) -> None:
-        """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
-        self.reader.rest(self)
-
-
-class SelectorQueue:
-    """What the consumers that share one selector want; some of it others may have taken meanwhile.
-
-    Attributes:
-        levels: For each priority that has come up, highest first: the messages, oldest first.
-        size: How many there are, those that were taken included.
-        is_sorted: Whether all that was put back is in its place.
-        busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
-        taken_at: When a consumer took a message last.
-        is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
-    """
-
-    __slots__ = (
-        "busy_since",
-        "is_sorted",
-        "is_withdrawn",
-        "levels",
-        "prune_at",
-        "selector",
-        "size",
-        "slots",
-        "taken_at",
-        "waiting",
-    )
-
-    def __init__(self, selector: Selector | None, prune_at: int) -> None:
-        self.selector = selector
-        self.prune_at = prune_at  # how large it may get before what others took is thrown out
-        self.levels: list[tuple[int, deque[Delivery]]] = []
-        self.size = 0
-        self.is_sorted = True
-        self.slots: list[ConsumerSlot] = []
-        self.waiting: dict[ConsumerSlot, None] = {}  # in the order in which they began to wait
-        self.busy_since = self.taken_at = 0.0
-        self.is_withdrawn = False
-
-    def __iter__(self) -> Iterator[Delivery]:
-        for _, level in self.levels:
-            for delivery in level:
-                if not delivery.is_taken:
-                    yield delivery
-
-    def add(self, delivery: Delivery) -> None:
-        """Put *delivery* behind those of its priority."""
-        self.size += 1
-        self._level(delivery).append(delivery)
-
-    def put_back(self, delivery: Delivery) -> None:
-        """Put *delivery* in its old place, or before the others of its priority until they are sorted."""
-        self.size += 1
-        level = self._level(delivery)
-        if level and level[-1].order < delivery.order:
-            level.append(delivery)
-        else:
-            self.is_sorted = self.is_sorted and not (level and level[0].order < delivery.order)
-            level.appendleft(delivery)
-
-    def _level(self, delivery: Delivery) -> deque[Delivery]:
-        rank = -delivery.priority
-        for each, level in self.levels:
-            if each == rank:
-                return level
-        level = deque()
-        insort(self.levels, (rank, level), key=_rank)
-        return level
-
-    def tidy(self, without: AssignedPartition | None = None) -> None:
-        """Throw out what others took, and what is of the partition *without*."""
-        self.size = 0
-        for number, (rank, level) in enumerate(self.levels):
-            kept = deque(d for d in level if not d.is_taken and d.partition is not without)
-            self.levels[number] = rank, kept
-            self.size += len(kept)
-
-    def sort(self) -> None:
-        """Bring what came back into its old place."""
-        self.tidy()
-        self.is_sorted = True
-        self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
-
-    def is_stuck(self, now: float) -> bool:
-        """Whether each of its consumers has been busy for long with the message that it took last."""
-        return not self.waiting and all(0 < slot.taken_at <= now - STUCK_SECONDS for slot in self.slots)
-
-    def wake_one(self) -> bool:
-        """Wake the consumer that has waited longest; tell whether there was one."""
-        if not self.waiting:
-            return False
-        slot = next(iter(self.waiting))
-        del self.waiting[slot]
-        slot.wakeup.set()
-        return True
+_Queue = SelectorQueue[Delivery, ConsumerSlot]
 
 
 class Dispatcher:
@@ -227,8 +80,8 @@ class Dispatcher:
         self.is_ranked = False  # whether a message came that is more, or less, urgent than others
         self.wants_dispatch_limit = False  # whether a message was asked for that is near or beyond the limit
         self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
-        self.selector_queues: dict[Selector | None, SelectorQueue] = {}
-        self.groups = MessageGroups()
+        self.selector_queues: dict[Selector | None, _Queue] = {}
+        self.groups = MessageGroups[Delivery]()
         self._destination = destination
         self._keeps_unmatched = keeps_unmatched
         self._limit = limit
@@ -298,7 +151,7 @@ class Dispatcher:
         """Let the consumer of *slot* take part."""
         queue = self.selector_queues.get(slot.selector)
         if queue is None:
-            queue = self.selector_queues[slot.selector] = SelectorQueue(slot.selector, 2 * self._limit)
+            queue = self.selector_queues[slot.selector] = _Queue(slot.selector, 2 * self._limit)
             self._evicted = {partition for partition in self._evicted if partition.settlement.evicted}
             evicted = self._with_evicted()
             self._passed_over |= evicted  # older ones come first
@@ -381,10 +234,10 @@ class Dispatcher:
             queue.waiting.pop(slot, None)  # it does not wait any more: the next wake-up is somebody else's
         return delivery
 
-    def _next(self, slot: ConsumerSlot, queue: SelectorQueue) -> Delivery | None:
+    def _next(self, slot: ConsumerSlot, queue: _Queue) -> Delivery | None:
         if slot.returned:
             delivery = slot.returned.popleft()
-            delivery.is_taken = True
+            delivery.state = DISPATCH[delivery.state]
             return delivery
         if self.groups.waiting:
             for delivery in self.groups.followers(slot.wakeup):
@@ -397,7 +250,7 @@ class Dispatcher:
         for _, ready in queue.levels if len(queue.levels) < 2 else self._by_turn(queue):
             while ready:
                 delivery = ready[0]
-                if delivery.is_taken:
+                if delivery.state is not READY:
                     ready.popleft()
                     queue.size -= 1
                 elif delivery.group is not None and self._is_held_up(slot, delivery):
@@ -414,7 +267,7 @@ class Dispatcher:
                     return None
         return None
 
-    def _by_turn(self, queue: SelectorQueue) -> list[tuple[int, deque[Delivery]]]:
+    def _by_turn(self, queue: _Queue) -> list[tuple[int, deque[Delivery]]]:
         """Return the levels of *queue*, the most urgent first; before it one that was overtaken by too many."""
         levels = [level for level in queue.levels if level[1]]
         if len(levels) > 1:
@@ -436,12 +289,12 @@ class Dispatcher:
 
     def _dispatch(self, slot: ConsumerSlot, delivery: Delivery) -> None:
         delivery.partition.settlement.dispatch(delivery.offset)
-        delivery.is_taken = True
+        delivery.state = DISPATCH[delivery.state]
         delivery.ready_in = 0
         delivery.slot = slot
         instead = self.groups.take(slot.wakeup, delivery)
         if instead is not None:
-            instead.is_taken = True
+            instead.state = BLOCK[instead.state]
             instead.ready_in = 0
             self.held -= 1
 
@@ -450,7 +303,7 @@ class Dispatcher:
         session = self.groups.hold_up(slot.wakeup, delivery)
         if session is None:
             return False
-        delivery.is_taken = True
+        delivery.state = BLOCK[delivery.state]
         delivery.ready_in = 0
         for queue in self.selector_queues.values():
             for other in queue.waiting:
@@ -477,7 +330,7 @@ class Dispatcher:
             self._wait(slot, slot.queue)
         return None
 
-    def _wait(self, slot: ConsumerSlot, queue: SelectorQueue) -> None:
+    def _wait(self, slot: ConsumerSlot, queue: _Queue) -> None:
         queue.waiting[slot] = None
         queue.busy_since = 0.0
         if queue.is_withdrawn:
@@ -491,9 +344,9 @@ class Dispatcher:
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
         """Make messages that were taken ready again, each in its old place."""
-        touched: set[SelectorQueue] = set()
+        touched: set[_Queue] = set()
         for delivery in deliveries:
-            delivery.is_taken = False
+            delivery.state = UNMATCH[delivery.state]
             delivery.ready_in = 0
             if delivery.due:
                 self._delay(delivery)
@@ -523,7 +376,7 @@ class Dispatcher:
         self.wants_dispatch_limit = False
         self._wake(self.selector_queues.values())
 
-    def _wake(self, queues: Iterable[SelectorQueue]) -> None:
+    def _wake(self, queues: Iterable[_Queue]) -> None:
         """Wake as many consumers as there are messages ready in their queues."""
         for queue in queues:
             for _ in range(queue.size):
@@ -537,6 +390,7 @@ class Dispatcher:
                 pass
 
     def _delay(self, delivery: Delivery) -> None:
+        delivery.state = DELAY[delivery.state]
         heapq.heappush(self._delayed, (delivery.due, delivery.order, delivery))
 
     def drop(self, partition: AssignedPartition) -> None:
@@ -556,12 +410,13 @@ class Dispatcher:
         self._passed_over.discard(partition)
         self._in_order.discard(partition)
 
-    def _wants(self, queue: SelectorQueue, delivery: Delivery) -> bool:
+    def _wants(self, queue: _Queue, delivery: Delivery) -> bool:
         return queue.selector is None or queue.selector.matches(delivery.message(self._destination))
 
-    def _add(self, queue: SelectorQueue, delivery: Delivery, *, is_back: bool = False) -> None:
+    def _add(self, queue: _Queue, delivery: Delivery, *, is_back: bool = False) -> None:
         if not delivery.ready_in:
             self.held += 1
+            delivery.state = MATCH[delivery.state]
         delivery.ready_in += 1
         if is_back:
             queue.put_back(delivery)
@@ -573,6 +428,7 @@ class Dispatcher:
 
     def _keep(self, delivery: Delivery) -> None:
         if not self._keeps_unmatched and self.selector_queues:
+            delivery.state = SETTLE[delivery.state]
             delivery.partition.settlement.settle(delivery.offset)
             return
         peer = self._peer_for(delivery) if self.peers else None
@@ -598,7 +454,8 @@ class Dispatcher:
 
     def is_staying(self, delivery: Delivery) -> bool:
         """Tell whether *delivery* is wanted by nobody, or not due."""
-        return not (delivery.is_taken or delivery.ready_in or self._is_wanted_elsewhere(delivery))
+        is_kept = delivery.state is UNMATCHED or delivery.state is DELAYED
+        return is_kept and not self._is_wanted_elsewhere(delivery)
 
     def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
         return any(peer.wants and peer.does_want(delivery.message(self._destination)) for peer in self.peers)
@@ -699,7 +556,7 @@ class Dispatcher:
             self._share(queue, takers, len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0)
         return is_soon
 
-    def _share(self, queue: SelectorQueue, takers: list[Peer], own: int) -> None:
+    def _share(self, queue: _Queue, takers: list[Peer], own: int) -> None:
         for delivery in itertools.islice(queue, own, own + self._limit):
             if not takers:
                 return
@@ -736,7 +593,7 @@ class Dispatcher:
         return bound is not None and bound is not peer and bool(bound.wants)
 
     def _leave(self, delivery: Delivery, peer: Peer) -> None:
-        delivery.is_taken = True
+        delivery.state = RELOCATE[delivery.state]
         delivery.ready_in = 0
         if delivery.group is not None:
             if len(self._bound) > MOST_BOUND:
@@ -767,7 +624,7 @@ class Dispatcher:
                     self._wants(other, delivery) for other in self.selector_queues.values() if other not in stuck
                 ):
                     continue
-                delivery.is_taken = True
+                delivery.state = RELOCATE[delivery.state]
                 delivery.ready_in = 0
                 self.held -= 1
                 queue.is_withdrawn = True
@@ -780,10 +637,10 @@ class Dispatcher:
         if gone:
             self.unmatched = [delivery for delivery in self.unmatched if not is_to_go(delivery)]
         for delivery in gone:
-            delivery.is_taken = True
+            delivery.state = RELOCATE[delivery.state]
         return gone
 
-    def _pass_on(self, queue: SelectorQueue, slot: ConsumerSlot) -> None:
+    def _pass_on(self, queue: _Queue, slot: ConsumerSlot) -> None:
         """Take *slot* from those who wait; had it been woken, wake somebody else for what it leaves."""
         if slot in queue.waiting:
             del queue.waiting[slot]
@@ -795,11 +652,11 @@ class Dispatcher:
 
 def _stays(delivery: Delivery) -> bool:
     """Tell whether *delivery* cannot be evicted: it is being moved, or reading has not come to it yet."""
-    return delivery.is_moving or delivery.offset >= delivery.partition.settlement.position
+    return delivery.is_relocating or delivery.offset >= delivery.partition.settlement.position
 
 
 def _forget(delivery: Delivery) -> None:
-    delivery.is_taken = True
+    delivery.state = EVICT[delivery.state]
     delivery.ready_in = 0
     delivery.partition.settlement.evict(delivery.offset)
 
@@ -814,7 +671,3 @@ def _free_room(peer: Peer) -> int:
 
 def _age(level: tuple[int, deque[Delivery]]) -> int:
     return -level[1][0].order
-
-
-def _rank(level: tuple[int, deque[Delivery]]) -> int:
-    return level[0]

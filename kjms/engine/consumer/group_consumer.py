@@ -15,8 +15,9 @@ from kjms.engine.admin.topics import NOT_READY
 from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.consumer.assignment import NOT_KNOWN, Assignment, Commit, Recall, beginning, oldest
 from kjms.engine.consumer.client import ConsumerClient
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-from kjms.engine.consumer.dispatcher import BUSY_SECONDS, ConsumerSlot, Dispatcher
+from kjms.engine.consumer.dispatcher import BUSY_SECONDS, Dispatcher
 from kjms.engine.consumer.membership import Membership
 from kjms.engine.consumer.offset_committer import COMMIT_SECONDS, TICK_SECONDS, TRANSIENT, OffsetCommitter, Receipt
 from kjms.engine.handover.handover import Handover
@@ -39,6 +40,7 @@ from kjms.engine.transactions.transactional_producer import AbortedError, Copy, 
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.delayed import place_of
 from kjms.mapping.relocated import original, relocated_record
+from kjms.txn.delivery_states import COMPLETE, RETURN, SETTLE
 from kjms.txn.metadata import State
 from kjms.txn.states import NEVER
 
@@ -255,7 +257,7 @@ class GroupConsumer:
         """Whether a session has messages that it may still settle or give back."""
         with self.lock:
             return self._in_flight > 0 and any(
-                delivery.is_out for partition in self._holdings for _, delivery in partition.settlement.messages()
+                delivery.is_in_flight for partition in self._holdings for _, delivery in partition.settlement.messages()
             )
 
     # Consumers come and go.
@@ -329,7 +331,7 @@ class GroupConsumer:
                 return None
             self._in_flight += 1
             self._dispatched += 1
-            self._is_active = delivery.is_out = True
+            self._is_active = True
             if dispatcher.wants_dispatch_limit or dispatcher.held == self._limit >> 1:
                 self._news.notify()
             return delivery
@@ -353,7 +355,7 @@ class GroupConsumer:
         """
         with self.lock:
             self._in_flight -= 1
-            delivery.is_out = False
+            delivery.state = SETTLE[delivery.state]
             if delivery.busy is not None:
                 self.dispatcher.let_go(delivery)
             partition = delivery.partition
@@ -418,7 +420,7 @@ class GroupConsumer:
             later: list[Delivery] = []
             for delivery in deliveries:
                 self._in_flight -= 1
-                delivery.is_out = False
+                delivery.state = RETURN[delivery.state]
                 delivery.decoded = None
                 delivery.is_made = False
                 if is_counted:
@@ -449,6 +451,7 @@ class GroupConsumer:
         Its count says how many deliveries were made.
         """
         with self.lock:
+            delivery.state = COMPLETE[delivery.state]
             delivery.is_made = True  # should its partition be lost before, it has the count that it has now
             self.dispatcher.let_go(delivery)
         self.aside.journal.note(why, self.group, self.destination, delivery)
@@ -480,21 +483,15 @@ class GroupConsumer:
         for partition in partitions:
             if partition in self._crowding:
                 continue
-            chosen = (
-                [d for d in partition.settlement.fragments(share) if self.dispatcher.is_staying(d)] if share < 1 else []
-            )
-            chosen = chosen or oldest(partition, share)
+            fragments = partition.settlement.fragments(share) if share < 1 else []
+            chosen = [d for d in fragments if self.dispatcher.is_staying(d)] or oldest(partition, share)
             if chosen:
                 self._crowding.add(partition)
                 for delivery in chosen:
-                    delivery.is_moving = True
-                self.aside.mover.submit(
-                    self,
-                    [
-                        Move(each, self.copy_for(each, partial(self._room_for, each)), is_overflow=True)
-                        for each in chosen
-                    ],
-                )
+                    delivery.is_relocating = True
+                copies = [self.copy_for(each, partial(self._room_for, each)) for each in chosen]
+                moves = [Move(each, copy, is_overflow=True) for each, copy in zip(chosen, copies, strict=True)]
+                self.aside.mover.submit(self, moves)
 
     def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
         """Return what makes the copy of *delivery*, with what has happened to it by then, for where *place* says."""
@@ -688,7 +685,7 @@ class GroupConsumer:
                 (left if self._is_movable(move) else gone).append(move)
             for move in gone:
                 self._crowding.discard(move.delivery.partition)
-                move.delivery.is_moving = False
+                move.delivery.is_relocating = False
                 if not move.is_overflow:
                     self._in_flight -= 1
                 if move.peer is not None:
@@ -775,7 +772,7 @@ class GroupConsumer:
         with self.lock:
             for move in moves:
                 self._crowding.discard(move.delivery.partition)
-                move.delivery.is_moving = False
+                move.delivery.is_relocating = False
             self.committer.lacks_room = False
             self._news.notify()
 
@@ -789,11 +786,12 @@ class GroupConsumer:
             for move, told, place in made:
                 delivery, offset = move.delivery, place[1]
                 self._crowding.discard(delivery.partition)
-                delivery.is_moving = False
+                delivery.is_relocating = False
                 old = delivery.partition.settlement
                 is_done = not old.holds(delivery.offset)  # by now
                 old.settle(delivery.offset)
                 if not move.is_overflow:
+                    delivery.state = SETTLE[delivery.state]
                     self._in_flight -= 1
                     if move.peer is not None:
                         move.peer.written(place)
@@ -1334,7 +1332,7 @@ class GroupConsumer:
                 delivery
                 for partition in leaving
                 for _, delivery in partition.settlement.messages()
-                if delivery.is_out and not delivery.is_moving and delivery.group is None
+                if delivery.is_in_flight and not delivery.is_relocating and delivery.group is None
             ]
         if home is None or not 0 < len(in_flight) <= MOST_RESCUED:
             return

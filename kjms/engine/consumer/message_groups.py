@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kjms.engine.consumer.delivery import Delivery
+from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["MessageGroup", "MessageGroups"]
 
@@ -15,7 +12,31 @@ Session = threading.Event
 """What stands for a session: its wake-up."""
 
 
-class MessageGroup:
+class Scoped(Protocol):
+    """A partition, as far as groups need it."""
+
+    @property
+    def group_scope(self) -> int:
+        """What tells its groups from those of other partitions."""
+
+
+class Grouped(Protocol):
+    """A delivery, as far as its group needs it."""
+
+    group: bytes | None
+    busy: MessageGroup[Any] | None
+    order: int
+    ready_in: int
+
+    @property
+    def partition(self) -> Scoped:
+        """Return where it comes from."""
+
+
+D = TypeVar("D", bound=Grouped)
+
+
+class MessageGroup(Generic[D]):
     """A message group of one partition, while a session has messages of it, or some wait for that to end.
 
     Attributes:
@@ -31,11 +52,11 @@ class MessageGroup:
         self.key = key
         self.session: Session | None = None
         self.count = 0
-        self.ready: Delivery | None = None
-        self.waiting: list[Delivery] = []
+        self.ready: D | None = None
+        self.waiting: list[D] = []
 
 
-class MessageGroups:
+class MessageGroups(Generic[D]):
     """The groups that a reader's sessions are busy with; whoever uses it holds the reader's lock.
 
     Attributes:
@@ -46,10 +67,10 @@ class MessageGroups:
 
     def __init__(self) -> None:
         self.waiting = 0
-        self.busy: dict[tuple[int, bytes], MessageGroup] = {}
-        self.followed: dict[Session, dict[MessageGroup, None]] = {}
+        self.busy: dict[tuple[int, bytes], MessageGroup[D]] = {}
+        self.followed: dict[Session, dict[MessageGroup[D], None]] = {}
 
-    def take(self, session: Session, delivery: Delivery) -> Delivery | None:
+    def take(self, session: Session, delivery: D) -> D | None:
         """Note that *session* has *delivery* now; return what was ready instead of it, and waits again."""
         if delivery.group is None:
             return None
@@ -70,7 +91,7 @@ class MessageGroups:
             self.followed.setdefault(session, {})[group] = None
         return instead
 
-    def hold_up(self, session: Session, delivery: Delivery) -> Session | None:
+    def hold_up(self, session: Session, delivery: D) -> Session | None:
         """Return who has to be through with its group before *session* may have *delivery*, which then waits.
 
         None: it may have it.
@@ -91,16 +112,16 @@ class MessageGroups:
         self.followed.setdefault(group.session, {})[group] = None
         return group.session
 
-    def followers(self, session: Session) -> list[Delivery]:
+    def followers(self, session: Session) -> list[D]:
         """Return the first message of each group that waits for *session* to have it."""
         return [group.waiting[0] for group in self.followed.get(session, ())]
 
-    def follow(self, delivery: Delivery) -> None:
+    def follow(self, delivery: D) -> None:
         """Note that *delivery*, one of the `followers`, does not wait any more: its session has it."""
         assert delivery.group is not None
         self._next(self.busy[delivery.partition.group_scope, delivery.group])
 
-    def let_go(self, delivery: Delivery) -> MessageGroup | None:
+    def let_go(self, delivery: D) -> MessageGroup[D] | None:
         """Note that no session has *delivery* any more; return its group if the next of it may be dispatched."""
         group = delivery.busy
         if group is None:
@@ -115,26 +136,26 @@ class MessageGroups:
             del self.busy[group.key]
         return group
 
-    def next(self, group: MessageGroup) -> Delivery | None:
+    def next(self, group: MessageGroup[D]) -> D | None:
         """Return the oldest that waits in *group*, which nobody has: it waits no more."""
         group.ready = self._next(group) if group.waiting else None
         return group.ready
 
-    def _next(self, group: MessageGroup) -> Delivery:
+    def _next(self, group: MessageGroup[D]) -> D:
         self.waiting -= 1
         delivery = group.waiting.pop(0)
         if not group.waiting:
             self._unfollow(group)
         return delivery
 
-    def _unfollow(self, group: MessageGroup) -> None:
+    def _unfollow(self, group: MessageGroup[D]) -> None:
         followed = self.followed.get(group.session) if group.session is not None else None
         if followed is not None and group.session is not None:
             followed.pop(group, None)
             if not followed:
                 del self.followed[group.session]
 
-    def free(self) -> list[Delivery]:
+    def free(self) -> list[D]:
         """Return all that wait in groups that nobody has."""
         free = [group for group in self.busy.values() if group.session is None]
         for group in free:
@@ -150,5 +171,5 @@ class MessageGroups:
             del self.busy[group.key]
 
 
-def _order(delivery: Delivery) -> int:
+def _order(delivery: Grouped) -> int:
     return delivery.order

@@ -41,7 +41,7 @@ from kjms.selector import Selector, parse_selector
 if TYPE_CHECKING:
     from kjms.engine.admin.registry import Registry
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.group_consumer import GroupConsumer
 
 __all__ = ["ACTIVE", "DURABLE", "INACTIVE", "NON_DURABLE", "SILENT", "Found", "Identity", "Subscriptions", "Terms"]

@@ -29,7 +29,7 @@ from kjms.mapping.temporary import DELETIONS, MESSAGES, PARTITIONS, Numbers, add
 if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.publisher import Publisher
     from kjms.engine.temporary.mailbox import Mailbox
 

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-from kjms.engine.consumer.dispatcher import ConsumerSlot
 from kjms.engine.consumer.group_consumer import GroupConsumer
 from kjms.engine.kafka import KafkaMessage
 from kjms.mapping import decode
 from kjms.mapping.delayed import due_at
+from kjms.txn.delivery_states import SETTLE
 from kjms.txn.metadata import State
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Mailbox(GroupConsumer):
             early = [d for d in self.dispatcher.unmatched if d.offset < ends.get(d.partition.number, 0)]
             for delivery in early:
                 self.dispatcher.unmatched.remove(delivery)
+                delivery.state = SETTLE[delivery.state]
                 delivery.partition.settlement.settle(delivery.offset)
 
     def _is_full(self) -> bool:

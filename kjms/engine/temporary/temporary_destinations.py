@@ -29,7 +29,7 @@ from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
 if TYPE_CHECKING:
     from kjms.engine.admin.registry import Registry
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.dispatcher import ConsumerSlot
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.publisher import Publisher
     from kjms.options import DestinationOptions

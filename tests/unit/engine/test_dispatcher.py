@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms.destinations import Queue
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-from kjms.engine.consumer.dispatcher import BUSY_SECONDS, OVERTAKING, STUCK_SECONDS, ConsumerSlot, Dispatcher
+from kjms.engine.consumer.dispatcher import BUSY_SECONDS, OVERTAKING, Dispatcher
+from kjms.engine.consumer.selector_queue import STUCK_SECONDS
 from kjms.engine.handover.peers import Peers
 from kjms.selector import Selector, parse_selector
+from kjms.txn.delivery_states import RETURN, SETTLE, DeliveryState
 from kjms.txn.metadata import State
 
 TraceFunction = Callable[[FrameType, str, Any], Any]
@@ -96,6 +99,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
         return slot.selector is None or slot.selector.matches(delivery.message(Queue("q")))
 
     def settle(delivery: Delivery) -> None:
+        delivery.state = SETTLE[delivery.state]
         partition.settlement.settle(delivery.offset)
         settled.append(delivery)
         dispatcher.let_go(delivery)
@@ -118,6 +122,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
             dispatcher.rest(slot)
         elif step == "return":
             for delivery in in_flight:
+                delivery.state = RETURN[delivery.state]
                 dispatcher.let_go(delivery)
             dispatcher.put_back(in_flight)
             in_flight.clear()
@@ -131,7 +136,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
             assert wants(slot, taken)
             assert taken not in in_flight
             in_flight.append(taken)
-            ahead = [d for d in arrived if not d.is_taken and d.ready_in and wants(slot, d) and d.group is None]
+            ahead = [d for d in arrived if d.state is DeliveryState.READY and wants(slot, d) and d.group is None]
             assert not [d for d in ahead if (-d.priority, d.order) < (-taken.priority, taken.order)] or taken.group
         ready = {id(d) for queue in dispatcher.selector_queues.values() for d in queue}
         assert dispatcher.held == len(ready)
@@ -414,7 +419,7 @@ def test_very_many_that_nobody_wants_are_evicted() -> None:
     def read(record: Record) -> None:
         delivery = Delivery(record, partition, record.offset(), record.offset())
         if partition.settlement.read(record.offset(), delivery):
-            delivery.is_moving = record.offset() == 1 and len(dispatcher.unmatched) < 10
+            delivery.is_relocating = record.offset() == 1 and len(dispatcher.unmatched) < 10
             dispatcher.arrive(delivery)
 
     for record in log[:30]:
@@ -576,3 +581,25 @@ def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
 
     few, many = steps(250), steps(2_000)
     assert 0 < many < 12 * few
+
+
+def test_a_delayed_redelivery_is_dispatched_by_no_other_selector_queue_before_it_is_due() -> None:
+    """A returned message that is not due yet is passed over where it was ready, too; once due, it comes once."""
+    dispatcher, partition, unused = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0), None
+    first, second = (
+        ConsumerSlot(unused, selector, threading.Event())  # type: ignore[arg-type]
+        for selector in (SELECTORS[0], SELECTORS[1])
+    )
+    dispatcher.join(first)
+    dispatcher.join(second)
+    arrive(dispatcher, partition, 1)
+    delivery = dispatcher.take(first)
+    assert delivery is not None
+    delivery.state = RETURN[delivery.state]
+    delivery.due = 1_000
+    dispatcher.put_back([delivery])
+    assert dispatcher.take(second) is None
+    assert (dispatcher.delayed, dispatcher.held) == (1, 0)
+    dispatcher.release(1_000)
+    assert dispatcher.take(second) is delivery
+    assert dispatcher.take(first) is None

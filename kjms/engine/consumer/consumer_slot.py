@@ -1,0 +1,82 @@
+"""What a session holds of each of its consumers: its opening on a group consumer."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine.consumer.group_consumer import GroupConsumer
+    from kjms.engine.consumer.selector_queue import SelectorQueue
+    from kjms.selector import Selector
+
+__all__ = ["ConsumerSlot"]
+
+
+class ConsumerSlot:
+    """One JMS consumer's opening on a reader.
+
+    Args:
+        reader: Where the messages come from.
+        selector: Which of them the consumer wants; None is all.
+        wakeup: Set when there may be something to poll, or when the slot closes; one for each session.
+
+    Attributes:
+        starts: How often any consumer of this process was started; who sees it change looks again at `has_rivals`.
+    """
+
+    starts: ClassVar = 0
+
+    def __init__(self, reader: GroupConsumer, selector: Selector | None, wakeup: threading.Event) -> None:
+        self.reader = reader
+        self.selector = selector
+        self.wakeup = wakeup
+        self.is_started = False
+        self.is_open = True
+        self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
+        self.queue: SelectorQueue[Delivery, ConsumerSlot] | None = None  # while it is started
+        self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the consumer asked for a message and has not been woken since."""
+        queue = self.queue
+        return queue is not None and self in queue.waiting
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether others may want the messages that this one waits for: it should not wait while it is busy."""
+        return self.reader.is_shared
+
+    @property
+    def has_rivals_elsewhere(self) -> bool:
+        """Whether consumers in other processes may want the messages that this one waits for."""
+        return bool(self.reader.dispatcher.peers)
+
+    def start(self) -> None:
+        """Let messages come."""
+        self.reader.start_slot(self)
+
+    def stop(self) -> None:
+        """Hold messages back: once this has returned, `poll` gives none."""
+        self.reader.stop_slot(self)
+
+    def poll(self) -> Delivery | None:
+        """Return the next message, or None; in that case `wakeup` will be set when there may be one."""
+        return self.reader.take(self)
+
+    def took(self, delivery: Delivery | None, now: float) -> float:
+        """Note that the consumer took *delivery*, or found nothing; return how long it was busy with the one before."""
+        worked = now - self.taken_at if self.taken_at else 0.0
+        self.taken_at = 0.0
+        if delivery is not None:
+            self.taken_at = now
+            if self.queue is not None:
+                self.queue.taken_at = now
+        return worked
+
+    def rest(self) -> None:
+        """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
+        self.reader.rest(self)

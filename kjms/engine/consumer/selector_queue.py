@@ -1,0 +1,143 @@
+"""The messages that are ready for the consumers that share one selector: pure."""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from kjms.txn.delivery_states import READY, DeliveryState
+
+if TYPE_CHECKING:
+    from kjms.selector import Selector
+
+__all__ = ["SelectorQueue"]
+
+STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
+
+
+class Queued(Protocol):
+    """A delivery, as far as a selector queue needs it."""
+
+    state: DeliveryState
+    priority: int
+    order: int
+
+    @property
+    def partition(self) -> object:
+        """Return where it comes from."""
+
+
+class Waiter(Protocol):
+    """A consumer, as far as a selector queue needs it."""
+
+    wakeup: threading.Event
+    taken_at: float
+
+
+D = TypeVar("D", bound=Queued)
+C = TypeVar("C", bound=Waiter)
+
+
+class SelectorQueue(Generic[D, C]):
+    """What the consumers that share one selector want; some of it others may have taken meanwhile.
+
+    Attributes:
+        levels: For each priority that has come up, highest first: the messages, oldest first.
+        size: How many there are, those that were taken included.
+        is_sorted: Whether all that was put back is in its place.
+        busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
+        taken_at: When a consumer took a message last.
+        is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
+    """
+
+    __slots__ = (
+        "busy_since",
+        "is_sorted",
+        "is_withdrawn",
+        "levels",
+        "prune_at",
+        "selector",
+        "size",
+        "slots",
+        "taken_at",
+        "waiting",
+    )
+
+    def __init__(self, selector: Selector | None, prune_at: int) -> None:
+        self.selector = selector
+        self.prune_at = prune_at  # how large it may get before what others took is thrown out
+        self.levels: list[tuple[int, deque[D]]] = []
+        self.size = 0
+        self.is_sorted = True
+        self.slots: list[C] = []
+        self.waiting: dict[C, None] = {}  # in the order in which they began to wait
+        self.busy_since = self.taken_at = 0.0
+        self.is_withdrawn = False
+
+    def __iter__(self) -> Iterator[D]:
+        for _, level in self.levels:
+            for delivery in level:
+                if delivery.state is READY:
+                    yield delivery
+
+    def add(self, delivery: D) -> None:
+        """Put *delivery* behind those of its priority."""
+        self.size += 1
+        self._level(delivery).append(delivery)
+
+    def put_back(self, delivery: D) -> None:
+        """Put *delivery* in its old place, or before the others of its priority until they are sorted."""
+        self.size += 1
+        level = self._level(delivery)
+        if level and level[-1].order < delivery.order:
+            level.append(delivery)
+        else:
+            self.is_sorted = self.is_sorted and not (level and level[0].order < delivery.order)
+            level.appendleft(delivery)
+
+    def _level(self, delivery: D) -> deque[D]:
+        rank = -delivery.priority
+        for each, level in self.levels:
+            if each == rank:
+                return level
+        level = deque()
+        insort(self.levels, (rank, level), key=_rank)
+        return level
+
+    def tidy(self, without: object | None = None) -> None:
+        """Throw out what others took, and what is of the partition *without*."""
+        self.size = 0
+        for number, (rank, level) in enumerate(self.levels):
+            kept = deque(d for d in level if d.state is READY and d.partition is not without)
+            self.levels[number] = rank, kept
+            self.size += len(kept)
+
+    def sort(self) -> None:
+        """Bring what came back into its old place."""
+        self.tidy()
+        self.is_sorted = True
+        self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether each of its consumers has been busy for long with the message that it took last."""
+        return not self.waiting and all(0 < slot.taken_at <= now - STUCK_SECONDS for slot in self.slots)
+
+    def wake_one(self) -> bool:
+        """Wake the consumer that has waited longest; tell whether there was one."""
+        if not self.waiting:
+            return False
+        slot = next(iter(self.waiting))
+        del self.waiting[slot]
+        slot.wakeup.set()
+        return True
+
+
+def _order(delivery: Queued) -> int:
+    return delivery.order
+
+
+def _rank(level: tuple[int, object]) -> int:
+    return level[0]
