@@ -26,8 +26,8 @@ __all__ = ["dead_letters", "redeliveries", "settlement"]
 _QUEUE_GROUPS: Final = queue_group("")
 _SETTLEMENT: Final = (
     "scheme STRING, name STRING, group STRING, subscription STRING, clientID STRING, place STRING, topic STRING,"
-    " partition INT, begin BIGINT, end BIGINT, base BIGINT, mark BIGINT, unsettledUpTo BIGINT, runs INT,"
-    " redelivered INT, mostDeliveries INT, overflowUpTo BIGINT"
+    " partition INT, begin BIGINT, end BIGINT, committedOffset BIGINT, dispatchLimit BIGINT, unsettledUpTo BIGINT,"
+    " runs INT, redelivered INT, mostDeliveries INT, overflowUpTo BIGINT"
 )
 _EVENT: Final = (
     "event STRING, time BIGINT, destination STRING, group STRING, topic STRING, partition INT, offset BIGINT,"

@@ -32,7 +32,7 @@ LATEST: Final = "latest"
 _NAMED_OFFSETS: Final = {EARLIEST: -2, LATEST: -1}
 _ESCAPED: Final = r"^--([a-zA-Z0-9._]|-[0-9a-f]{2})+\z"
 # Topics that kjms keeps for itself.
-_INTERNAL: Final = r"(?!kjms\.)(?!.*\.kjms\.(delayed|overflow|interest|handover|bridged)(\.|$))"
+INTERNAL: Final = r"(?!kjms\.)(?!.*\.kjms\.(delayed|overflow|interest|handover|bridged)(\.|$))"
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class _Asked:
     def options(self, start: Place, which: str) -> dict[str, str]:
         """Return all options but those that say where a batch ends."""
         if self._pattern is not None:
-            what = {"subscribePattern": f"{_INTERNAL}(?:{self._pattern.expression})"}
+            what = {"subscribePattern": f"{INTERNAL}(?:{self._pattern.expression})"}
         else:
             what = {"subscribe": ",".join(self._topics)}
         return {**self.common(), **what, **self.place(start, which)}

@@ -53,8 +53,13 @@ def test_settlement_and_what_befell_messages(spark, kjms_broker, kjms_queue, kjm
     rows = {row["group"]: row for row in settlement(spark, factory, [kjms_queue, kjms_topic]).collect()}
     own = rows.pop(f"kjms.queue.{kjms_queue.queue_name}")
     assert own["destination"].asDict() == {"destinationType": "queue", "name": kjms_queue.queue_name}
-    assert (own["place"], own["partition"], own["base"], own["unsettledUpTo"]) == ("destination", 0, 4, own["end"] - 4)
-    assert (own["subscription"], own["redelivered"], own["movedAsideUpTo"]) == (None, 1, 0)  # 4 was delivered
+    assert (own["place"], own["partition"], own["committedOffset"], own["end"] - own["unsettledUpTo"]) == (
+        "destination",
+        0,
+        4,
+        4,
+    )
+    assert (own["subscription"], own["redelivered"], own["overflowUpTo"]) == (None, 1, 0)  # 4 was delivered
     (daily,) = rows.values()
     assert (daily["subscription"], daily["destination"]["destinationType"]) == (name, "topic")
     assert {row["group"] for row in settlement(spark, factory).select("group").collect()} >= {

@@ -7,6 +7,7 @@ other versions, ACLs and other readers of Kafka rely on it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,13 @@ def test_topics_of_kjms_are_internal() -> None:
     own = {kind: topic for kind, topic in golden.items() if not kind.startswith(("a ", "dead letters"))}
     assert own
     assert [topic for topic in own.values() if not names.is_internal(topic)] == []
+
+
+def test_spark_reads_no_topic_of_kjms_by_a_pattern() -> None:
+    """A pattern of destinations in Spark leaves out the topics that kjms makes for itself, and no others."""
+    from kjms.spark._reading import INTERNAL
+
+    golden = json.loads((FOLDER / "topics.json").read_text("utf-8"))
+    assert {topic for topic in golden.values() if re.fullmatch(f"{INTERNAL}.*", topic)} == {
+        topic for kind, topic in golden.items() if kind in {"a queue", "a queue with a name that Kafka does not allow"}
+    }
