@@ -411,7 +411,7 @@ def test_closing_does_not_overwrite_a_commit_whose_outcome_is_unknown(
         connection.close()
         thread.join(20)
     assert [type(outcome) for outcome in outcomes] == [JMSException]
-    assert "not known" in str(outcomes[0])
+    assert "outcome unknown" in str(outcomes[0])
     assert desk.stored(other_queue) == ["moved"]
     assert [name for name, _, _ in desk.left(queue)] == ["b"]
 
