@@ -76,12 +76,6 @@ class JMSContext(Creating):
     Spec: JMS 2.0 §11.2.
     """
 
-    SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
-    AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
-    CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
-    DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
-    INDIVIDUAL_ACKNOWLEDGE: Final = SessionMode.INDIVIDUAL_ACKNOWLEDGE
-
     def __init__(self, session_mode: SessionMode, connect: Callable[[], Connection]) -> None:
         self._session_mode = session_mode
         self._connect = connect

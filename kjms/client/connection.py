@@ -165,7 +165,13 @@ class Connection(AutoCloseable):
         Raises:
             ValueError: There is no such mode.
         """
-        session = self._open_session(Session, session_mode, acknowledge_mode)
+        return self._create_session(Session, session_mode, acknowledge_mode)
+
+    def _create_session(
+        self, session_class: Callable[[Connection, int], S], session_mode: int | bool, acknowledge_mode: int
+    ) -> S:
+        """Return a new session; from now on the client identifier cannot be set."""
+        session = self._open_session(session_class, session_mode, acknowledge_mode)
         self._is_used = True
         return session
 

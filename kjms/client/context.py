@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kjms.client.closing import AutoCloseable
 from kjms.client.creating import Creating
@@ -32,12 +32,6 @@ class JMSContext(Creating, AutoCloseable):
 
     Spec: JMS 2.0 §11.2.
     """
-
-    SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
-    AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
-    CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
-    DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
-    INDIVIDUAL_ACKNOWLEDGE: Final = SessionMode.INDIVIDUAL_ACKNOWLEDGE
 
     def __init__(
         self,

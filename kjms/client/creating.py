@@ -1,18 +1,25 @@
-"""Making messages and naming destinations, which sessions and contexts do alike."""
+"""What sessions and contexts share: the session modes, making messages and naming destinations."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Final
 
 from kjms.destinations import Queue, Topic
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
+from kjms.options import SessionMode
 
 __all__ = ["Creating"]
 
 
 class Creating(ABC):
-    """An object that makes messages and names destinations (JMS 2.0 §4.4.4, §4.4.5, §11.2.3)."""
+    """A session, or a context, which has one (JMS 2.0 §4.4.4, §4.4.5, §11.2.3)."""
+
+    SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
+    AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
+    CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
+    DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
+    INDIVIDUAL_ACKNOWLEDGE: Final = SessionMode.INDIVIDUAL_ACKNOWLEDGE
 
     @abstractmethod
     def _using(self, doing: str) -> object:

@@ -64,9 +64,7 @@ class QueueConnection(Connection):
         self, session_mode: int | bool = Session.AUTO_ACKNOWLEDGE, acknowledge_mode: int = 1
     ) -> QueueSession:
         """Return a new session for queues; see `kjms.Connection.create_session`."""
-        session = self._open_session(QueueSession, session_mode, acknowledge_mode)
-        self._is_used = True
-        return session
+        return self._create_session(QueueSession, session_mode, acknowledge_mode)
 
 
 class QueueSender(MessageProducer):
@@ -138,9 +136,7 @@ class TopicConnection(Connection):
         self, session_mode: int | bool = Session.AUTO_ACKNOWLEDGE, acknowledge_mode: int = 1
     ) -> TopicSession:
         """Return a new session for topics; see `kjms.Connection.create_session`."""
-        session = self._open_session(TopicSession, session_mode, acknowledge_mode)
-        self._is_used = True
-        return session
+        return self._create_session(TopicSession, session_mode, acknowledge_mode)
 
 
 class TopicPublisher(MessageProducer):

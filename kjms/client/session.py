@@ -56,12 +56,6 @@ class Session(Creating, AutoCloseable):
     Spec: JMS 2.0 §4.4.
     """
 
-    SESSION_TRANSACTED: Final = SessionMode.SESSION_TRANSACTED
-    AUTO_ACKNOWLEDGE: Final = SessionMode.AUTO_ACKNOWLEDGE
-    CLIENT_ACKNOWLEDGE: Final = SessionMode.CLIENT_ACKNOWLEDGE
-    DUPS_OK_ACKNOWLEDGE: Final = SessionMode.DUPS_OK_ACKNOWLEDGE
-    INDIVIDUAL_ACKNOWLEDGE: Final = SessionMode.INDIVIDUAL_ACKNOWLEDGE
-
     def __init__(
         self,
         connection: SessionConnection,
