@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kjms.engine.engine import Engine, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
-    from kjms.engine.subscriptions.subscriptions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
+    from kjms.engine.subscriptions.definitions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
     from kjms.engine.temporary.inbox_browsing import InboxLook
     from kjms.engine.temporary.temporary_destinations import Address
     from kjms.engine.transactions.bridged import Bridged, TooLargeError
@@ -34,22 +34,22 @@ _MODULES = {
     "Browsing": "kjms.engine.browsing",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
     "Copy": "kjms.engine.transactions.transactional_producer",
-    "DURABLE": "kjms.engine.subscriptions.subscriptions",
+    "DURABLE": "kjms.engine.subscriptions.definitions",
     "Admin": "kjms.engine.admin.admin",
     "DelayedMessage": "kjms.engine.delayed.inspection",
     "DelayedMessages": "kjms.engine.delayed.inspection",
     "Delivery": "kjms.engine.consumer.delivery",
     "Engine": "kjms.engine.engine",
-    "Found": "kjms.engine.subscriptions.subscriptions",
+    "Found": "kjms.engine.subscriptions.definitions",
     "GroupConsumer": "kjms.engine.consumer.group_consumer",
     "GroupProgress": "kjms.engine.admin.group_progress",
-    "Identity": "kjms.engine.subscriptions.subscriptions",
+    "Identity": "kjms.engine.subscriptions.definitions",
     "InboxLook": "kjms.engine.temporary.inbox_browsing",
-    "NON_DURABLE": "kjms.engine.subscriptions.subscriptions",
+    "NON_DURABLE": "kjms.engine.subscriptions.definitions",
     "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.offset_committer",
-    "Space": "kjms.engine.subscriptions.subscriptions",
-    "Terms": "kjms.engine.subscriptions.subscriptions",
+    "Space": "kjms.engine.subscriptions.definitions",
+    "Terms": "kjms.engine.subscriptions.definitions",
     "TooLargeError": "kjms.engine.transactions.bridged",
     "UnknownError": "kjms.engine.transactions.transactional_producer",
     "Work": "kjms.engine.transactions.group_committer",

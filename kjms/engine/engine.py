@@ -32,7 +32,8 @@ from kjms.engine.outage import OutageDetector
 from kjms.engine.publisher import Publisher
 from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine.statistics import EngineStatistics
-from kjms.engine.subscriptions.subscriptions import Identity, OnLost, Subscriptions, Terms
+from kjms.engine.subscriptions.definitions import Identity, Terms
+from kjms.engine.subscriptions.subscriptions import OnLost, Subscriptions
 from kjms.engine.temporary.temporary_destinations import Temporaries
 from kjms.engine.transactions.deduplicator import Deduplicator
 from kjms.engine.transactions.group_committer import GroupCommitter
@@ -327,7 +328,7 @@ class Engine:
         chosen = options.destination(name)
         if not isinstance(destination, Queue):
             before = self.schedule.ends(topic)
-            identity = self.topics.find_identity(topic)  # first: it may be deleted and made again at any time
+            identity = self.topics.ids.find(topic)  # first: it may be deleted and made again at any time
             starts = self.topics.ends(topic, partitions)
             reader = self._new_reader(destination, topic, None, starts, options, before, identity, is_shared=False)
             return reader.add_slot(selector, wakeup)

@@ -1,4 +1,4 @@
-"""One idempotent Kafka producer and the thread that hears what became of its records."""
+"""Send records with one idempotent Kafka producer, whose delivery reports a thread serves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("kjms.producer")
 
 AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
-BURST: Final = 32  # sends within STEP_SECONDS: who sends so many stands aside while their reports are heard
+BURST: Final = 32  # sends within STEP_SECONDS, after which a sender yields to the delivery reports
 STEP_SECONDS: Final = 0.005
 SMALL: Final = (
     1_000_000  # bytes of a body whose record any topic takes, unless it was given a lower limit than Kafka's own
@@ -31,14 +31,51 @@ SMALL: Final = (
 
 
 class Informed(Protocol):
-    """Who waits for reports, and is woken once for many of them."""
+    """Waits for delivery reports, and is woken once for many of them."""
 
     def catch_up(self) -> None:
         """Look at what was reported; quick, and never raises."""
 
 
+class RecordSizes:
+    """Refuses records that are larger than their topics allow.
+
+    Args:
+        largest: Returns how many bytes a message to a topic may have; None: it is not known.
+    """
+
+    def __init__(self, largest: Callable[[str], int | None]) -> None:
+        self._largest = largest
+        self._limits: dict[str, int] = {}
+
+    def check(self, topic: str, record: KafkaRecord) -> None:
+        """Refuse a record that the broker would refuse: it would hold up other records.
+
+        What the topic allowed last is enough to let a record pass; to refuse one it is asked for again.
+
+        Raises:
+            ResourceAllocationException: It is larger than the topic's max.message.bytes.
+        """
+        key, value, headers, _ = record
+        size = len(value or b"") + len(key or b"")
+        size += sum(len(name) + len(content or b"") for name, content in headers)
+        if size <= self._limits.get(topic, 0):
+            return
+        limit = self._largest(topic)
+        if limit is None:
+            return
+        self._limits[topic] = limit
+        if size > limit:
+            raise ResourceAllocationException(
+                f"send to {topic!r}: the message has {size} bytes with its headers, and the topic's max.message.bytes"
+                f" allows {limit} (MSG_SIZE_TOO_LARGE); send it in parts, or raise the topic's limit",
+                "MSG_SIZE_TOO_LARGE",
+                KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)),
+            )
+
+
 class Publisher:
-    """Sends records and tells what became of them.
+    """Sends records, and reports whether they were delivered.
 
     Args:
         config: librdkafka's settings of the producer.
@@ -58,10 +95,8 @@ class Publisher:
     ) -> None:
         self._report_seconds = tuning.report_seconds
         self._send_timeout = send_timeout
-        self._largest = largest
-        self._limits: dict[str, int] = {}
         compression = config.get("compression.type") or config.get("compression.codec") or "none"
-        self._is_compressed = compression != "none"
+        self._sizes = None if compression != "none" else RecordSizes(largest)
         self._servers = config["bootstrap.servers"]
         self._config = {
             **config,
@@ -74,12 +109,12 @@ class Publisher:
             self._producer = open_producer(self._config)
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
-        self._end: KafkaException | None = None  # why the last producer came to its end
+        self._fatal: KafkaException | None = None  # the error that ended the last producer
         self._informed: dict[Informed, None] = {}  # whose reports came meanwhile
         self._sent = 0
-        self._is_asked_for = False  # whether the thread waits until somebody stands aside
-        self._asked = threading.Event()
-        self._aside: deque[threading.Lock] = deque()  # of those who stand aside
+        self._is_yield_wanted = False  # whether the thread waits for a sender to yield
+        self._yielded = threading.Event()
+        self._yielding: deque[threading.Lock] = deque()  # of the threads that yield
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
@@ -90,20 +125,20 @@ class Publisher:
         return self._thread
 
     def _serve(self) -> None:
-        """Hear reports.
+        """Serve delivery reports.
 
-        Each is called under the interpreter's lock, so those who send very much stand aside meanwhile: to wrest the
-        lock from them for each report would cost many times what a send does.
+        Each is called under the interpreter's lock, so threads yield during sustained sends: to take the lock from
+        them for each report would cost many times what a send does.
         """
         sent = 0
         while not self._closing:
             before, sent = sent, self._sent
-            self._is_asked_for = sent - before >= BURST
-            if self._is_asked_for:
-                self._asked.wait(STEP_SECONDS)
-                self._asked.clear()
+            self._is_yield_wanted = sent - before >= BURST
+            if self._is_yield_wanted:
+                self._yielded.wait(STEP_SECONDS)
+                self._yielded.clear()
             try:
-                self._producer.poll(0 if self._is_asked_for else POLL_SECONDS)
+                self._producer.poll(0 if self._is_yield_wanted else POLL_SECONDS)
             except KafkaException as error:
                 if kafka_error(error).fatal():
                     self._replace(error)
@@ -112,16 +147,16 @@ class Publisher:
             informed, self._informed = self._informed, {}
             for each in informed:
                 each.catch_up()
-            while self._aside:
-                self._aside.popleft().release()
+            while self._yielding:
+                self._yielding.popleft().release()
 
-    def _stand_aside(self) -> None:
-        """Let the thread hear the reports that there are."""
-        heard = threading.Lock()
-        heard.acquire()
-        self._aside.append(heard)
-        self._asked.set()
-        heard.acquire(timeout=STEP_SECONDS)
+    def _yield(self) -> None:
+        """Yield to the thread that serves delivery reports."""
+        served = threading.Lock()
+        served.acquire()
+        self._yielding.append(served)
+        self._yielded.set()
+        served.acquire(timeout=STEP_SECONDS)
 
     def inform(self, informed: Informed) -> None:
         """Have *informed* catch up when the reports that there are have been called: for reports, which call it."""
@@ -130,7 +165,7 @@ class Publisher:
     def _replace(self, error: KafkaException) -> None:
         """Make a new producer in the place of one that met a fatal error; what it had is reported as failed."""
         _log.error("sending to %s: %s", self._servers, error)
-        self._end = error
+        self._fatal = error
         old = self._producer
         with contextlib.suppress(KafkaException):
             old.purge()
@@ -157,8 +192,8 @@ class Publisher:
             JMSException: Kafka refused it at once.
         """
         key, value, headers, timestamp = record
-        if value is not None and len(value) > SMALL:
-            self._check_size(topic, record)
+        if value is not None and len(value) > SMALL and self._sizes is not None:
+            self._sizes.check(topic, record)
         try:
             self._producer.produce(
                 topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report
@@ -167,37 +202,12 @@ class Publisher:
             self._wait_for_room(topic)
             self.send(topic, partition, record, report)
         except KafkaException as error:
-            why = error if self._end is None or kafka_error(error).code() != KafkaError._FATAL else self._end
+            why = error if self._fatal is None or kafka_error(error).code() != KafkaError._FATAL else self._fatal
             raise _refused(why, topic) from error
         else:
             self._sent = sent = self._sent + 1
-            if self._is_asked_for and not sent % BURST:
-                self._stand_aside()
-
-    def _check_size(self, topic: str, record: KafkaRecord) -> None:
-        """Refuse a record that the broker would refuse: that would hold up what all others send meanwhile.
-
-        What the topic allowed last is enough to let a record pass; to refuse one it is asked for again.
-
-        Raises:
-            ResourceAllocationException: It is larger than the topic's max.message.bytes.
-        """
-        key, value, headers, _ = record
-        size = len(value or b"") + len(key or b"")
-        size += sum(len(name) + len(content or b"") for name, content in headers)
-        if self._is_compressed or size <= self._limits.get(topic, 0):
-            return
-        limit = self._largest(topic)
-        if limit is None:
-            return
-        self._limits[topic] = limit
-        if size > limit:
-            raise ResourceAllocationException(
-                f"send to {topic!r}: the message has {size} bytes with its headers, and the topic's max.message.bytes"
-                f" allows {limit} (MSG_SIZE_TOO_LARGE); send it in parts, or raise the topic's limit",
-                "MSG_SIZE_TOO_LARGE",
-                KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)),
-            )
+            if self._is_yield_wanted and not sent % BURST:
+                self._yield()
 
     def _wait_for_room(self, topic: str) -> None:
         """Wait until the buffer, which was full, has room: its thread is emptying it."""
@@ -208,7 +218,7 @@ class Publisher:
                 raise ResourceAllocationException(
                     f"send to {topic!r}: the send buffer was full for {self._send_timeout} ms", "_QUEUE_FULL"
                 )
-            self._stand_aside()
+            self._yield()
 
     def send_and_wait(self, topic: str, partition: int, record: KafkaRecord) -> None:
         """Hand *record* to Kafka and return when all in-sync replicas have it.
@@ -229,8 +239,8 @@ class Publisher:
         """Return what a report's *error*, of a record for *topic*, is in JMS."""
         if error.code() == KafkaError._MSG_TIMED_OUT:
             return self._unconfirmed(topic, KafkaException(error))
-        if error.code() in {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT} and self._end:
-            return _refused(self._end, topic)
+        if error.code() in {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT} and self._fatal:
+            return _refused(self._fatal, topic)
         return _refused(error, topic)
 
     def _unconfirmed(self, topic: str, cause: Exception) -> JMSException:
@@ -263,7 +273,7 @@ def _refused(error: KafkaError | KafkaException, topic: str) -> JMSException:
 
 
 class _Answer:
-    """What became of one record, for the thread that waits for it; a lock is lighter than an Event."""
+    """The delivery report of one record, for the thread that waits for it; a lock is lighter than an Event."""
 
     __slots__ = ("_error", "_lock")
 

@@ -22,7 +22,8 @@ from kjms.engine.kafka import (
     kafka_error,
 )
 from kjms.engine.publisher import Publisher
-from kjms.engine.subscriptions.subscriptions import DURABLE, Found, Identity, Subscriptions
+from kjms.engine.subscriptions.definitions import DURABLE, Found, Identity
+from kjms.engine.subscriptions.subscriptions import Subscriptions
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.names import REGISTRY
 

@@ -85,7 +85,7 @@ class Bookkeeping:
         Raises:
             JMSException: Kafka does not take it.
         """
-        self._write(_made_key(topic), self._topics.find_identity(topic).encode())
+        self._write(_made_key(topic), self._topics.ids.find(topic).encode())
 
     def made(self, topics: Iterable[str]) -> set[str]:
         """Return those of *topics* that kjms made, for queues: they, and no later ones of the same names.
@@ -97,7 +97,7 @@ class Bookkeeping:
         if not wanted or not self._topics.look_up(BOOKKEEPING):
             return set()
         identities = {wanted[key]: value.decode() for key, value in self._read() if key in wanted}
-        return {topic for topic, identity in identities.items() if identity == self._topics.find_identity(topic)}
+        return {topic for topic, identity in identities.items() if identity == self._topics.ids.find(topic)}
 
     def recall(self, group: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, str]]:
         """Return the newest copies of what *group* committed for *places*: offset and metadata.

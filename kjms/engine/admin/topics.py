@@ -8,10 +8,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
 from typing import Any, Final
 
+from kjms.engine.admin.topic_ids import TopicIds
 from kjms.engine.kafka import (
     ConfigResource,
     IsolationLevel,
@@ -22,8 +21,6 @@ from kjms.engine.kafka import (
     OffsetSpec,
     PartitionMetadata,
     ResourceType,
-    TopicCollection,
-    TopicDescription,
     TopicPartition,
     is_refusal,
     is_shortage,
@@ -56,7 +53,6 @@ NOT_READY: Final = frozenset(
     }
 )
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
-URGENT_SECONDS: Final = 0.1
 MOST_MADE_AGAIN: Final = 1_000
 
 
@@ -69,6 +65,7 @@ class Topics:
         tuning: Its times and limits.
 
     Attributes:
+        ids: Kafka's ids of the topics.
         replication_factor: The replicas that topics get at the least which kjms keeps for itself; None: as many as the
             cluster gives by default.
     """
@@ -88,14 +85,10 @@ class Topics:
         self.new_queues: deque[str] = deque()
         """Those of them that are queues, until they are written down."""
         self.replication_factor: int | None = None
-        self._thin: set[str] = set()  # topics with fewer replicas than that, which were reported
+        self._under_replicated: set[str] = set()  # topics with fewer replicas than that, which were reported
         self.made_again: deque[str] = deque(maxlen=MOST_MADE_AGAIN)
         """Topics that were deleted and made again, until what is known of them is forgotten."""
-        self._identities: dict[str, str] = {}
-        self._former: set[str] = set()  # ids of topics that are deleted
-        self._watched: set[str] = set()  # topics to be asked for
-        self._watched_at = 0.0
-        self._watching = threading.Lock()
+        self.ids = TopicIds(lambda: self.admin, self._timeout, tuning)
         self._lock = threading.Lock()
 
     def connect(self, timeout: float, last_error: Sequence[KafkaError]) -> None:
@@ -148,69 +141,9 @@ class Topics:
             self._partitions[topic] = found
         return found
 
-    def find_identity(self, topic: str) -> str:
-        """Ask for Kafka's id of *topic*, which no other topic of that name has; return ``-`` where it is not known."""
-        deadline = time.monotonic() + self._tuning.topic_visible_seconds
-        while True:
-            try:
-                answer = self.admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
-                found = str(answer[topic].result().topic_id)
-            except (KafkaException, ValueError):  # not allowed to ask, or a broker that gives no ids
-                return "-"
-            if found not in self._former or time.monotonic() > deadline:
-                self._former.discard(found)  # it was taken for deleted because of what one broker said
-                self._note_identity(topic, found)
-                return found
-            time.sleep(self._tuning.topic_attempt_seconds)  # this broker does not know of the new topic yet
-
-    def watch(self, topic: str, *, is_urgent: bool = False) -> str:
-        """Return Kafka's id of *topic* as it was seen last; ask for it anew, without waiting for the answer.
-
-        All topics that are watched are asked for together, and once a second at the most.
-
-        Args:
-            topic: The topic.
-            is_urgent: Whether something happened that makes a new topic of the name likely.
-        """
-        with self._watching:
-            self._watched.add(topic)
-            now = time.monotonic()
-            pause = (
-                URGENT_SECONDS
-                if is_urgent
-                else max(self._tuning.topic_check_seconds, len(self._watched) * self._tuning.topic_check_seconds_each)
-            )
-            wanted = []
-            if now - self._watched_at >= pause:
-                self._watched_at = now
-                wanted, self._watched = list(self._watched), set()
-        if wanted:
-            try:
-                answers = self.admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
-            except (AttributeError, KafkaException) as error:  # closed meanwhile, for one
-                _log.debug("%s", error)
-            else:
-                for name, answer in answers.items():
-                    answer.add_done_callback(partial(self._seen, name))
-        return self._identities.get(topic, "-")
-
-    def _seen(self, topic: str, answer: Future[TopicDescription]) -> None:
-        """Note the answer to `watch`; a topic that is deleted keeps its id until there is another one."""
-        if not answer.cancelled() and answer.exception() is None:
-            found = str(answer.result().topic_id)
-            if found not in self._former:
-                self._note_identity(topic, found)
-
-    def _note_identity(self, topic: str, identity: str) -> None:
-        """Note the id of *topic*: the one that was known is a former topic's, whatever is still to be heard of it."""
-        known = self._identities.get(topic, identity)
-        if known != identity:
-            self._former.add(known)
-        self._identities[topic] = identity
-
     def forget(self, topic: str, identity: str) -> None:
         """Forget the topic that had the id *identity*, which was deleted: another one is called *topic* now."""
-        self._former.add(identity)  # whatever a broker says that has not heard of it
+        self.ids.forget(identity)
         self._partitions.pop(topic, None)
         self.created.discard(topic)
         self.made_again.append(topic)
@@ -239,8 +172,8 @@ class Topics:
         """Report, once, that a topic which kjms keeps for itself has fewer replicas than it should."""
         wanted = self.replication_factor or 0
         least = min((len(partition.replicas) for partition in partitions.values()), default=wanted)
-        if least < wanted and topic not in self._thin and is_internal(topic):
-            self._thin.add(topic)
+        if least < wanted and topic not in self._under_replicated and is_internal(topic):
+            self._under_replicated.add(topic)
             _log.warning(
                 "the Kafka topic %r has a partition with %d of the %d replicas that replication_factor asks for: it"
                 " cannot be used while its brokers are away; add replicas with kafka-reassign-partitions.sh"
@@ -283,19 +216,19 @@ class Topics:
             self._create(topic, partitions, replication_factor, dict(config))
             self._wait_until_visible(topic)
 
-    def delete(self, topics: Sequence[str], patience: float | None = None) -> None:
+    def delete(self, topics: Sequence[str], timeout: float | None = None) -> None:
         """Delete *topics*; those that are not there are deleted already.
 
         Args:
             topics: Their names.
-            patience: Seconds to wait for Kafka; None: the send timeout.
+            timeout: Seconds to wait for Kafka; None: the send timeout.
 
         Raises:
             JMSException: Kafka refuses.
         """
         if not topics:
             return
-        seconds = self._timeout if patience is None else patience
+        seconds = self._timeout if timeout is None else timeout
         answers = self.admin.delete_topics(list(topics), operation_timeout=seconds, request_timeout=seconds)
         for topic, answer in answers.items():
             try:

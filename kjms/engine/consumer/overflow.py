@@ -86,11 +86,11 @@ class Overflow:
 
     def identity(self, topic: str) -> str:
         """Ask for Kafka's id of *topic*; return ``-`` where it does not say."""
-        return self._topics.find_identity(topic)
+        return self._topics.ids.find(topic)
 
     def last_identity(self, topic: str, *, is_urgent: bool = False) -> str:
         """Return Kafka's id of *topic* as it was seen last, and see to it, without waiting, that it is looked at."""
-        return self._topics.watch(topic, is_urgent=is_urgent)
+        return self._topics.ids.watch(topic, is_urgent=is_urgent)
 
     def forget(self, topic: str, identity: str) -> None:
         """Forget the topic that had the id *identity*: it was deleted, and another one is called *topic* now."""

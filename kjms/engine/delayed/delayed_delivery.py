@@ -314,7 +314,7 @@ class DelayedDelivery:
             return
         starts = []
         if self._identity == "-":
-            self._identity = self._topics.find_identity(self.delayed_topic)
+            self._identity = self._topics.ids.find(self.delayed_topic)
         for known in consumer.committed(partitions, ASK_SECONDS) if partitions else ():
             if known.error is not None:
                 raise KafkaException(known.error)

@@ -35,10 +35,10 @@ def was_made_again(topics: Topics, name: str, identity: str, report: Callable[[J
 
     It is reported.
     """
-    latest = topics.watch(name)
+    latest = topics.ids.watch(name)
     if "-" in (identity, latest) or latest == identity:
         return False
-    if topics.find_identity(name) in {"-", identity}:  # the answer was late
+    if topics.ids.find(name) in {"-", identity}:  # the answer was late
         return False
     topics.forget(name, identity)
     failure = JMSException(

@@ -10,15 +10,13 @@ can use it. An engine with consumers on it says so in the registry by one claim,
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kjms.destinations import Topic
 from kjms.engine.admin.claims import DEFINITION, USE, Claim, Claims, resource
 from kjms.engine.kafka import (
     IN_USE,
@@ -29,14 +27,30 @@ from kjms.engine.kafka import (
     jms_error,
     kafka_error,
 )
+from kjms.engine.subscriptions.definitions import (
+    ACTIVE,
+    DURABLE,
+    INACTIVE,
+    NON_DURABLE,
+    SILENT,
+    Found,
+    Identity,
+    Terms,
+    group_of,
+    has_consumers,
+    in_order,
+    is_first,
+    is_of_other_kind,
+    owners,
+)
 from kjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
     InvalidDestinationException,
     JMSException,
 )
-from kjms.mapping.names import REGISTRY, handover, interest, overflow, subscription_group
-from kjms.selector import Selector, parse_selector
+from kjms.mapping.names import handover, interest, overflow
+from kjms.selector import Selector
 
 if TYPE_CHECKING:
     from kjms.engine.admin.registry import Registry
@@ -44,108 +58,16 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.group_consumer import GroupConsumer
 
-__all__ = ["ACTIVE", "DURABLE", "INACTIVE", "NON_DURABLE", "SILENT", "Found", "Identity", "Subscriptions", "Terms"]
+__all__ = ["Subscriptions"]
 
 _log = logging.getLogger("kjms.subscriptions")
 
-Space = Literal["durable", "non-durable"]
-DURABLE: Final = "durable"
-NON_DURABLE: Final = "non-durable"
 LEAVING_SECONDS: Final = 2.0  # how long Kafka may count in who has left
 AGAIN_SECONDS: Final = 0.05  # between attempts
 CLIENT: Final = "client"  # the claims on client identifiers
 
-ACTIVE: Final = "active"
-INACTIVE: Final = "inactive"
-SILENT: Final = "not answering"
-
 OnLost = Callable[["ConsumerSlot", JMSException], None]
 NewReader = Callable[[str, Mapping[int, int]], "GroupConsumer"]
-
-
-class Identity(NamedTuple):
-    """What a subscription is found by: two that differ in any of it have nothing to do with each other."""
-
-    space: Space
-    client_id: str | None
-    name: str
-
-    @property
-    def resource(self) -> str:
-        """How the registry calls it."""
-        return resource(self.space, self.client_id, self.name)
-
-    @classmethod
-    def of(cls, resource: str) -> Identity | None:
-        """Return what a definition's *resource* names; None: no subscription."""
-        try:
-            space, client_id, name = json.loads(resource)
-        except ValueError:
-            return None
-        if space not in {DURABLE, NON_DURABLE} or not isinstance(name, str) or not isinstance(client_id, str | None):
-            return None
-        return cls(space, client_id, name)
-
-    def __str__(self) -> str:
-        whose = "" if self.client_id is None else f" of client {self.client_id!r}"
-        return f"{self.space} subscription {self.name!r}{whose}"
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What makes a subscription another one, although its identity is the same.
-
-    Args:
-        destination: Its topic.
-        topic: The Kafka topic.
-        selector: Which messages it wants; None is all.
-        no_local: Whether it leaves out what its own client sends.
-        is_shared: Whether it may have several consumers.
-    """
-
-    destination: Topic
-    topic: str
-    selector: Selector | None
-    no_local: bool
-    is_shared: bool
-
-    def written(self) -> dict[str, Any]:
-        """Return them as a definition in the registry has them."""
-        return {
-            "destination": self.destination.topic_name,
-            "topic": self.topic,
-            "selector": None if self.selector is None else self.selector.text,
-            "no_local": self.no_local,
-            "shared": self.is_shared,
-        }
-
-    @classmethod
-    def read(cls, definition: Mapping[str, Any]) -> Terms:
-        """Return those that stand in a definition.
-
-        Raises:
-            JMSException: It is none: another program wrote it, or it is damaged.
-        """
-        match definition:
-            case {"destination": str(name), "topic": str(topic), "selector": str() | None as text, "starts": list()}:
-                is_shared, no_local = bool(definition.get("shared")), bool(definition.get("no_local"))
-                return cls(Topic(name), topic, parse_selector(text), no_local, is_shared)
-        raise JMSException(f"the definition of a subscription in {REGISTRY!r} is damaged: {dict(definition)!r}")
-
-
-@dataclass(frozen=True)
-class Found:
-    """A subscription as `Subscriptions.find` found it.
-
-    Attributes:
-        state: ``active``: a consumer is there; ``inactive``: none is; ``not answering``: one was, and its program does
-            not answer.
-    """
-
-    identity: Identity
-    terms: Terms
-    group: str
-    state: str
 
 
 @dataclass(eq=False)
@@ -163,7 +85,7 @@ class Subscription:
 
     @property
     def group(self) -> str:
-        return _group(self.identity, self.definition)
+        return group_of(self.identity, self.definition)
 
     @property
     def has_messages_in_flight(self) -> bool:
@@ -185,7 +107,7 @@ class Subscriptions:
     Args:
         registry: Where all processes agree on them.
         topics: What is known of the cluster's topics.
-        patience: Seconds to wait for Kafka.
+        timeout: Seconds to wait for Kafka.
         ends_of_delayed: Gives the end of each partition with a topic's messages that are not due yet.
     """
 
@@ -193,12 +115,12 @@ class Subscriptions:
         self,
         registry: Registry,
         topics: Topics,
-        patience: float,
+        timeout: float,
         ends_of_delayed: Callable[[str], Mapping[int, int]],
     ) -> None:
         self._registry = registry
         self._topics = topics
-        self._patience = patience
+        self._timeout = timeout
         self._ends_of_delayed = ends_of_delayed
         self._lock = threading.Lock()
         self._turns: dict[Identity, list[Any]] = {}  # a lock, and how many want it
@@ -239,13 +161,13 @@ class Subscriptions:
             users = {claim.engine for claim in claims.all(USE, of)}
             if users and self._registry.one_lives(users):
                 raise refusal
-            if owner is not None and _owners(claims, client_id) - {owner}:
+            if owner is not None and owners(claims, client_id) - {owner}:
                 raise InvalidClientIDException(
                     f"client id {client_id!r} belongs to another user, who has durable subscriptions under it"
                 )
             use = self._registry.put(USE, {"r": of})
             self._clients[use.key] = ClientClaim(client_id, owner, on_lost)
-            if not _is_first(claims, use):
+            if not is_first(claims, use):
                 self.release_client(use.key)
                 raise refusal
         return use.key
@@ -313,18 +235,18 @@ class Subscriptions:
             is_new = definition is None
             if definition is None:
                 value = terms.written()
-                value["delayed"] = _in_order(self._ends_of_delayed(terms.topic))  # first: what is moved now is in both
-                value["starts"] = _in_order(self._topics.ends(terms.topic))
+                value["delayed"] = in_order(self._ends_of_delayed(terms.topic))  # first: what is moved now is in both
+                value["starts"] = in_order(self._topics.ends(terms.topic))
                 if owner:
                     value["owner"] = owner
                 definition = registry.put(DEFINITION, {"r": identity.resource, **value})
-            group = _group(identity, definition)
+            group = group_of(identity, definition)
             self._commit_starts(group, terms.topic, definition.value["starts"], is_new=is_new)
             before = dict(enumerate(definition.value.get("delayed", ())))
             use = registry.put(USE, {"r": identity.resource, "d": definition.key})
             try:
                 # All of it is checked again, since this process may have slept, and others have had their turn.
-                if not _is_first(claims, definition) or not (terms.is_shared or _is_first(claims, use)):
+                if not is_first(claims, definition) or not (terms.is_shared or is_first(claims, use)):
                     raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
                 mine = Subscription(identity, terms, definition, use, new_reader(group, before), wanted)
             except BaseException:
@@ -346,13 +268,13 @@ class Subscriptions:
             return None
         there = Terms.read(definition.value)
         if there.is_shared != terms.is_shared:
-            raise _is_of_other_kind(identity, there)
+            raise is_of_other_kind(identity, there)
         is_same = there == terms
         users = {claim.engine for claim in claims.all(USE, identity.resource)}
         if users and not (is_same and terms.is_shared and identity.space == DURABLE):
             if self._registry.one_lives(users):
                 if not is_same or not terms.is_shared:
-                    raise _has_consumers(identity, there, terms)
+                    raise has_consumers(identity, there, terms)
                 return definition
             users = set()
         if is_same and (users or identity.space == DURABLE):
@@ -378,11 +300,11 @@ class Subscriptions:
             raise jms_error(error, f"commit where group {group!r} starts", group=group) from error
 
     def _commit_offsets(self, group: str, places: list[TopicPartition]) -> None:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         while True:
             wanted = ConsumerGroupTopicPartitions(group, places)
             try:
-                answer = self._topics.admin.alter_consumer_group_offsets([wanted], request_timeout=self._patience)
+                answer = self._topics.admin.alter_consumer_group_offsets([wanted], request_timeout=self._timeout)
                 for partition in answer[group].result().topic_partitions:
                     if partition.error is not None:
                         raise KafkaException(partition.error)
@@ -528,7 +450,7 @@ class Subscriptions:
         for definition in definitions:
             topic = definition.value.get("topic")
             if isinstance(topic, str):  # else it is damaged, and nothing was begun on it
-                self._delete_group(topic, _group(identity, definition))
+                self._delete_group(topic, group_of(identity, definition))
 
     def _delete_group(self, topic: str, group: str) -> None:
         """Delete what *group* has committed, and what was moved aside for it; what fails, Kafka forgets later."""
@@ -536,7 +458,7 @@ class Subscriptions:
         topics = [overflow(topic, group), handover(topic, group), interest(topic, group)]
         try:
             self._delete_offsets(group)
-            self._topics.delete(topics, self._patience)
+            self._topics.delete(topics, self._timeout)
         except (KafkaException, JMSException) as error:
             _log.info("%s", jms_error(error, doing) if isinstance(error, KafkaException) else f"{doing}: {error}")
 
@@ -545,7 +467,7 @@ class Subscriptions:
         deadline = time.monotonic() + LEAVING_SECONDS
         while True:
             try:
-                self._topics.admin.delete_consumer_groups([group], request_timeout=self._patience)[group].result()
+                self._topics.admin.delete_consumer_groups([group], request_timeout=self._timeout)[group].result()
             except KafkaException as error:
                 if kafka_error(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return
@@ -590,7 +512,7 @@ class Subscriptions:
                 _log.warning("%s is left out: %s", identity, error)
                 continue
             state = ACTIVE if engines & alive else SILENT if engines else INACTIVE
-            found.append(Found(identity, terms, _group(identity, definition), state))
+            found.append(Found(identity, terms, group_of(identity, definition), state))
         return sorted(found, key=lambda entry: (entry.identity.name, entry.identity.client_id or "", entry.group))
 
     def close(self) -> None:
@@ -613,64 +535,17 @@ class Subscriptions:
                     del self._turns[identity]
 
 
-def _owners(claims: Claims, client_id: str) -> set[str]:
-    """Return the users to whom durable subscriptions of *client_id* belong."""
-    definitions = [(Identity.of(each.resource), each.value.get("owner")) for each in claims.definitions()]
-    return {
-        owner
-        for identity, owner in definitions
-        if identity and identity.space == DURABLE and identity.client_id == client_id and isinstance(owner, str)
-    }
-
-
-def _group(identity: Identity, definition: Claim) -> str:
-    return subscription_group(definition.value["topic"], identity.name, identity.client_id, definition.offset)
-
-
-def _in_order(offsets: Mapping[int, int]) -> list[int]:
-    return [offset for _, offset in sorted(offsets.items())]
-
-
-def _is_first(claims: Claims, claim: Claim) -> bool:
-    first = claims.first(claim.key.partition(":")[0], claim.resource)
-    return first is not None and first.key == claim.key
-
-
 def _check_mine(mine: Subscription, terms: Terms) -> None:
     """Raise what forbids another consumer with *terms* on a subscription of this process."""
     if mine.terms.is_shared != terms.is_shared:
-        raise _is_of_other_kind(mine.identity, mine.terms)
+        raise is_of_other_kind(mine.identity, mine.terms)
     if mine.slots and not (terms.is_shared and mine.terms == terms):
-        raise _has_consumers(mine.identity, mine.terms, terms)
+        raise has_consumers(mine.identity, mine.terms, terms)
     if mine.terms != terms:
         raise JMSException(
             f"{mine.identity} cannot be changed while messages from it are not acknowledged (JMS 2.0 §6.11.5)",
             IN_USE,
         )
-
-
-def _is_of_other_kind(identity: Identity, there: Terms) -> JMSException:
-    kind = "shared" if there.is_shared else "unshared"
-    return JMSException(
-        f"{identity} is {kind}, and stays so until it is unsubscribed (JMS 2.0 §6.11.5, §6.11.6)", IN_USE
-    )
-
-
-def _has_consumers(identity: Identity, there: Terms, wanted: Terms) -> JMSException:
-    if there == wanted:
-        return JMSException(f"{identity} has a consumer, and may have only one (JMS 2.0 §6.11.5)", IN_USE)
-    other = [
-        name
-        for name, is_other in (
-            ("topic", there.topic != wanted.topic),
-            ("selector", there.selector != wanted.selector),
-            ("no_local", there.no_local != wanted.no_local),
-        )
-        if is_other
-    ]
-    return JMSException(
-        f"{identity} has a consumer, so its {' and '.join(other)} cannot change (JMS 2.0 §6.11)", IN_USE
-    )
 
 
 def _start(name: str, run: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 from kjms import Connection, ConnectionFactory, IllegalStateException, JMSException, Topic
 from kjms.broker import LocalBroker
 from kjms.engine.admin.claims import DEFINITION
-from kjms.engine.subscriptions.subscriptions import Identity, Terms
+from kjms.engine.subscriptions.definitions import Identity, Terms
 from kjms.testing.engine import engine_of
 from tests.helpers import WAIT_SECONDS, TopicDesk, wait_for
 

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from kjms import ConnectionFactory, JMSException, Topic
 from kjms.engine.admin.claims import DEFINITION, LOCK, USE
 from kjms.engine.admin.registry import Registry
-from kjms.engine.subscriptions.subscriptions import Identity
+from kjms.engine.subscriptions.definitions import Identity
 from kjms.testing.engine import engine_of, tuned
 from tests.helpers import NOTHING_MS, NOTHING_SECONDS, Eventually, apart
 

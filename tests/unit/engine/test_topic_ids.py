@@ -53,33 +53,33 @@ def use(topics: Topics, *ids: str) -> Brokers:
 def test_an_id_is_seen_without_waiting(topics: Topics) -> None:
     """watch() returns what was heard last, and the answer to what it asks is heard by the next one."""
     use(topics, "first", "second")
-    assert topics.find_identity("orders") == "first"
-    assert topics.watch("orders") == "second"
+    assert topics.ids.find("orders") == "first"
+    assert topics.ids.watch("orders") == "second"
 
 
 def test_a_late_answer_does_not_bring_a_former_topic_back(topics: Topics) -> None:
     """An answer that was asked for before the topic was made again is ignored when it comes after a newer one."""
     brokers = use(topics, "first")
-    assert topics.find_identity("orders") == "first"
+    assert topics.ids.find("orders") == "first"
     brokers.is_slow = True
-    topics.watch("orders")
+    topics.ids.watch("orders")
     brokers.is_slow, brokers.ids = False, ["second"]
-    assert topics.find_identity("orders") == "second"
+    assert topics.ids.find("orders") == "second"
     brokers.open[0].set_result(Description("first"))
     brokers.is_slow = True
-    assert topics.watch("orders") == "second"
+    assert topics.ids.watch("orders") == "second"
 
 
 def test_a_broker_that_lags_behind_is_asked_again(topics: Topics) -> None:
     """A former id is no answer, while there may be another one."""
     topics.forget("orders", "first")
     use(topics, "first", "first", "second")
-    assert topics.find_identity("orders") == "second"
+    assert topics.ids.find("orders") == "second"
 
 
 def test_an_id_that_every_broker_insists_on_is_taken(topics: Topics) -> None:
     """What was taken for a former id by mistake counts again after a while."""
     topics.forget("orders", "first")
     use(topics, "first")
-    assert topics.find_identity("orders") == "first"
-    assert topics.watch("orders") == "first"
+    assert topics.ids.find("orders") == "first"
+    assert topics.ids.watch("orders") == "first"

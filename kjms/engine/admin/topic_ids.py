@@ -1,0 +1,104 @@
+"""Kafka's ids of topics: they tell a topic from another one of the same name that was created after it was deleted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from kjms.engine.kafka import AdminPort, KafkaException, TopicCollection, TopicDescription
+from kjms.engine.tuning import Tuning
+
+__all__ = ["TopicIds"]
+
+_log = logging.getLogger("kjms.topics")
+
+URGENT_SECONDS: Final = 0.1
+
+
+class TopicIds:
+    """Finds the ids of topics, and watches whether they change.
+
+    Args:
+        admin: Returns the client; raises AttributeError when it is closed.
+        timeout: Seconds that Kafka may take to answer.
+        tuning: Its times and limits.
+    """
+
+    def __init__(self, admin: Callable[[], AdminPort], timeout: float, tuning: Tuning) -> None:
+        self._admin = admin
+        self._timeout = timeout
+        self._tuning = tuning
+        self._known: dict[str, str] = {}
+        self._former: set[str] = set()  # ids of topics that are deleted
+        self._watched: set[str] = set()  # topics to be asked for
+        self._watched_at = 0.0
+        self._watching = threading.Lock()
+
+    def find(self, topic: str) -> str:
+        """Ask for Kafka's id of *topic*, which no other topic of that name has; return ``-`` where it is not known."""
+        deadline = time.monotonic() + self._tuning.topic_visible_seconds
+        while True:
+            try:
+                answer = self._admin().describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+                found = str(answer[topic].result().topic_id)
+            except (KafkaException, ValueError):  # not allowed to ask, or a broker that gives no ids
+                return "-"
+            if found not in self._former or time.monotonic() > deadline:
+                self._former.discard(found)  # it was taken for deleted because of what one broker said
+                self._note(topic, found)
+                return found
+            time.sleep(self._tuning.topic_attempt_seconds)  # this broker does not know of the new topic yet
+
+    def watch(self, topic: str, *, is_urgent: bool = False) -> str:
+        """Return Kafka's id of *topic* as it was seen last; ask for it anew, without waiting for the answer.
+
+        All topics that are watched are asked for together, and once a second at the most.
+
+        Args:
+            topic: The topic.
+            is_urgent: Whether something happened that makes a new topic of the name likely.
+        """
+        with self._watching:
+            self._watched.add(topic)
+            now = time.monotonic()
+            pause = (
+                URGENT_SECONDS
+                if is_urgent
+                else max(self._tuning.topic_check_seconds, len(self._watched) * self._tuning.topic_check_seconds_each)
+            )
+            wanted = []
+            if now - self._watched_at >= pause:
+                self._watched_at = now
+                wanted, self._watched = list(self._watched), set()
+        if wanted:
+            try:
+                answers = self._admin().describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
+            except (AttributeError, KafkaException) as error:  # closed meanwhile, for one
+                _log.debug("%s", error)
+            else:
+                for name, answer in answers.items():
+                    answer.add_done_callback(partial(self._seen, name))
+        return self._known.get(topic, "-")
+
+    def _seen(self, topic: str, answer: Future[TopicDescription]) -> None:
+        """Record the answer to `watch`; a topic that is deleted keeps its id until there is another one."""
+        if not answer.cancelled() and answer.exception() is None:
+            found = str(answer.result().topic_id)
+            if found not in self._former:
+                self._note(topic, found)
+
+    def _note(self, topic: str, identity: str) -> None:
+        """Record the id of *topic*: the one that was known is a former topic's, whatever answers still come."""
+        known = self._known.get(topic, identity)
+        if known != identity:
+            self._former.add(known)
+        self._known[topic] = identity
+
+    def forget(self, identity: str) -> None:
+        """Record that the topic with the id *identity* was deleted, whatever brokers answer that do not know it yet."""
+        self._former.add(identity)
