@@ -1,4 +1,4 @@
-"""A look at what a queue holds, which takes nothing from it: what a queue browser shows."""
+"""Read what a queue holds for a queue browser, and take nothing from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine.admin.group_progress import standings
+from kjms.engine.admin.group_progress import read_progress
 from kjms.engine.kafka import (
     ConsumerPort,
     KafkaError,
@@ -26,7 +26,7 @@ from kjms.engine.log_reading import UNTIL_END
 from kjms.errors import JMSException
 from kjms.mapping import SourceRecord
 from kjms.mapping.relocated import original
-from kjms.txn.metadata import State
+from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
@@ -41,102 +41,83 @@ __all__ = ["Browsing"]
 
 _log = logging.getLogger("kjms.browsing")
 
-POLL_SECONDS: Final = 0.1  # how soon a look that is closed by another thread is noticed
+POLL_SECONDS: Final = 0.1  # how soon closing by another thread is noticed
 BATCH: Final = 500  # records taken from librdkafka at once
-CLOSE_SECONDS: Final = 2.0  # how long closing waits for the thread that looks; else that one closes
+CLOSE_SECONDS: Final = 2.0  # how long closing waits for the thread that reads; else that one closes
 
 Place = tuple[str, int]
 
 
-class Browsing:
-    """One look at a queue, from what is unsettled when it begins to what the queue's partitions end with then.
+class QueueReading:
+    """Reads what is unsettled in a queue, from the settlement that is committed to where the partitions end then.
 
-    It reads with a Kafka consumer that is in no group: what the queue's group has committed says what is settled, and
-    nobody notices. One thread looks; any thread may close.
+    It reads with a Kafka consumer that is in no group: what the queue's group has committed says what is settled.
 
     Args:
-        queue: The queue.
+        name: The queue's name, for errors.
         config: librdkafka's settings of a consumer, with the queue's group.
         topic: The queue's Kafka topic.
-        aside: Says where its messages are moved aside, and recalls what Kafka has forgotten.
+        overflow: Knows the overflow topic, and recalls what Kafka has forgotten.
         topics: Knows Kafka topics.
         decode: How records are read.
-        selector: Which messages are wanted; None is all.
-        patience: Seconds after which a Kafka that says nothing is given up.
+        timeout: Seconds without an answer after which reading fails.
+
+    Attributes:
+        ready: Unsettled records that were read.
     """
 
     def __init__(
         self,
-        queue: Queue,
+        name: str,
         config: Mapping[str, Any],
         topic: str,
-        aside: Overflow,
+        overflow: Overflow,
         topics: Topics,
         decode: Decoder,
-        selector: Selector | None,
-        patience: float,
+        timeout: float,
     ) -> None:
-        self._queue = queue
+        self._name = name
         self._config = {**config, **UNTIL_END}
         self._topic = topic
-        self._aside = aside
+        self._overflow = overflow
         self._topics = topics
         self._decode = decode
-        self._selector = selector
-        self._patience = patience
-        self._lock = threading.Lock()  # held by the thread that looks
+        self._timeout = timeout
         self._consumer: ConsumerPort | None = None
-        self._is_closed = False
         self._states: dict[Place, State] = {}
         self._ends: dict[Place, int] = {}
         self._to_read: list[list[TopicPartition]] = []  # one topic after the other
         self._left: dict[Place, int] = {}  # what is being read, with its ends
-        self._ready: deque[KafkaMessage] = deque()
+        self.ready: deque[KafkaMessage] = deque()
         self._deadline = 0.0
 
     def __repr__(self) -> str:
-        return f"<Browsing {self._queue}: {len(self._left)} partitions left, {len(self._ready)} records ready>"
+        return f"<QueueReading {self._name}: {len(self._left)} partitions left, {len(self.ready)} records ready>"
 
-    def next(self) -> Message | None:
-        """Return the next message; None at the end, and once it is closed.
+    def history(self, place: Place, offset: int) -> History:
+        """Return what happened to the message at *offset* of the partition at *place*, as far as it is settlement."""
+        return self._states[place].histories.get(offset, NEVER)
+
+    def includes(self, source: SourceRecord) -> bool:
+        """Return whether *source*, a record of the queue's own topic, is among what is read."""
+        place, offset = (source.topic() or "", source.partition() or 0), source.offset() or 0
+        state = self._states.get(place) if place[0] == self._topic else None
+        return state is not None and offset < self._ends[place] and _is_unsettled(state, offset)
+
+    def close(self) -> None:
+        """Close the Kafka consumer."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            self.ready.clear()
+            consumer.close()
+
+    def read(self) -> bool:
+        """Read what Kafka has for now; return whether there may be more.
 
         Raises:
             JMSException: Kafka does not answer, or the queue's settlement was written by a later kjms.
+            KafkaException: Kafka refuses.
         """
-        message = None
-        try:
-            with self._lock:
-                while message is None and not self._is_closed:
-                    if self._ready:
-                        message = self._message(self._ready.popleft())
-                    elif not self._read():
-                        self._is_closed = True
-        except KafkaException as error:
-            self._is_closed = True
-            doing = f"browse {self._queue}"
-            raise jms_error(error, doing, to="Read", topic=self._topic, group=self._aside.group) from error
-        finally:
-            if self._is_closed:
-                self.close()
-        return None if self._is_closed else message
-
-    def close(self) -> None:
-        """Give the Kafka consumer up; a thread that looks meanwhile gets nothing more."""
-        self._is_closed = True
-        if not self._lock.acquire(timeout=CLOSE_SECONDS):
-            return  # Kafka does not answer who looks, and who closes when it does
-        try:
-            consumer, self._consumer = self._consumer, None
-            if consumer is not None:
-                self._ready.clear()
-                consumer.close()
-        finally:
-            self._lock.release()
-
-    # Reading.
-
-    def _read(self) -> bool:
-        """Read what Kafka has for now; tell whether there may be more."""
         if self._consumer is None:
             self._consumer = open_consumer(self._config)
             self._begin(self._consumer)
@@ -150,16 +131,16 @@ class Browsing:
         first = consumer.poll(POLL_SECONDS)
         if first is None:
             if time.monotonic() > self._deadline:
-                raise JMSException(f"browse {self._queue}: Kafka has not answered for {self._patience:g} s")
+                raise JMSException(f"browse {self._name}: Kafka has not answered for {self._timeout:g} s")
             return True
-        self._deadline = time.monotonic() + self._patience
+        self._deadline = time.monotonic() + self._timeout
         for record in (first, *consumer.consume(BATCH - 1, 0)):
             self._arrived(consumer, record)
         return True
 
     def _begin(self, consumer: ConsumerPort) -> None:
         """Find out what is settled, and where the queue ends."""
-        found = standings(str(self._queue), self._topic, self._aside, self._topics, consumer, self._decode)
+        found = read_progress(self._name, self._topic, self._overflow, self._topics, consumer, self._decode)
         self._states = {(each.topic, each.number): each.state for each in found}
         self._ends = {(each.topic, each.number): each.end for each in found}
         for _, of_one_topic in groupby(found, key=lambda each: each.topic):
@@ -170,7 +151,7 @@ class Browsing:
             ]
             if filled:
                 self._to_read.append(filled)
-        self._deadline = time.monotonic() + self._patience
+        self._deadline = time.monotonic() + self._timeout
 
     def _arrived(self, consumer: ConsumerPort, record: KafkaMessage) -> None:
         place = record.topic() or "", record.partition() or 0
@@ -179,36 +160,102 @@ class Browsing:
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             if not error.retriable():
                 raise KafkaException(error)
-            _log.debug("browse %s: %s", self._queue, error)
+            _log.debug("browse %s: %s", self._name, error)
         elif end is not None:
             if error is None and offset < end and _is_unsettled(self._states[place], offset):
-                self._ready.append(record)
+                self.ready.append(record)
             if offset >= (end if error is not None else end - 1):
                 del self._left[place]
                 consumer.pause([TopicPartition(*place)])
 
-    # Showing.
+
+class Browsing:
+    """One look at a queue, from what is unsettled when it begins to what the queue's partitions end with then.
+
+    It takes nothing, and no consumer notices. One thread reads; any thread may close.
+
+    Args:
+        queue: The queue.
+        config: librdkafka's settings of a consumer, with the queue's group.
+        topic: The queue's Kafka topic.
+        overflow: Knows the overflow topic, and recalls what Kafka has forgotten.
+        topics: Knows Kafka topics.
+        decode: How records are read.
+        selector: Which messages are wanted; None is all.
+        timeout: Seconds without an answer after which reading fails.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        config: Mapping[str, Any],
+        topic: str,
+        overflow: Overflow,
+        topics: Topics,
+        decode: Decoder,
+        selector: Selector | None,
+        timeout: float,
+    ) -> None:
+        self._queue = queue
+        self._topic = topic
+        self._overflow = overflow
+        self._decode = decode
+        self._selector = selector
+        self._reading = QueueReading(str(queue), config, topic, overflow, topics, decode, timeout)
+        self._lock = threading.Lock()  # held by the thread that reads
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<Browsing {self._queue}: {self._reading!r}>"
+
+    def next(self) -> Message | None:
+        """Return the next message; None at the end, and once it is closed.
+
+        Raises:
+            JMSException: Kafka does not answer, or the queue's settlement was written by a later kjms.
+        """
+        message = None
+        try:
+            with self._lock:
+                while message is None and not self._is_closed:
+                    if self._reading.ready:
+                        message = self._message(self._reading.ready.popleft())
+                    elif not self._reading.read():
+                        self._is_closed = True
+        except KafkaException as error:
+            self._is_closed = True
+            doing = f"browse {self._queue}"
+            raise jms_error(error, doing, to="Read", topic=self._topic, group=self._overflow.group) from error
+        finally:
+            if self._is_closed:
+                self.close()
+        return None if self._is_closed else message
+
+    def close(self) -> None:
+        """Close the Kafka consumer; a thread that reads meanwhile gets nothing more."""
+        self._is_closed = True
+        if not self._lock.acquire(timeout=CLOSE_SECONDS):
+            return  # the thread that reads closes it when the broker answers
+        try:
+            self._reading.close()
+        finally:
+            self._lock.release()
 
     def _message(self, record: KafkaMessage) -> Message | None:
         """Return the message of *record*; None where it is not to be shown."""
         place = record.topic() or "", record.partition() or 0
-        history = self._states[place].histories.get(record.offset() or 0, NEVER)
+        history = self._reading.history(place, record.offset() or 0)
         source: SourceRecord = record
         if place[0] != self._topic:
             source, told = original(record)
-            if self._is_shown(source):
+            if self._reading.includes(source):
                 return None  # it was moved aside since the look began
             history = max(history, told)
         message = self._decode(source, self._queue, history.deliveries + 1)
-        now = self._aside.tuning.now_ms()
+        now = self._overflow.tuning.now_ms()
         if 0 < message.jms_expiration < now or message.jms_delivery_time > max(now, message.jms_timestamp):
             return None
         return message if self._selector is None or self._selector.matches(message) else None
-
-    def _is_shown(self, source: SourceRecord) -> bool:
-        place, offset = (source.topic() or "", source.partition() or 0), source.offset() or 0
-        state = self._states.get(place) if place[0] == self._topic else None
-        return state is not None and offset < self._ends[place] and _is_unsettled(state, offset)
 
 
 def _is_unsettled(state: State, offset: int) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine.admin.admin import Admin
 from kjms.engine.admin.bookkeeping import Bookkeeping
-from kjms.engine.admin.group_progress import GroupProgress, find_standings
+from kjms.engine.admin.group_progress import GroupProgress, find_progress
 from kjms.engine.admin.registry import Registry
 from kjms.engine.admin.retention import RetentionCleaner
 from kjms.engine.admin.topics import Topics
@@ -282,7 +282,7 @@ class Engine:
             prepare=lambda: self.topics.ensure_compacted(REGISTRY),
             on_lost=lost,
             on_error=self.tell,
-            patience=self.options.send_timeout / 1000,
+            timeout=self.options.send_timeout / 1000,
             tuning=self.tuning,
         )
 
@@ -433,7 +433,7 @@ class Engine:
             self.options.send_timeout / 1000,
         )
 
-    def standings(self, destination: Destination, topic: str, group: str) -> list[tuple[GroupProgress, int]]:
+    def progress(self, destination: Destination, topic: str, group: str) -> list[tuple[GroupProgress, int]]:
         """Return where *group* stands in the Kafka topic of *destination* and those beside it, and where each begins.
 
         Raises:
@@ -444,7 +444,7 @@ class Engine:
             reader.flush()
         config = consumer_settings(self.settings, group)
         aside = self.aside(topic, group)
-        return find_standings(config, str(destination), topic, aside, self.topics, decoder("kjms"))
+        return find_progress(config, str(destination), topic, aside, self.topics, decoder("kjms"))
 
     # Trouble.
 

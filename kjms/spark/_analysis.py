@@ -74,7 +74,7 @@ def settlement(
     rows: list[tuple[Any, ...]] = []
     with connected(factory, user, password) as connection:
         for destination, topic, group, name, client_id in _groups(connection, factory, given):
-            found = engine_of(connection).standings(destination, topic, group)
+            found = engine_of(connection).progress(destination, topic, group)
             whose = destination.scheme, destination._name, group, name, client_id
             overflow = {each.number: _unsettled(each, low) for each, low in found if _place(each, topic) == "overflow"}
             for each, low in found:

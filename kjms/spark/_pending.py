@@ -81,7 +81,7 @@ def pending_records(
         engine = engine_of(connection)
         for topic, queue in queues.items():
             engine.topic_of(queue, factory._options)
-            for standing, low in engine.standings(queue, topic, queue_group(topic)):
+            for standing, low in engine.progress(queue, topic, queue_group(topic)):
                 found.append(_Part(standing, min(max(standing.state.committed_offset, low), standing.end)))
     own = [part for part in found if part.standing.topic in queues]
     moved = [part for part in found if part.standing.topic not in queues and part.first < part.standing.end]

@@ -76,13 +76,11 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     },
     "attributes of a class": {
         "engine.AssignedPartition": 16,
-        "engine.Browsing": 17,
         "engine.Delivery": 24,
         "engine.Dispatcher": 23,
         "engine.Engine": 27,
         "engine.GroupConsumer": 44,
         "engine.Inbox": 23,
-        "engine.Registry": 19,
         "engine.Temporaries": 23,
         "txn.PartitionSettlement": 20,
     },

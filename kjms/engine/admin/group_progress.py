@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kjms.mapping.bridges import Decoder
     from kjms.txn.metadata import State
 
-__all__ = ["GroupProgress", "find_standings", "standings"]
+__all__ = ["GroupProgress", "find_progress", "read_progress"]
 
 
 class GroupProgress(NamedTuple):
@@ -37,7 +37,7 @@ class GroupProgress(NamedTuple):
     end: int
 
 
-def standings(
+def read_progress(
     name: str, topic: str, aside: Overflow, topics: Topics, consumer: ConsumerPort, decode: Decoder
 ) -> list[GroupProgress]:
     """Return where the consumer's group stands: in what was moved aside, in what was handed over, and in the topic.
@@ -70,17 +70,17 @@ def standings(
     ]
 
 
-def find_standings(
+def find_progress(
     config: Mapping[str, Any], name: str, topic: str, aside: Overflow, topics: Topics, decode: Decoder
 ) -> list[tuple[GroupProgress, int]]:
-    """Return the `standings` of the group that *config*, a consumer's settings, names, and where each log begins.
+    """Return the progress of the group that *config*, a consumer's settings, names, and where each log begins.
 
     Raises:
         JMSException: Kafka does not answer, or the settlement was written by a later kjms.
     """
     consumer = open_consumer(config)
     try:
-        found = standings(name, topic, aside, topics, consumer, decode)
+        found = read_progress(name, topic, aside, topics, consumer, decode)
         return [(each, beginning(consumer, TopicPartition(each.topic, each.number))) for each in found]
     except KafkaException as error:
         raise jms_error(error, f"find what is settled of {name}", to="Read", topic=topic, group=aside.group) from error

@@ -18,7 +18,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, USE, Claim, Claims, read_value, written_value
+from kjms.engine.admin.claims import ALIVE, ASK, DEFINITION, LOCK, Claim, Claims, read_value, written_value
+from kjms.engine.admin.own_keys import OwnKeys, Usage
 from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.process import is_gone, this_process
 from kjms.engine.publisher import Publisher
@@ -33,11 +34,10 @@ __all__ = ["Registry"]
 _log = logging.getLogger("kjms.registry")
 
 ANSWER_SECONDS: Final = 1.0  # for each of them; an engine that is awake needs some milliseconds
-PATIENCE_SECONDS: Final = 0.05  # most locks are let go before it is worth asking for their holder
+TURN_SECONDS: Final = 0.05  # most locks are let go before it is worth asking for their holder
 BUSY_SECONDS: Final = 30.0  # how long one waits for others that live and change the same thing
 BATCH: Final = 1_000  # records taken from librdkafka at once
 TICK_SECONDS: Final = 0.2  # how soon the thread notices that it may end
-RETRY_SECONDS: Final = 1.0  # between attempts to take away what could not be taken away
 
 
 class Registry:
@@ -53,7 +53,7 @@ class Registry:
         on_lost: Told, in the registry's own thread, which of this engine's uses were taken away by others, and which
             definitions are gone.
         on_error: Told of errors that belong to no call.
-        patience: Seconds to wait for Kafka.
+        timeout: Seconds to wait for Kafka.
         tuning: Its times and limits.
 
     Attributes:
@@ -69,37 +69,33 @@ class Registry:
         prepare: Callable[[], None],
         on_lost: Callable[[str], None],
         on_error: Callable[[JMSException], None],
-        patience: float,
+        timeout: float,
         tuning: Tuning = DEFAULTS,
     ) -> None:
         self.questions = tuning.registry_questions
-        self._grace_seconds = tuning.registry_grace_seconds
         self._config = dict(config)
         self._publisher = publisher
         self._prepare = prepare
         self.on_lost = on_lost
         self._on_error = on_error
-        self._patience = patience
-        self._news = threading.Condition()
+        self._timeout = timeout
+        self._changed = threading.Condition()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._claims = Claims()
         self.name = ""
-        self._expected: set[str] = set()  # keys and questions of ours that we have not read yet
-        self._own: set[str] = set()  # keys of ours that count
-        self._doomed: dict[str, float] = {}  # keys to take away, and when that was tried last
-        self._needed = 0  # calls that are under way
-        self._idle_since = 0.0
+        self._keys = OwnKeys()
+        self._usage = Usage(tuning.registry_grace_seconds)
         self._is_closed = False
 
     def __repr__(self) -> str:
         state = f"read as {self.name[:8]}" if self._thread is not None else "not read"
-        return f"<Registry {state}: {len(self._own)} claims of ours>"
+        return f"<Registry {state}: {len(self._keys.valid)} own claims>"
 
     def statistics(self) -> RegistryStatistics:
         """Return what it has in the registry."""
-        with self._news:
-            return RegistryStatistics(self._thread is not None, len(self._own), len(self._doomed))
+        with self._changed:
+            return RegistryStatistics(self._thread is not None, len(self._keys.valid), len(self._keys.removing))
 
     @property
     def thread(self) -> threading.Thread | None:
@@ -116,8 +112,8 @@ class Registry:
             JMSException: Kafka does not let us.
         """
         with self._starting:
-            with self._news:
-                self._needed += 1
+            with self._changed:
+                self._usage.begin()
             try:
                 if self._thread is None:
                     self._begin()
@@ -130,9 +126,8 @@ class Registry:
             self._let_go()
 
     def _let_go(self) -> None:
-        with self._news:
-            self._needed -= 1
-            self._idle_since = time.monotonic()
+        with self._changed:
+            self._usage.end(time.monotonic())
 
     @contextlib.contextmanager
     def locked(self, of: str) -> Iterator[Claims]:
@@ -151,22 +146,22 @@ class Registry:
 
     def _wait_for_turn(self, claims: Claims, mine: Claim) -> None:
         deadline = time.monotonic() + BUSY_SECONDS
-        patience = PATIENCE_SECONDS
+        timeout = TURN_SECONDS
         while True:
             self.check(mine.key)
             first = claims.first(LOCK, mine.resource)
             if first is None or first.key == mine.key:
                 return
-            if self._wait_until_gone(claims, first.key, mine.key, patience):
+            if self._wait_until_gone(claims, first.key, mine.key, timeout):
                 continue
             if time.monotonic() > deadline:
                 raise JMSException(f"another program has been changing {mine.resource} for {BUSY_SECONDS:.0f} s")
             if first.engine == self.name or self.one_lives([first.engine]):
-                patience = ANSWER_SECONDS
+                timeout = ANSWER_SECONDS
 
-    def _wait_until_gone(self, claims: Claims, one: str, other: str, patience: float) -> bool:
-        with self._news:
-            return self._news.wait_for(lambda: one not in claims or other not in claims, patience)
+    def _wait_until_gone(self, claims: Claims, one: str, other: str, timeout: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: one not in claims or other not in claims, timeout)
 
     def check(self, key: str) -> None:
         """Make sure that *key*, which is ours, still counts.
@@ -184,10 +179,8 @@ class Registry:
             JMSException: Kafka did not take it, or it did not come back in time.
         """
         key = f"{kind}:{uuid.uuid4().hex}"
-        with self._news:
-            self._expected.add(key)
-            if kind != DEFINITION:
-                self._own.add(key)
+        with self._changed:
+            self._keys.write(key, is_kept=kind == DEFINITION)
         try:
             self._write(key, {"e": self.name, "p": this_process(), **value})
             self._wait_until_read(key)
@@ -223,26 +216,25 @@ class Registry:
             JMSException: It is not certain after the send timeout.
         """
         now = time.monotonic()
-        doomed = list(keys)
-        with self._news:
-            self._own.difference_update(doomed)
-            self._doomed.update((key, now) for key in doomed)
+        removed = list(keys)
+        with self._changed:
+            self._keys.remove(removed, now)
             is_read = self._thread is not None
-            self._idle_since = now
+            self._usage.idle_since = now
         failed: list[JMSException] = []
-        for key in doomed:
+        for key in removed:
             try:
                 self.send(key, None)
             except JMSException as failure:
                 failed.append(failure)
         if not wait or not is_read:
             return
-        with self._news:
-            if self._news.wait_for(lambda: not any(key in self._doomed for key in doomed), self._patience):
+        with self._changed:
+            if self._changed.wait_for(lambda: not any(key in self._keys.removing for key in removed), self._timeout):
                 return
         if failed:
             raise failed[0]
-        raise JMSException(f"the Kafka topic {REGISTRY!r} has not answered for {self._patience:g} s")
+        raise JMSException(f"the Kafka topic {REGISTRY!r} has not answered for {self._timeout:g} s")
 
     def one_lives(self, engines: Iterable[str]) -> bool:
         """Tell whether any of *engines* lives; when none does, what they left is taken away.
@@ -285,14 +277,14 @@ class Registry:
                 break
             for engine in since.keys() - answered:
                 self._ask(engine)  # a question that comes back shows that an answer could have come
-            with self._news:
-                self._news.wait_for(listen, ANSWER_SECONDS)
+            with self._changed:
+                self._changed.wait_for(listen, ANSWER_SECONDS)
         return answered
 
     def _ask(self, engine: str) -> None:
         question = uuid.uuid4().hex
-        with self._news:
-            self._expected.add(question)
+        with self._changed:
+            self._keys.expected.add(question)
         self._write(f"{ASK}:{engine}", {"n": question})
         self._wait_until_read(question)
 
@@ -317,10 +309,10 @@ class Registry:
             _log.debug("%s", failure)
 
     def _wait_until_read(self, what: str) -> None:
-        with self._news:
-            if not self._news.wait_for(lambda: what not in self._expected, self._patience):
-                self._expected.discard(what)
-                raise JMSException(f"the Kafka topic {REGISTRY!r} has not answered for {self._patience:g} s")
+        with self._changed:
+            if not self._changed.wait_for(lambda: what not in self._keys.expected, self._timeout):
+                self._keys.expected.discard(what)
+                raise JMSException(f"the Kafka topic {REGISTRY!r} has not answered for {self._timeout:g} s")
 
     # The thread.
 
@@ -333,10 +325,10 @@ class Registry:
             consumer.assign([TopicPartition(REGISTRY, 0, 0)])  # OFFSET_BEGINNING costs half a second
         except KafkaException as error:
             raise jms_error(error, f"read the Kafka topic {REGISTRY!r}", to="Read", topic=REGISTRY) from error
-        with self._news:
+        with self._changed:
             self._claims = Claims()
             self.name = uuid.uuid4().hex
-            self._expected.clear()
+            self._keys.expected.clear()
             self._thread = threading.Thread(
                 target=self._run, args=(consumer, self._claims), name="kjms-registry", daemon=True
             )
@@ -353,23 +345,23 @@ class Registry:
                     else:
                         self._report(error)
                 self._try_again()
-        except Exception as error:  # the thread's last words must be heard
+        except Exception as error:  # reported before the thread ends
             _log.exception("the registry's reader failed")
             self._on_error(JMSException(f"reading the Kafka topic {REGISTRY!r} failed: {error}", None, error))
-            with self._news:
-                self._thread = None  # nobody would answer for what we hold
-                lost, self._own = self._own, set()
+            with self._changed:
+                self._thread = None  # without it, no question about this engine's claims is answered
+                lost, self._keys.valid = self._keys.valid, set()
             for key in lost:
                 self.on_lost(key)
         finally:
             consumer.close()
 
     def _may_end(self) -> bool:
-        with self._news:
-            is_idle = not (self._needed or self._own or self._doomed)
-            if self._is_closed or (is_idle and time.monotonic() - self._idle_since > self._grace_seconds):
+        with self._changed:
+            is_idle = not self._keys and self._usage.is_over(time.monotonic())
+            if self._is_closed or is_idle:
                 self._thread = None
-                self._news.notify_all()
+                self._changed.notify_all()
                 return True
         return False
 
@@ -382,30 +374,20 @@ class Registry:
     def _read(self, claims: Claims, offset: int, raw_key: bytes | None, data: bytes | None) -> None:
         key = (raw_key or b"").decode(errors="replace")
         value = read_value(data)
-        lost = False
-        with self._news:
+        with self._changed:
             claims.apply(offset, key, value)
-            if value is None:
-                self._doomed.pop(key, None)
-                lost = key in self._own or key.startswith(DEFINITION)
-                self._own.discard(key)
-            elif value.get("e") == self.name and key.startswith((LOCK, USE)) and key not in self._own:
-                self._doomed.setdefault(key, 0.0)  # a claim that was given up, and arrived all the same
-            self._expected.discard(key)
-            self._expected.discard(str((value or {}).get("n")))
-            self._news.notify_all()
+            lost = self._keys.read(key, value, self.name)
+            self._changed.notify_all()
         if key == f"{ASK}:{self.name}" and value is not None:
             self._send_quietly(f"{ALIVE}:{self.name}", {})
         if lost:
             self.on_lost(key)
 
     def _try_again(self) -> None:
-        if not self._doomed:
+        if not self._keys.removing:
             return
-        now = time.monotonic()
-        with self._news:
-            due = [key for key, last in self._doomed.items() if now - last > RETRY_SECONDS]
-            self._doomed.update((key, now) for key in due)
+        with self._changed:
+            due = self._keys.due(time.monotonic())
         for key in due:
             self._send_quietly(key, None)
 
@@ -416,15 +398,15 @@ class Registry:
             if thread is None:
                 self._is_closed = True
                 return
-            with self._news:
+            with self._changed:
                 left = self._claims.left_by(self.name)
             try:
                 self.take_away(left)
             except JMSException as failure:
                 _log.warning("claims are left in the registry: %s", failure)
             self._is_closed = True
-        thread.join(self._patience)
+        thread.join(self._timeout)
 
 
 def _ignore(error: KafkaError | None, _record: object) -> None:
-    """Hear what became of a record: what matters is read in the log."""
+    """Ignore the delivery report of a record: the log shows whether it was written."""
