@@ -12,7 +12,6 @@ client becomes an object that refuses every call and is never destroyed. Its soc
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import re
 import time
@@ -112,7 +111,6 @@ __all__ = [
     "is_shortage",
     "jms_error",
     "kafka_error",
-    "level_of",
     "open_admin",
     "open_consumer",
     "open_producer",
@@ -532,15 +530,6 @@ def is_refusal(error: KafkaError) -> bool:
     if _BROKEN_OFF in error.str():
         return False
     return error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL} or _ALERT in error.str()
-
-
-def level_of(failure: JMSException, level: int) -> int:
-    """Return the level to log *failure* at: *level*, or DEBUG where a connection is lost; the engine reports outages.
-
-    >>> level_of(JMSException("look up the Kafka topic 'orders'", "_TRANSPORT"), logging.WARNING) == logging.DEBUG
-    True
-    """
-    return logging.DEBUG if failure.error_code == "_TRANSPORT" else level
 
 
 def is_shortage(error: KafkaError) -> bool:

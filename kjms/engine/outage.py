@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Final
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
-__all__ = ["OutageDetector"]
+__all__ = ["OutageDetector", "level_of"]
 
 ATTEMPT_SECONDS: Final = 0.5  # closing waits so long
 
@@ -85,3 +86,12 @@ class OutageDetector:
             self._closed.set()
         if self._thread is not None:
             self._thread.join()
+
+
+def level_of(failure: JMSException, level: int) -> int:
+    """Return the level to log *failure* at: *level*, or DEBUG where a connection is lost; the engine reports outages.
+
+    >>> level_of(JMSException("look up the Kafka topic 'orders'", "_TRANSPORT"), logging.WARNING) == logging.DEBUG
+    True
+    """
+    return logging.DEBUG if failure.error_code == "_TRANSPORT" else level

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.delayed.delayed_delivery import DelayedDelivery
 from kjms.engine.delayed.rest import Rest, was_made_again
-from kjms.engine.kafka import level_of
+from kjms.engine.outage import level_of
 from kjms.engine.statistics import DelayedStatistics
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException

@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, level_of, open_consumer
+from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
+from kjms.engine.outage import level_of
 from kjms.engine.settings import NEW_TOPIC
 from kjms.errors import JMSException
 
