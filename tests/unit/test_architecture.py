@@ -79,7 +79,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "engine.Dispatcher": 23,
         "engine.Engine": 27,
         "engine.GroupConsumer": 44,
-        "engine.Inbox": 23,
         "engine.Temporaries": 23,
         "txn.PartitionSettlement": 20,
     },

@@ -171,9 +171,9 @@ class Temporaries:
                         self._publisher,
                         self._topics,
                         forget=self._forget,
-                        write_journal=self._aside.journal.write,
-                        tell=self._tell,
-                        patience=self._patience,
+                        write_log=self._aside.journal.write,
+                        report=self._tell,
+                        timeout=self._patience,
                         tuning=self._tuning,
                     )
                 except BaseException:
@@ -199,7 +199,7 @@ class Temporaries:
             prefetch=entry.prefetch,
             on_error=self._tell,
             on_due=inbox.wait_until_due,
-            on_room=inbox.read_again,
+            on_room=inbox.gaps.read_again,
         )
 
     # Sending.
@@ -356,7 +356,7 @@ class Temporaries:
         """
         inbox, entry = self._owned(queue, owner)
         ends = self._topics.ends(inbox.topic, PARTITIONS)
-        inbox.wait_until_read(ends)
+        inbox.positions.wait(ends)
         return InboxLook(entry.destination, entry.mailboxes[0], self._config, ends, selector, self._patience)
 
     def check_owned(self, destination: Destination, owner: str) -> None:
@@ -386,7 +386,7 @@ class Temporaries:
                 raise JMSException(f"delete: {entry.destination} has an open consumer (JMS 2.0 §4.4.3)", IN_USE)
             del inbox.entries[number]
         _end([entry])
-        inbox.delete([number])
+        inbox.retention.delete([number])
 
     def _forget(self, numbers: Iterable[int]) -> None:
         """Delete those that the program has lost all references to, as soon as no consumer is on them."""
@@ -404,7 +404,7 @@ class Temporaries:
         if gone:
             _end(gone)
             try:
-                inbox.delete((entry.number for entry in gone), wait=False)
+                inbox.retention.delete((entry.number for entry in gone), wait=False)
             except JMSException as failure:  # what others still send is for nobody
                 _log.warning("%s", failure)
 
@@ -420,7 +420,7 @@ class Temporaries:
         if gone:
             _end(gone)
             try:
-                inbox.delete(entry.number for entry in gone)
+                inbox.retention.delete(entry.number for entry in gone)
             except JMSException as failure:  # what others still send is for nobody
                 _log.warning("%s", failure)
 

@@ -1,0 +1,100 @@
+"""Publishes deletions of temporary destinations in an inbox, and deletes records that need not be read again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kjms.engine.tuning import Tuning
+from kjms.errors import JMSException
+from kjms.mapping.temporary import DELETIONS, MESSAGES, Numbers, deletion
+
+if TYPE_CHECKING:
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.publisher import Publisher
+    from kjms.engine.temporary.mailbox import Mailbox
+
+__all__ = ["InboxRetention"]
+
+_log = logging.getLogger("kjms.inbox")
+
+
+class InboxRetention:
+    """The deletions in one inbox, and its beginning.
+
+    Args:
+        topic: The inbox's Kafka topic.
+        publisher: Writes deletions.
+        topics: Deletes records.
+        tuning: Its times and limits.
+
+    Attributes:
+        deletions: Since they were last summed up.
+        freed: The offset before which records were deleted.
+    """
+
+    def __init__(self, topic: str, publisher: Publisher, topics: Topics, tuning: Tuning) -> None:
+        self._topic = topic
+        self._publisher = publisher
+        self._topics = topics
+        self._tuning = tuning
+        self._lock = threading.Lock()
+        self._deleted = Numbers()
+        self.deletions = 0
+        self.freed = 0
+        self._cleaned_at = time.monotonic()
+
+    def delete(self, numbers: Iterable[int], *, wait: bool = True) -> None:
+        """Publish to all programs that the temporary destinations *numbers* are deleted.
+
+        Raises:
+            JMSException: Kafka did not take it.
+        """
+        gone = Numbers()
+        for number in numbers:
+            gone.add(number)
+        with self._lock:
+            self._deleted.add_all(gone)
+            self.deletions += 1
+        if wait:
+            self._publisher.send_and_wait(self._topic, DELETIONS, deletion(gone))
+        else:
+            self._publisher.send(self._topic, DELETIONS, deletion(gone), _log_failure)
+
+    def clean(self, now: float, positions: Mapping[int, int], mailboxes: Callable[[], Iterable[Mailbox]]) -> None:
+        """Delete, from time to time, records that need not be read again, and sum up the deletions.
+
+        Args:
+            now: The time.
+            positions: Up to where each partition was read.
+            mailboxes: Returns all mailboxes; they may have missed records.
+        """
+        if now - self._cleaned_at <= self._tuning.inbox_space_seconds:
+            return
+        self._cleaned_at = now
+        read = positions[MESSAGES]
+        gaps = [mailbox.gaps() for mailbox in mailboxes()]
+        oldest = min([read, *(gap[MESSAGES][0] for gap in gaps if MESSAGES in gap)])
+        wanted: dict[int, int] = {}
+        if oldest - self.freed >= self._tuning.inbox_space_records:
+            wanted[MESSAGES] = self.freed = oldest
+        with self._lock:
+            is_long, summary = self.deletions >= self._tuning.inbox_space_records, deletion(self._deleted)
+        try:
+            if is_long and not any(DELETIONS in gap for gap in gaps):
+                before = positions[DELETIONS]
+                self._publisher.send_and_wait(self._topic, DELETIONS, summary)
+                wanted[DELETIONS] = before
+                self.deletions = 0
+            if wanted:
+                self._topics.delete_records(self._topic, wanted)
+        except JMSException as failure:  # tried again the next time
+            _log.info("%s", failure)
+
+
+def _log_failure(error: object, _record: object) -> None:
+    if error is not None:
+        _log.warning("other programs do not know that a temporary destination is deleted: %s", error)
