@@ -188,9 +188,10 @@ def test_shared_subscriptions(
     connect: Connect, here: Session, kjms_destination_name: str, kind: str, client_id: str | None
 ) -> None:
     """Consumers of a shared subscription, of one connection, share its messages: none gets another's."""
+    name = f"work-{kjms_destination_name}"  # without a client id it is every test's
     session = connect(client_id=client_id and f"client-{kjms_destination_name}").createSession(False, 1)
     topic = session.createTopic(kjms_destination_name)
-    consumers = [getattr(session, kind)(topic, "work") for _ in range(2)]
+    consumers = [getattr(session, kind)(topic, name) for _ in range(2)]
     words = [f"{number:02}" for number in range(60)]
     publish(here, kjms_destination_name, *words)
     received: list[list[str]] = [[], []]
@@ -205,12 +206,12 @@ def test_shared_subscriptions(
         consumer.close()
     if kind == "createSharedDurableConsumer":
         publish(here, kjms_destination_name, "kept")
-        consumer = getattr(session, kind)(topic, "work")
+        consumer = getattr(session, kind)(topic, name)
         assert texts(consumer, 1) == ["kept"]
         consumer.close()
-        session.unsubscribe("work")
+        session.unsubscribe(name)
         with pytest.raises(JavaError):
-            session.unsubscribe("work")
+            session.unsubscribe(name)
 
 
 @pytest.mark.requirement("AMQP-8.1-4", "AMQP-8.1-5", "AMQP-8.2-5", "AMQP-8.2-7", "AMQP-8.9-2")
@@ -218,12 +219,13 @@ def test_global_subscriptions_are_shared_by_connections(
     connect: Connect, here: Session, kjms_destination_name: str
 ) -> None:
     """Without client id any connection has the subscription, Python's too, beside that of a client id of that name."""
+    name = f"work-{kjms_destination_name}"
     sessions = [connect().createSession(False, 1) for _ in range(2)]
     topic = sessions[0].createTopic(kjms_destination_name)
-    consumers = [session.createSharedDurableConsumer(topic, "work") for session in sessions]
+    consumers = [session.createSharedDurableConsumer(topic, name) for session in sessions]
     own = connect(client_id=f"client-{kjms_destination_name}").createSession(False, 1)
-    apart = own.createSharedDurableConsumer(topic, "work")
-    with here.create_shared_durable_consumer(Topic(kjms_destination_name), "work") as python:
+    apart = own.createSharedDurableConsumer(topic, name)
+    with here.create_shared_durable_consumer(Topic(kjms_destination_name), name) as python:
         publish(here, kjms_destination_name, *"abcdef")
         received: list[Any] = []
         while len(received) < 6:
@@ -236,8 +238,8 @@ def test_global_subscriptions_are_shared_by_connections(
         assert texts(apart, 6) == list("abcdef")
     for consumer in (*consumers, apart):
         consumer.close()
-    sessions[1].unsubscribe("work")
-    own.unsubscribe("work")
+    sessions[1].unsubscribe(name)
+    own.unsubscribe(name)
 
 
 @pytest.mark.requirement("AMQP-8.9-1", "AMQP-8.6-9")
