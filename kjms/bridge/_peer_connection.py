@@ -41,7 +41,7 @@ SELECTOR: Final = "apache.org:selector-filter:string"
 OUTGOING_BYTES: Final = 1 << 20
 
 
-class PeerState(Enum):
+class PeerConnectionState(Enum):
     """The state of a connection to the other broker, and of its link.
 
     Attributes:
@@ -56,11 +56,11 @@ class PeerState(Enum):
     is_closing: bool
 
 
-for _state in PeerState:
-    _state.is_closing = _state in {PeerState.CLOSING, PeerState.ENDED}
+for _state in PeerConnectionState:
+    _state.is_closing = _state in {PeerConnectionState.CLOSING, PeerConnectionState.ENDED}
 
 
-class PeerEvent(Enum):
+class PeerConnectionEvent(Enum):
     """What happens to a connection to the other broker."""
 
     ATTACHED = "the broker attaches the link"
@@ -68,19 +68,22 @@ class PeerEvent(Enum):
     ENDED = "something ends the connection"
 
 
-PEER: Final[Mapping[tuple[PeerState, PeerEvent], PeerState]] = {
-    (PeerState.ATTACHING, PeerEvent.ATTACHED): PeerState.ATTACHED,
-    (PeerState.ATTACHING, PeerEvent.CLOSED): PeerState.CLOSING,
-    (PeerState.ATTACHING, PeerEvent.ENDED): PeerState.ENDED,
-    (PeerState.ATTACHED, PeerEvent.ATTACHED): PeerState.ATTACHED,
-    (PeerState.ATTACHED, PeerEvent.CLOSED): PeerState.CLOSING,
-    (PeerState.ATTACHED, PeerEvent.ENDED): PeerState.ENDED,
-    (PeerState.CLOSING, PeerEvent.ATTACHED): PeerState.CLOSING,  # the answers of both cross on their way
-    (PeerState.CLOSING, PeerEvent.CLOSED): PeerState.CLOSING,
-    (PeerState.CLOSING, PeerEvent.ENDED): PeerState.ENDED,
-    (PeerState.ENDED, PeerEvent.ATTACHED): PeerState.ENDED,
-    (PeerState.ENDED, PeerEvent.CLOSED): PeerState.ENDED,
-    (PeerState.ENDED, PeerEvent.ENDED): PeerState.ENDED,
+PEER_CONNECTION: Final[Mapping[tuple[PeerConnectionState, PeerConnectionEvent], PeerConnectionState]] = {
+    (PeerConnectionState.ATTACHING, PeerConnectionEvent.ATTACHED): PeerConnectionState.ATTACHED,
+    (PeerConnectionState.ATTACHING, PeerConnectionEvent.CLOSED): PeerConnectionState.CLOSING,
+    (PeerConnectionState.ATTACHING, PeerConnectionEvent.ENDED): PeerConnectionState.ENDED,
+    (PeerConnectionState.ATTACHED, PeerConnectionEvent.ATTACHED): PeerConnectionState.ATTACHED,
+    (PeerConnectionState.ATTACHED, PeerConnectionEvent.CLOSED): PeerConnectionState.CLOSING,
+    (PeerConnectionState.ATTACHED, PeerConnectionEvent.ENDED): PeerConnectionState.ENDED,
+    (
+        PeerConnectionState.CLOSING,
+        PeerConnectionEvent.ATTACHED,
+    ): PeerConnectionState.CLOSING,  # the answers of both cross on their way
+    (PeerConnectionState.CLOSING, PeerConnectionEvent.CLOSED): PeerConnectionState.CLOSING,
+    (PeerConnectionState.CLOSING, PeerConnectionEvent.ENDED): PeerConnectionState.ENDED,
+    (PeerConnectionState.ENDED, PeerConnectionEvent.ATTACHED): PeerConnectionState.ENDED,
+    (PeerConnectionState.ENDED, PeerConnectionEvent.CLOSED): PeerConnectionState.ENDED,
+    (PeerConnectionState.ENDED, PeerConnectionEvent.ENDED): PeerConnectionState.ENDED,
 }
 
 
@@ -131,7 +134,7 @@ class PeerConnection(EngineProtocol):
         self._unsettled: dict[InboundDelivery, Delivery] = {}
         self._partial = bytearray()  # of the message that is coming
         self._tags = 0
-        self._state = PeerState.ATTACHING
+        self._state = PeerConnectionState.ATTACHING
         self._is_dispatching = False
         self._has_received = False
         loop = asyncio.get_running_loop()
@@ -167,10 +170,10 @@ class PeerConnection(EngineProtocol):
     @property
     def is_attached(self) -> bool:
         """Whether messages can come or go."""
-        return self._state is PeerState.ATTACHED
+        return self._state is PeerConnectionState.ATTACHED
 
-    def _happens(self, event: PeerEvent) -> None:
-        self._state = PEER[self._state, event]
+    def _happens(self, event: PeerConnectionEvent) -> None:
+        self._state = PEER_CONNECTION[self._state, event]
 
     # Bytes.
 
@@ -251,7 +254,7 @@ class PeerConnection(EngineProtocol):
                 JMSException(f"{self._spec.doing}: the broker takes no selectors, which {self._spec.selector_reason}")
             )
             return
-        self._happens(PeerEvent.ATTACHED)
+        self._happens(PeerConnectionEvent.ATTACHED)
         if not self.attached.done():
             self.attached.set_result(None)
         self._user.ready(self)
@@ -329,7 +332,7 @@ class PeerConnection(EngineProtocol):
     def end(self, cause: Exception) -> None:
         """End the connection because of *cause*."""
         was_closing = self._state.is_closing
-        self._happens(PeerEvent.ENDED)
+        self._happens(PeerConnectionEvent.ENDED)
         if not self.ended.done():
             self.ended.set_result(cause)
         if not self.attached.done():
@@ -401,7 +404,7 @@ class PeerConnection(EngineProtocol):
         """
         if self.ended.done():
             return
-        self._happens(PeerEvent.CLOSED)
+        self._happens(PeerConnectionEvent.CLOSED)
         if self._spec.is_topic and self._spec.is_inward and not is_final:
             self.link.detach()
         else:

@@ -9,7 +9,7 @@ import pytest
 
 from kjms.bridge._inbound import InboundQueue
 from kjms.bridge._outbound import OutboundQueue, PeerOutcome
-from kjms.bridge._peer_connection import PEER, InboundDelivery, PeerEvent, PeerState
+from kjms.bridge._peer_connection import PEER_CONNECTION, InboundDelivery, PeerConnectionEvent, PeerConnectionState
 
 
 class Connection:
@@ -39,13 +39,15 @@ class Connection:
         pass
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(PeerState, PeerEvent)))
-def test_every_event_of_a_connection_has_its_state(state: PeerState, event: PeerEvent) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(PeerConnectionState, PeerConnectionEvent)))
+def test_every_event_of_a_connection_has_its_state(state: PeerConnectionState, event: PeerConnectionEvent) -> None:
     """A connection that closes never carries messages again, and one that has ended stays so."""
-    now = PEER[state, event]
-    assert now.is_closing == (state.is_closing or event is not PeerEvent.ATTACHED)
-    assert (now is PeerState.ENDED) == (state is PeerState.ENDED or event is PeerEvent.ENDED)
-    assert (now is PeerState.ATTACHED) == (event is PeerEvent.ATTACHED and not state.is_closing)
+    now = PEER_CONNECTION[state, event]
+    assert now.is_closing == (state.is_closing or event is not PeerConnectionEvent.ATTACHED)
+    assert (now is PeerConnectionState.ENDED) == (
+        state is PeerConnectionState.ENDED or event is PeerConnectionEvent.ENDED
+    )
+    assert (now is PeerConnectionState.ATTACHED) == (event is PeerConnectionEvent.ATTACHED and not state.is_closing)
 
 
 def test_a_new_connection_sends_again_what_has_no_outcome() -> None:
