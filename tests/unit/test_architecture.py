@@ -53,6 +53,7 @@ PURE = (
     "kjms.selector",
     "kjms.txn.states",
     "kjms.engine.consumer.dispatcher",
+    "kjms.engine.consumer.selector_queue",
     "kjms.engine.consumer.message_groups",
     "kjms.engine.consumer.selector_queue",
     "kjms.engine.handover.demand",
@@ -66,7 +67,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     },
     "lines of a module": {
         "kjms.engine.consumer.dispatcher": 673,
-        "kjms.engine.consumer.group_consumer": 1392,
+        "kjms.engine.consumer.group_consumer": 1390,
     },
     "methods of a class": {
         "engine.Dispatcher": 55,
@@ -75,7 +76,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     },
     "attributes of a class": {
         "engine.AssignedPartition": 16,
-        "engine.Delivery": 24,
+        "engine.Delivery": 23,
         "engine.Dispatcher": 23,
         "engine.Engine": 27,
         "engine.GroupConsumer": 44,
@@ -84,9 +85,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     },
     "imports past the doors of the engine": {},
     "uses of another object's engine": {},
-    "clients and sockets that a pure package loads": {
-        "kjms.engine.consumer.dispatcher": 2,
-    },
+    "clients and sockets that a pure package loads": {},
     "calls for a message": {
         "AUTO_ACKNOWLEDGE": 90,
         "CLIENT_ACKNOWLEDGE": 43,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kjms.engine.log_reading import Place
     from kjms.mapping.bridges import Decoder
 
-__all__ = ["Assignment", "Commit", "Recall", "beginning", "oldest"]
+__all__ = ["Assignment", "Commit", "Recall", "beginning", "oldest", "start_of"]
 
 _log = logging.getLogger("kjms.settlement")
 
@@ -307,6 +307,11 @@ def oldest(partition: AssignedPartition, share: float) -> list[Delivery]:
     """Return the oldest *share* of what makes the settlement of *partition* large; the newer may be settled soon."""
     crowd = partition.settlement.crowd()
     return [delivery for _, delivery in crowd[: max(1, int(len(crowd) * share))]]
+
+
+def start_of(partition: AssignedPartition) -> TopicPartition:
+    """Return from where *partition* is to be read."""
+    return TopicPartition(partition.topic, partition.number, partition.settlement.position)
 
 
 def beginning(consumer: ConsumerPort, place: TopicPartition) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
-from kjms.engine.kafka import TopicPartition
 from kjms.engine.statistics import PartitionStatistics
 from kjms.mapping import decode
 from kjms.txn.delivery_states import COMPLETED, DISPATCHED, UNMATCHED
@@ -17,6 +16,7 @@ from kjms.txn.states import NEVER, PartitionSettlement
 if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.message_groups import MessageGroup
+    from kjms.engine.kafka import TopicPartition
     from kjms.mapping import SourceRecord
     from kjms.mapping.bridges import Decoder
     from kjms.message import Message
@@ -102,11 +102,6 @@ class AssignedPartition:
     def group_scope(self) -> int:
         """What tells it from others where message groups are concerned; what was moved aside of it has the same."""
         return -1 - self.number if self.is_transfer else self.number
-
-    @property
-    def start(self) -> TopicPartition:
-        """From where it is to be read."""
-        return TopicPartition(self.topic, self.number, self.settlement.position)
 
     @property
     def needs_dispatch_limit(self) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.destinations import Destination
 from kjms.engine.admin.topics import NOT_READY
 from kjms.engine.consumer.access_denial import AccessDenial
-from kjms.engine.consumer.assignment import NOT_KNOWN, Assignment, Commit, Recall, beginning, oldest
+from kjms.engine.consumer.assignment import NOT_KNOWN, Assignment, Commit, Recall, beginning, oldest, start_of
 from kjms.engine.consumer.client import ConsumerClient
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
@@ -609,7 +609,7 @@ class GroupConsumer:
 
     def _start(self, partition: AssignedPartition) -> TopicPartition:
         """Return from where to read *partition*: earlier where it matters what was there."""
-        start = partition.start
+        start = start_of(partition)
         if self._repeats is not None and self.keeps_unmatched and partition.topic == self.topic and start.offset > 0:
             start.offset = max(start.offset - LOOK_BACK, 0)  # a log that begins later is read from there
         return start
@@ -662,7 +662,7 @@ class GroupConsumer:
         partition = restored[0]
         reading = open_consumer({**self._config, **UNTIL_END, **NEW_TOPIC})
         try:
-            reading.assign([partition.start])
+            reading.assign([start_of(partition)])
             while True:
                 record = reading.poll(COMMIT_SECONDS)
                 error = None if record is None else record.error()
@@ -1032,7 +1032,7 @@ class GroupConsumer:
             self._reread_at = now
             partitions = self.dispatcher.to_reread()
         with self.client.turn:
-            firsts = [beginning(consumer, partition.start) for partition in partitions]
+            firsts = [beginning(consumer, start_of(partition)) for partition in partitions]
             with self.lock:
                 places = [
                     TopicPartition(partition.topic, partition.number, partition.settlement.reread_from(first))
