@@ -30,6 +30,7 @@ class KafkaLogin:
         user: The gateway's own name, where clients are not to use theirs.
         password: The password for it.
         authenticator: Decides which clients may come in.
+        client_ids: Those that connections share.
         passes_credentials: Whether Kafka checks the clients' passwords.
     """
 

@@ -322,7 +322,9 @@ class AmqpConnection(EngineProtocol):
             await self._clients.wait_for_ending(self)
             if not await self._access.open(is_sole=is_sole):
                 return
-        except JMSException as failure:
+        except Exception as failure:
+            if not isinstance(failure, JMSException):
+                _log.exception("connection %d: opening it failed", client.number)
             self._refuse(failure)
         else:
             if not self.is_ended:
@@ -345,7 +347,7 @@ class AmqpConnection(EngineProtocol):
         self._sessions.is_open = True
         self._engine.open()
 
-    def _refuse(self, failure: JMSException) -> None:
+    def _refuse(self, failure: Exception) -> None:
         """Open the connection as one that is closed at once (mapping §2.1)."""
         if self.is_ended:
             return

@@ -114,7 +114,7 @@ CONNECTION: Final[Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionSta
     (ConnectionState.NEGOTIATED, ConnectionEvent.ENDED): ConnectionState.ENDED,
     (ConnectionState.OPENING, ConnectionEvent.OPENED): ConnectionState.OPEN,
     (ConnectionState.OPENING, ConnectionEvent.REFUSED): ConnectionState.REFUSED,
-    (ConnectionState.OPENING, ConnectionEvent.OPENING_OVER): ConnectionState.NEGOTIATED,  # by an error of the gateway's
+    (ConnectionState.OPENING, ConnectionEvent.OPENING_OVER): ConnectionState.NEGOTIATED,  # it was cancelled
     (ConnectionState.OPENING, ConnectionEvent.ENDED): ConnectionState.ABANDONED,
     (ConnectionState.OPEN, ConnectionEvent.OPENING_OVER): ConnectionState.OPEN,
     (ConnectionState.OPEN, ConnectionEvent.ENDED): ConnectionState.ENDED,

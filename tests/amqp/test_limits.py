@@ -15,7 +15,7 @@ import pytest
 from amqp_peer import Peer
 
 from kjms import Queue, Session, TextMessage
-from kjms.errors import ResourceAllocationException
+from kjms.errors import IllegalStateException, ResourceAllocationException
 from kjms.mapping.amqp.types import Described, Symbol, UInt, ULong, encode_value
 from tests.helpers import WAIT_SECONDS, wait_for
 
@@ -359,6 +359,43 @@ def test_what_came_and_went_before_the_open(gateway: Any) -> None:
     assert b"\x00\x53\x18" in said
     with Peer(gateway.port, "another") as peer:
         wait_until_open(peer)
+
+
+def test_a_client_that_leaves_while_it_is_let_in_leaves_nothing(start_gateway: Callable[..., Any]) -> None:
+    """What is being connected to Kafka for a client that has gone is closed, and the client counts till then."""
+    gateway = start_gateway()
+    login = gateway.gateway._login
+    connect, begun, go_on, made = login.connect, threading.Event(), threading.Event(), []
+
+    def slowly(*credentials: Any) -> Any:
+        begun.set()
+        go_on.wait(WAIT_SECONDS)
+        made.append(connect(*credentials))
+        return made[-1]
+
+    login.connect = slowly
+    with dial(gateway.port) as client:
+        client.sendall(AMQP + opened())
+        assert begun.wait(WAIT_SECONDS)
+        (connection,) = gateway.gateway.clients.connections
+    wait_for(lambda: connection.is_ended)
+    assert not connection.closed.done()
+    go_on.set()
+    wait_for(lambda: gateway.gateway.metrics.connections == 0)
+    with pytest.raises(IllegalStateException):
+        made[0].start()
+
+
+def test_an_error_of_the_gateway_refuses_the_client(start_gateway: Callable[..., Any]) -> None:
+    """A client whose connection cannot be opened because of an unexpected error is refused, and does not wait."""
+    gateway = start_gateway(handshake_timeout=1_000)
+
+    def fail(*credentials: Any) -> Any:
+        raise RuntimeError("an error of the gateway")
+
+    gateway.gateway._login.connect = fail
+    assert b"amqp:internal-error" in answers(gateway.port, AMQP + opened())
+    wait_for(lambda: gateway.gateway.metrics.connections == 0)
 
 
 def test_a_connection_is_opened_once(start_gateway: Callable[..., Any]) -> None:
