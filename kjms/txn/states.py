@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
 from kjms.txn.metadata import History, State
+from kjms.txn.runs import RestoredState, UnsettledRuns
 
 __all__ = ["NEVER", "PartitionSettlement", "Snapshot"]
 
@@ -17,7 +17,6 @@ T = TypeVar("T")
 NEVER: Final = History(0)
 NOBODY: Final[frozenset[int]] = frozenset()
 NOWHERE: Final = sys.maxsize
-MOST_GAPS: Final = 1_000  # before those that tell nothing any more are forgotten
 
 
 @dataclass(frozen=True)
@@ -66,16 +65,11 @@ class PartitionSettlement(Generic[T]):
         "_committed",
         "_done",
         "_evicted_from",
-        "_firsts",
-        "_gaps",
         "_histories",
-        "_known",
-        "_next_run",
         "_open",
-        "_pasts",
-        "_possibly_delivered",
         "_reread",
-        "_runs",
+        "_restored",
+        "_unsettled",
         "dispatch_limit",
         "dispatched",
         "evicted",
@@ -92,22 +86,15 @@ class PartitionSettlement(Generic[T]):
         self.version = 0
         self._committed = 0
         self._open: dict[int, T] = {}  # read and not settled
-        self._firsts: list[int] = []  # the keys of _open as runs without a hole: where each begins, rising
-        self._pasts: list[int] = []  # and the offset after its last
-        self._gaps: dict[int, int] = {}  # holes in the log: where each begins, and the offset after it
+        self._unsettled = UnsettledRuns()  # the keys of _open, and what is evicted
         self._ahead: dict[int, T | None] = {}  # known, and not read yet: see `place`; None is settled
         self._histories: dict[int, History] = {} if state is None else dict(state.histories)
-        self._runs = () if state is None else state.runs  # unsettled, of what was committed
-        self._next_run = 0
+        self._restored = RestoredState(state)
         self.evicted = 0
         self._evicted_from = NOWHERE  # no message before it is evicted, but for those that are being read again
         self._reread = NOWHERE  # where reading again has got to
         self._done = -1  # the offset after the last one that was settled
-        self._known = start if state is None else state.known
-        self._possibly_delivered = (
-            self.dispatch_limit
-        )  # what is unsettled below may have been delivered by the last owner
-        self.histories_end = max([self._possibly_delivered, *(offset + 1 for offset in self._histories)])
+        self.histories_end = max([self._restored.dispatch_limit, *(offset + 1 for offset in self._histories)])
 
     # What comes from Kafka.
 
@@ -123,35 +110,20 @@ class PartitionSettlement(Generic[T]):
                 self._evicted_from = min(self._evicted_from, self._reread)
             self._reread = NOWHERE
         if offset != self.position and self.position >= 0:
-            self._gaps[self.position] = offset
+            self._unsettled.skip(self.position, offset)
         self.position = offset + 1
-        if offset < self._known and not self._is_unsettled(offset):
+        if offset < self._restored.known and not self._restored.has_unsettled(offset):
             self.version += 1
             return False
         if self._ahead and offset in self._ahead:
             placed = self._ahead.pop(offset)
             if placed is not None:
-                self._add(offset, placed)
+                self._open[offset] = placed
+                self._unsettled.add(offset)
             return False
-        self._add(offset, message)
-        return True
-
-    def _add(self, offset: int, message: T) -> None:
         self._open[offset] = message
-        pasts = self._pasts
-        if pasts and pasts[-1] == offset:
-            pasts[-1] = offset + 1
-        else:
-            self._firsts.append(offset)
-            pasts.append(offset + 1)
-
-    def _is_unsettled(self, offset: int) -> bool:
-        while self._next_run < len(self._runs):
-            first, past = self._runs[self._next_run]
-            if offset < past:
-                return offset >= first
-            self._next_run += 1
-        return False
+        self._unsettled.add(offset)
+        return True
 
     # What is evicted: it is in the runs, and not in _open.
 
@@ -167,9 +139,9 @@ class PartitionSettlement(Generic[T]):
         """Return from where to read again to find all that is evicted; what was before *low* is gone from the log."""
         first = min(self._evicted_from, self._reread if self.is_rereading else NOWHERE)
         if first < low:
-            for offset in list(self._evicted_before(low)):
+            for offset in [o for o in self._unsettled.offsets_below(low) if o not in self._open]:
                 self.evicted -= 1
-                self._take_out(offset)
+                self._unsettled.remove(offset)
                 self._settled(offset)
         start = max(first, low)
         self._evicted_from = NOWHERE
@@ -191,16 +163,9 @@ class PartitionSettlement(Generic[T]):
         """Whether what was evicted is being read again."""
         return self.evicted > 0 and self._reread < self.position
 
-    def _evicted_before(self, low: int) -> Iterator[int]:
-        for first, past in zip(self._firsts, self._pasts, strict=True):
-            if first >= low:
-                return
-            yield from (offset for offset in range(first, min(past, low)) if offset not in self._open)
-
     def _take_back(self, offset: int, message: T) -> bool:
         self._reread = offset + 1
-        at = bisect_right(self._firsts, offset) - 1
-        if at < 0 or offset >= self._pasts[at] or offset in self._open:
+        if offset in self._open or not self._unsettled.holds(offset):
             return False
         self._open[offset] = message
         self.evicted -= 1
@@ -213,7 +178,7 @@ class PartitionSettlement(Generic[T]):
         history = self._histories.get(offset)
         if history is not None:
             return history
-        return History(1, 1) if offset < self._possibly_delivered else NEVER
+        return History(1, 1) if offset < self._restored.dispatch_limit else NEVER
 
     def holds(self, offset: int) -> bool:
         """Tell whether the message at *offset* is in this process and not settled."""
@@ -253,7 +218,7 @@ class PartitionSettlement(Generic[T]):
                 return
             self._ahead[offset] = None
         else:
-            self._take_out(offset)
+            self._unsettled.remove(offset)
         self._settled(offset)
 
     def _settled(self, offset: int) -> None:
@@ -262,22 +227,6 @@ class PartitionSettlement(Generic[T]):
         self.version += 1
         if self._histories:
             self._histories.pop(offset, None)
-
-    def _take_out(self, offset: int) -> None:
-        """Take *offset* out of the run that it is in."""
-        firsts, pasts = self._firsts, self._pasts
-        at = 0 if firsts[0] == offset else bisect_right(firsts, offset) - 1
-        first, past = firsts[at], pasts[at]
-        if first == offset:
-            if past == offset + 1:
-                del firsts[at], pasts[at]
-            else:
-                firsts[at] = offset + 1
-        else:
-            pasts[at] = offset
-            if past != offset + 1:
-                firsts.insert(at + 1, offset + 1)
-                pasts.insert(at + 1, past)
 
     # What is told to Kafka.
 
@@ -293,7 +242,8 @@ class PartitionSettlement(Generic[T]):
     @property
     def committed_offset(self) -> int:
         """The oldest offset that is not settled; -1 before anything was read of a partition that nobody knew."""
-        return self._firsts[0] if self._firsts else self.position
+        firsts = self._unsettled.firsts
+        return firsts[0] if firsts else self.position
 
     @property
     def unsettled(self) -> int:
@@ -309,11 +259,10 @@ class PartitionSettlement(Generic[T]):
             settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
         """
         top = self._top(settled)
-        runs: list[tuple[int, int]] = []
-        committed_offset = self._collect(runs, top, settled)
+        runs, committed_offset = self._collect(top, settled)
         while runs and runs[-1][1] >= top:
             top = runs.pop()[0]  # what is unsettled at the end needs no saying
-        dispatch_limit = max(self._possibly_delivered, self.dispatched + window if window else 0, committed_offset)
+        dispatch_limit = max(self._restored.dispatch_limit, self.dispatched + window if window else 0, committed_offset)
         # A message may be gone from the log before it is read again; its history stays behind the committed offset.
         histories = {o: history for o, history in self._histories.items() if o >= committed_offset and o not in settled}
         return Snapshot(
@@ -322,54 +271,24 @@ class PartitionSettlement(Generic[T]):
 
     def _top(self, settled: Collection[int] = NOBODY) -> int:
         """Return the offset from which on nothing is settled."""
-        top = max(self.dispatched, self._known, self._done)
+        top = max(self.dispatched, self._restored.known, self._done)
         return max(top, max(settled) + 1) if settled else top
 
-    def _collect(self, runs: list[tuple[int, int]], top: int, settled: Collection[int]) -> int:
-        """Put the unsettled offsets below *top* into *runs*; return the committed offset."""
-        if settled or self._gaps:
-            for first, past in self._without(settled):
-                if first >= top:
-                    if not runs:
-                        return first
-                    break
-                is_joined = bool(runs) and self._gaps.get(runs[-1][1]) == first
-                runs.append((runs.pop()[0] if is_joined else first, min(past, top)))
-        else:  # there may be a thousand, for every message that is acknowledged
-            count = bisect_left(self._firsts, top)
-            if not count and self._firsts:
-                return self._firsts[0]
-            runs += zip(self._firsts[:count], self._pasts[:count], strict=True)
-            if runs and runs[-1][1] > top:
-                runs[-1] = runs[-1][0], top
-        if len(self._gaps) > MOST_GAPS:
-            self._gaps = {begin: past for begin, past in self._gaps.items() if begin > self.committed_offset}
+    def _collect(self, top: int, settled: Collection[int]) -> tuple[list[tuple[int, int]], int]:
+        """Return the runs of unsettled offsets below *top*, and the committed offset."""
+        runs, first = self._unsettled.below(top, settled)
+        if first is not None:
+            return runs, first
+        self._unsettled.forget_gaps(self.committed_offset)
         for begin, past in self._unread(top, settled):
             joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
             runs.append((joined, past))
-        return runs[0][0] if runs else max(top, self.position)
-
-    def _without(self, settled: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Return the runs of what was read and is not settled, without the offsets *settled*."""
-        left = sorted(settled, reverse=True)
-        for first, past in zip(self._firsts, self._pasts, strict=True):
-            begin = first
-            while left and left[-1] < past:
-                offset = left.pop()
-                if offset >= begin:
-                    if offset > begin:
-                        yield begin, offset
-                    begin = offset + 1
-            if begin < past:
-                yield begin, past
+        return runs, runs[0][0] if runs else max(top, self.position)
 
     def _unread(self, top: int, settled: Collection[int]) -> Iterator[tuple[int, int]]:
         """Return the runs of unsettled offsets from `position` on, below *top*."""
-        start = self.position
-        for first, past in self._runs[self._next_run :]:
-            if past > start:
-                yield max(first, start), past
-        start = max(start, self._known)
+        yield from self._restored.beyond(self.position)
+        start = max(self.position, self._restored.known)
         for offset in sorted(o for o, message in self._ahead.items() if message is None or o in settled):
             if offset > start:
                 yield start, offset
@@ -397,14 +316,7 @@ class PartitionSettlement(Generic[T]):
 
         A run of which messages are evicted is left out: it would not go away with the others.
         """
-        runs: list[list[tuple[int, int]]] = []
-        for first, past in zip(self._firsts, self._pasts, strict=True):
-            if first >= self._top():
-                break
-            if runs and self._gaps.get(runs[-1][-1][1]) == first:
-                runs[-1].append((first, past))
-            else:
-                runs.append([(first, past)])
+        runs = self._unsettled.joined(self._top())
         runs.sort(key=_length)
         found: list[T] = []
         for run in runs[: max(1, int(len(runs) * share))]:

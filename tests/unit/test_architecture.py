@@ -72,7 +72,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "methods of a class": {
         "engine.Dispatcher": 55,
         "engine.GroupConsumer": 91,
-        "txn.PartitionSettlement": 34,
     },
     "attributes of a class": {
         "engine.AssignedPartition": 16,
@@ -81,7 +80,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "engine.Engine": 27,
         "engine.GroupConsumer": 44,
         "engine.Temporaries": 23,
-        "txn.PartitionSettlement": 20,
     },
     "imports past the doors of the engine": {},
     "uses of another object's engine": {},

@@ -274,7 +274,7 @@ def test_memory_follows_what_is_unsettled_and_not_what_was_read() -> None:
         if offset % 1_000:
             settlement.settle(offset)
     assert settlement.unsettled == 50
-    assert len(settlement._firsts) < 100
+    assert len(settlement._unsettled.firsts) < 100
     assert [offset for offset, _ in settlement.messages()] == list(range(0, 50_000, 1_000))
 
 
