@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kjms.client.session_connection import SessionConnection
     from kjms.client.session_core import SessionCore
     from kjms.destinations import Destination
-    from kjms.engine import ConsumerSlot
+    from kjms.engine import ConsumerSlot, Delivery
     from kjms.message import Message
 
 __all__ = ["BlockingReceiver"]
@@ -77,30 +77,34 @@ class BlockingReceiver:
             acknowledgement.before_next(slot)
             if acknowledgement.is_full:
                 raise core.overrun("receive")
-            is_plain = read is None and not is_loop
-            deliver = acknowledgement.received if is_plain else core.delivery(read, is_loop=is_loop)
-            deadline = None
-            is_waiting = False
-            while True:
-                found = core.take(slot, consumer._destination, deliver)
-                if found is not None:
-                    return found[1]
-                if is_waiting and (consumer._is_closed or not slot.is_open or self._connection._is_closing):
-                    return None
-                try:
-                    slot.reader.refusal.check()
-                except JMSException:
-                    slot.rest()
-                    raise
-                if is_waiting:
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        slot.rest()
-                        return None
-                    self._wakeup.wait(left)
-                elif seconds is not None:
-                    deadline = time.monotonic() + seconds
-                is_waiting = True
-                self._wakeup.clear()  # after that, the take finds what came before
+            deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
+            found = core.take(slot, consumer._destination, deliver)
+            return found[1] if found else self._wait(consumer, seconds, deliver)
         finally:
             guard.release(outer)
+
+    def _wait(
+        self, consumer: Receiving, seconds: float | None, deliver: Callable[[Delivery, Message], None]
+    ) -> Message | None:
+        slot = consumer._slot
+        deadline = None if seconds is None else time.monotonic() + seconds
+        is_waiting = False
+        while True:
+            try:
+                slot.reader.refusal.check()
+            except JMSException:
+                slot.rest()
+                raise
+            if is_waiting:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    slot.rest()
+                    return None
+                self._wakeup.wait(left)
+            is_waiting = True
+            self._wakeup.clear()  # after that, the take finds what came before
+            found = self._core.take(slot, consumer._destination, deliver)
+            if found is not None:
+                return found[1]
+            if consumer._is_closed or not slot.is_open or self._connection._is_closing:
+                return None

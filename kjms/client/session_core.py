@@ -77,10 +77,9 @@ class SessionCore:
             destination: What the consumer is on.
             deliver: Notes that the message is about to reach the program; stopping waits for it.
         """
-        take = slot.reader.take
         while True:
             with self.delivering:
-                delivery = take(slot)
+                delivery = slot.reader.take(slot)
                 if delivery is None:
                     return None
                 message = self.acceptable(delivery, destination)
