@@ -53,7 +53,6 @@ PURE = (
     "kjms.selector",
     "kjms.txn.states",
     "kjms.engine.consumer.dispatcher",
-    "kjms.engine.consumer.selector_queue",
     "kjms.engine.consumer.message_groups",
     "kjms.engine.consumer.selector_queue",
     "kjms.engine.handover.demand",
