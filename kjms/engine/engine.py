@@ -132,8 +132,8 @@ class Engine:
             self.topics,
             self.prompt,
             aside=self.aside,
-            tell=self.tell,
-            patience=options.send_timeout / 1000,
+            report=self.tell,
+            timeout=options.send_timeout / 1000,
             tuning=tuning,
         )
         try:

@@ -78,7 +78,6 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "engine.Dispatcher": 23,
         "engine.Engine": 27,
         "engine.GroupConsumer": 44,
-        "engine.Temporaries": 23,
     },
     "imports past the doors of the engine": {},
     "uses of another object's engine": {},

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
+    from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.publisher import Publisher
     from kjms.engine.temporary.mailbox import Mailbox
 
@@ -121,8 +122,8 @@ class Inbox:
         config: librdkafka's settings of a consumer without a group.
         publisher: What writes.
         topics: Deletes records.
+        overflow: Settles messages of mailboxes, and has the redelivery log.
         forget: Called with the numbers of temporary destinations that the program has lost, in the inbox's thread.
-        write_log: Writes the redelivery log, in the inbox's thread.
         report: Reports a failure that belongs to no call.
         timeout: Seconds to wait for Kafka.
         tuning: Its times and limits.
@@ -134,9 +135,9 @@ class Inbox:
         config: Mapping[str, Any],
         publisher: Publisher,
         topics: Topics,
+        overflow: Overflow,
         *,
         forget: Callable[[Iterable[int]], None],
-        write_log: Callable[[], None],
         report: Callable[[JMSException], None],
         timeout: float,
         tuning: Tuning = DEFAULTS,
@@ -149,7 +150,7 @@ class Inbox:
         self.gaps = GapReader(topic, config, report, timeout)
         self.retention = InboxRetention(topic, publisher, topics, tuning)
         self._forget = forget
-        self._write_log = write_log
+        self.overflow = overflow
         self._report = report
         self._lock = threading.Lock()
         self._due: set[Mailbox] = set()  # whose messages are not due yet
@@ -181,7 +182,7 @@ class Inbox:
                 now = time.monotonic()
                 if now - written > LOG_SECONDS:
                     written = now
-                    self._write_log()
+                    self.overflow.journal.write()
                 self.retention.clean(now, self.positions.offsets, self._mailboxes)
             except Exception as error:  # other messages must still be delivered
                 _log.exception("reading the Kafka topic %r failed", self.topic)

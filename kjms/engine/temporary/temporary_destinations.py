@@ -13,17 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
-from kjms.engine.admin.claims import USE
-from kjms.engine.admin.janitor import Janitor, inbox_resource
+from kjms.engine.admin.janitor import Janitor
 from kjms.engine.kafka import IN_USE, inherited
 from kjms.engine.statistics import InboxStatistics
 from kjms.engine.temporary.deletions import Deletions
-from kjms.engine.temporary.inbox import CONFIG, Entry, Inbox
+from kjms.engine.temporary.inbox import Entry, Inbox
 from kjms.engine.temporary.inbox_browsing import InboxLook
+from kjms.engine.temporary.inbox_factory import InboxFactory
 from kjms.engine.temporary.mailbox import Mailbox
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
-from kjms.mapping import names
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ class Temporaries:
         topics: Makes and deletes Kafka topics.
         publisher: What writes.
         aside: Gives what a reader of a Kafka topic needs of the engine.
-        tell: Told of trouble that belongs to no call.
-        patience: Seconds to wait for Kafka.
+        report: Reports a failure that belongs to no call.
+        timeout: Seconds to wait for Kafka.
         tuning: Its times and limits.
     """
 
@@ -91,29 +90,23 @@ class Temporaries:
         publisher: Publisher,
         *,
         aside: Callable[[str, str], Overflow],
-        tell: Callable[[JMSException], None],
-        patience: float,
+        report: Callable[[JMSException], None],
+        timeout: float,
         tuning: Tuning = DEFAULTS,
     ) -> None:
-        self._tuning = tuning
-        self._name = name
-        self._principal = principal
-        self._config = config
+        self._factory = InboxFactory(
+            name, principal, config, registry, topics, publisher, aside, report, timeout, tuning
+        )
         self._registry = registry
         self._topics = topics
-        self._publisher = publisher
-        self._new_aside = aside
-        self._tell = tell
-        self._patience = patience
-        self._deletions = Deletions(config, patience)
+        self._report = report
+        self._deletions = Deletions(config, timeout)
         self._lock = threading.Lock()  # never held while Kafka or another thread is waited for
         self._making = threading.Lock()
         self._sharing = threading.Lock()  # held while consumers of shared subscriptions come and go
         self._inbox: Inbox | None = None
-        self._aside: Overflow | None = None
         self.claim = ""
         self._janitor: Janitor | None = None
-        self._lives = itertools.count(1)
         self._numbers = itertools.count(1)
         self._shared: dict[tuple[str | None, str], _Shared] = {}
         self._is_closed = False
@@ -145,7 +138,7 @@ class Temporaries:
         name = temporary_name(inbox.topic, number)
         entry = Entry(kind(name), number, owner, chosen.prefetch or 1)
         if kind is TemporaryQueue:
-            entry.mailboxes = (self._mailbox(inbox, entry),)
+            entry.mailboxes = (self._factory.mailbox(inbox, entry),)
         destination = kind(name)
         destination._end = partial(self._delete, inbox, number)
         weakref.finalize(destination, inbox.forgotten.append, number).atexit = False
@@ -158,49 +151,15 @@ class Temporaries:
                 return self._inbox
             if self._is_closed:
                 raise JMSException("the connection to the cluster is closed")
-            life = next(self._lives)
-            topic = names.inbox(self._principal, self._name if life == 1 else f"{self._name}-{life}")
-            with self._registry.reading():
-                claim = self._registry.put(USE, {"r": inbox_resource(topic)}).key
-                try:
-                    self._topics.make(topic, PARTITIONS, replication_factor, CONFIG)
-                    self._aside = self._new_aside(topic, "")
-                    inbox = Inbox(
-                        topic,
-                        self._config,
-                        self._publisher,
-                        self._topics,
-                        forget=self._forget,
-                        write_log=self._aside.journal.write,
-                        report=self._tell,
-                        timeout=self._patience,
-                        tuning=self._tuning,
-                    )
-                except BaseException:
-                    self._registry.take_away([claim], wait=False)
-                    raise
+            inbox, claim = self._factory.open(replication_factor, self._forget)
             with self._lock:
                 self.claim = claim
-                self._inbox = _inboxes[topic] = inbox
+                self._inbox = _inboxes[inbox.topic] = inbox
             if not self._registry.counts(claim):
                 self.lost(claim)
                 raise JMSException("another program took this one for gone, since it had not answered; try again")
             self._janitor = Janitor(self._registry, self._topics, _inboxes.__contains__)
             return inbox
-
-    def _mailbox(self, inbox: Inbox, entry: Entry) -> Mailbox:
-        assert self._aside is not None
-        return Mailbox(
-            entry.destination,
-            entry.number,
-            inbox.topic,
-            self._aside,
-            keeps_unmatched=isinstance(entry.destination, Queue),
-            prefetch=entry.prefetch,
-            on_error=self._tell,
-            on_due=inbox.wait_until_due,
-            on_room=inbox.gaps.read_again,
-        )
 
     # Sending.
 
@@ -294,7 +253,7 @@ class Temporaries:
 
     def _subscribe(self, inbox: Inbox, entry: Entry) -> Mailbox:
         """Return a mailbox that gets what is sent to a topic from now on."""
-        mailbox = self._mailbox(inbox, entry)
+        mailbox = self._factory.mailbox(inbox, entry)
         with self._lock:
             entry.mailboxes = (*entry.mailboxes, mailbox)
         try:
@@ -355,9 +314,7 @@ class Temporaries:
             JMSException: Kafka does not answer.
         """
         inbox, entry = self._owned(queue, owner)
-        ends = self._topics.ends(inbox.topic, PARTITIONS)
-        inbox.positions.wait(ends)
-        return InboxLook(entry.destination, entry.mailboxes[0], self._config, ends, selector, self._patience)
+        return self._factory.look(inbox, entry, selector)
 
     def check_owned(self, destination: Destination, owner: str) -> None:
         """Make sure that the connection *owner* may receive from *destination*.
@@ -438,8 +395,8 @@ class Temporaries:
         def tell() -> None:
             _end(gone)
             inbox.close()
-            self._delete_topic(inbox)
-            self._tell(
+            self._factory.delete(inbox)
+            self._report(
                 JMSException(
                     "another program took this one for gone, since it had not answered for some seconds, and has"
                     " deleted its temporary destinations"
@@ -447,14 +404,6 @@ class Temporaries:
             )
 
         threading.Thread(target=tell, name="kjms-inbox-lost", daemon=True).start()
-
-    def _delete_topic(self, inbox: Inbox) -> bool:
-        try:
-            self._topics.delete([inbox.topic], min(self._patience, CLOSE_SECONDS))
-        except JMSException as failure:  # another engine's janitor will find it
-            _log.warning("%s", failure)
-            return False
-        return True
 
     def close(self) -> None:
         """Delete the inbox: the engine ends."""
@@ -467,7 +416,7 @@ class Temporaries:
         if inbox is not None:
             _inboxes.pop(inbox.topic, None)
             inbox.close()
-            is_deleted = self._delete_topic(inbox)
+            is_deleted = self._factory.delete(inbox)
             try:
                 self._registry.take_away([claim], wait=is_deleted)  # else Kafka does not answer
             except JMSException as failure:  # it is tried again as long as the registry is read

@@ -1,0 +1,123 @@
+"""Creates and deletes the inboxes of an engine, and what reads them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.destinations import Queue
+from kjms.engine.admin.claims import USE
+from kjms.engine.admin.janitor import inbox_resource
+from kjms.engine.temporary.inbox import CONFIG, Inbox
+from kjms.engine.temporary.inbox_browsing import InboxLook
+from kjms.engine.temporary.mailbox import Mailbox
+from kjms.engine.tuning import Tuning
+from kjms.errors import JMSException
+from kjms.mapping import names
+from kjms.mapping.temporary import PARTITIONS
+
+if TYPE_CHECKING:
+    from kjms.engine.admin.registry import Registry
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.publisher import Publisher
+    from kjms.engine.temporary.inbox import Entry
+    from kjms.selector import Selector
+
+__all__ = ["InboxFactory"]
+
+_log = logging.getLogger("kjms.inbox")
+
+CLOSE_SECONDS: Final = 5.0  # how long closing waits for a broker that does not answer
+
+
+class InboxFactory:
+    """Creates inboxes with the settings of one engine; see `Temporaries` for the arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        principal: str,
+        config: Mapping[str, Any],
+        registry: Registry,
+        topics: Topics,
+        publisher: Publisher,
+        aside: Callable[[str, str], Overflow],
+        report: Callable[[JMSException], None],
+        timeout: float,
+        tuning: Tuning,
+    ) -> None:
+        self._name = name
+        self._principal = principal
+        self._config = config
+        self._registry = registry
+        self._topics = topics
+        self._publisher = publisher
+        self._aside = aside
+        self._report = report
+        self._timeout = timeout
+        self._tuning = tuning
+        self._lives = itertools.count(1)
+
+    def open(self, replication_factor: int | None, forget: Callable[[Iterable[int]], None]) -> tuple[Inbox, str]:
+        """Return a new inbox, and its claim in the registry; *forget* as for `Inbox`.
+
+        Raises:
+            JMSException: Kafka does not let us.
+        """
+        life = next(self._lives)
+        topic = names.inbox(self._principal, self._name if life == 1 else f"{self._name}-{life}")
+        with self._registry.reading():
+            claim = self._registry.put(USE, {"r": inbox_resource(topic)}).key
+            try:
+                self._topics.make(topic, PARTITIONS, replication_factor, CONFIG)
+                inbox = Inbox(
+                    topic,
+                    self._config,
+                    self._publisher,
+                    self._topics,
+                    self._aside(topic, ""),
+                    forget=forget,
+                    report=self._report,
+                    timeout=self._timeout,
+                    tuning=self._tuning,
+                )
+            except BaseException:
+                self._registry.take_away([claim], wait=False)
+                raise
+        return inbox, claim
+
+    def mailbox(self, inbox: Inbox, entry: Entry) -> Mailbox:
+        """Return a new mailbox for *entry* in *inbox*."""
+        return Mailbox(
+            entry.destination,
+            entry.number,
+            inbox.topic,
+            inbox.overflow,
+            keeps_unmatched=isinstance(entry.destination, Queue),
+            prefetch=entry.prefetch,
+            on_error=self._report,
+            on_due=inbox.wait_until_due,
+            on_room=inbox.gaps.read_again,
+        )
+
+    def look(self, inbox: Inbox, entry: Entry, selector: Selector | None) -> InboxLook:
+        """Return a look at what the temporary queue *entry* in *inbox* holds.
+
+        Raises:
+            JMSException: Kafka does not answer.
+        """
+        ends = self._topics.ends(inbox.topic, PARTITIONS)
+        inbox.positions.wait(ends)
+        return InboxLook(entry.destination, entry.mailboxes[0], self._config, ends, selector, self._timeout)
+
+    def delete(self, inbox: Inbox) -> bool:
+        """Delete the Kafka topic of *inbox*; return whether that succeeded, or else a janitor deletes it later."""
+        try:
+            self._topics.delete([inbox.topic], min(self._timeout, CLOSE_SECONDS))
+        except JMSException as failure:
+            _log.warning("%s", failure)
+            return False
+        return True
