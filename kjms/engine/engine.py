@@ -105,7 +105,7 @@ class Engine:
             tuning,
         )
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
-        self.prompt = self._publisher("prompt", 0)  # for sends that somebody waits for
+        self.prompt = self._publisher("prompt", 0)  # for synchronous sends
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self.settings, None))
         self.space = RetentionCleaner(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
@@ -360,7 +360,7 @@ class Engine:
         return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
 
     def close_slots(self, slots: Sequence[ConsumerSlot]) -> None:
-        """Close *slots*, and the readers that served nobody else."""
+        """Close *slots*, and the group consumers without other slots."""
         for slot in slots:
             slot.reader.remove_slot(slot)
         slots = self.temporaries.leave(slots)
@@ -434,7 +434,7 @@ class Engine:
         )
 
     def progress(self, destination: Destination, topic: str, group: str) -> list[tuple[GroupProgress, int]]:
-        """Return where *group* stands in the Kafka topic of *destination* and those beside it, and where each begins.
+        """Return the progress of *group* in the topics of *destination*, and where each of their partitions begins.
 
         Raises:
             JMSException: Kafka does not answer, or the settlement was written by a later kjms.

@@ -275,7 +275,7 @@ class AdminPort(Protocol):
     def delete_records(
         self, partitions: list[TopicPartition], *, request_timeout: float
     ) -> dict[TopicPartition, Future[DeletedRecords]]:
-        """Delete what stands before the offsets of *partitions*."""
+        """Delete the records before the offsets of *partitions*."""
 
     def describe_configs(
         self, resources: list[ConfigResource], *, request_timeout: float

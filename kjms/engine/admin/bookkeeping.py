@@ -1,7 +1,7 @@
 """Copies of settlement, for the day when Kafka has forgotten what a group committed.
 
 Kafka forgets a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
-``kjms.bookkeeping`` is compacted, so it keeps the newest copy for ever. A record's key is the group, the topic and the
+``kjms.bookkeeping`` is compacted, so it keeps the newest copy. A record's key is the group, the topic and the
 partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata. A key of an
 empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue. All this is in
 partition 0, which is read whole.
@@ -49,7 +49,7 @@ class Bookkeeping:
 
     Args:
         topics: Knows and makes Kafka topics.
-        publisher: Writes the copies; nobody waits for them.
+        publisher: Writes the copies in the background.
         settings: librdkafka's settings of a consumer without a group.
     """
 
@@ -80,7 +80,7 @@ class Bookkeeping:
                 self._is_there = True
 
     def keep_made(self, topic: str) -> None:
-        """Write down that kjms made *topic*, for a queue.
+        """Record that kjms made *topic*, for a queue.
 
         Raises:
             JMSException: Kafka does not take it.
@@ -91,7 +91,7 @@ class Bookkeeping:
         """Return those of *topics* that kjms made, for queues: they, and no later ones of the same names.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: Kafka does not answer.
         """
         wanted = {_made_key(topic): topic for topic in topics}
         if not wanted or not self._topics.look_up(BOOKKEEPING):
@@ -103,7 +103,7 @@ class Bookkeeping:
         """Return the newest copies of what *group* committed for *places*: offset and metadata.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: Kafka does not answer.
         """
         if not self._topics.look_up(BOOKKEEPING):
             return {}
@@ -126,10 +126,10 @@ class Bookkeeping:
         return Copy(BOOKKEEPING, MARKS, KafkaRecord(_mark_key(transactional_id), b"", [], 0))
 
     def is_visible(self, place: TopicPartition) -> bool:
-        """Tell whether readers of committed records see the one at *place*; it waits for transactions before it.
+        """Return whether consumers of committed records see the one at *place*; it waits for transactions before it.
 
         Raises:
-            UnknownError: Kafka does not let us look.
+            UnknownError: The place cannot be read.
         """
         consumer = open_consumer({**self._settings, **UNTIL_END})
         try:

@@ -7,10 +7,10 @@ and where several claims are for one thing, *the first in the log has it*:
     lock:TOKEN       an engine is changing something, and others wait      at most one counts for each resource
     use:TOKEN        an engine has consumers on a subscription, a connection with a client identifier, or an inbox
     def:TOKEN        a subscription: its topic, its selector, and so on    the first counts for each resource
-    ask:ENGINE       somebody wants to know whether that engine lives
+    ask:ENGINE       another engine asks whether that engine lives
     alive:ENGINE     it does
 
-A claim is taken away by taking away its key, by whoever may do so; it cannot hit another claim that way.
+A claim is removed by removing its key; that cannot remove another claim.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Claim:
     """A record that counts.
 
     Attributes:
-        offset: Where it stands in the log; of two claims the one with the lower offset came first.
+        offset: Its offset in the log; of two claims the one with the lower offset came first.
         resource: What it is about.
         engine: Whose it is.
         value: All that it says.
@@ -98,7 +98,7 @@ class Claims:
         """Take in a record.
 
         Args:
-            offset: Where it stands; offsets rise.
+            offset: Its offset; offsets rise.
             key: Its key.
             value: What it says (see `read_value`); None takes the key away.
         """

@@ -1,4 +1,4 @@
-"""Where the group of a queue or subscription stands in Kafka: what is settled, and where each partition ends.
+"""Read the progress of a queue's or subscription's group: what is settled, and where each partition ends.
 
 Looked at from outside, as browsers and Spark do it: nothing is taken, and no reader notices.
 """
@@ -22,7 +22,7 @@ __all__ = ["GroupProgress", "find_progress", "read_progress"]
 
 
 class GroupProgress(NamedTuple):
-    """Where a group stands in one partition.
+    """The progress of a group in one partition.
 
     Attributes:
         topic: The Kafka topic: the destination's own, or one beside it that holds what was moved.
@@ -40,7 +40,7 @@ class GroupProgress(NamedTuple):
 def read_progress(
     name: str, topic: str, aside: Overflow, topics: Topics, consumer: ConsumerPort, decode: Decoder
 ) -> list[GroupProgress]:
-    """Return where the consumer's group stands: in what was moved aside, in what was handed over, and in the topic.
+    """Return the progress of the consumer's group: in the overflow topic, in the handover topic, and in the topic.
 
     Args:
         name: Of the destination, for errors and logs.

@@ -31,7 +31,7 @@ class Janitor:
     """Looks once, in a thread of its own, for inboxes whose engine does not answer, and deletes them.
 
     An engine claims its inbox before it makes the Kafka topic. So an inbox without a claim, and one whose claimant
-    leaves several questions in a row unanswered, is nobody's any more.
+    leaves several questions in a row unanswered, has no owner any more.
 
     Args:
         registry: Where the claims are.
@@ -57,7 +57,7 @@ class Janitor:
             self._clean()
         except Exception as failure:
             if not self._closing:
-                _log.info("inboxes that nobody has any more may be left: %s", failure)
+                _log.info("inboxes without an owner may be left: %s", failure)
 
     def _clean(self) -> None:
         found = [topic for topic in self._topics.all() if is_inbox(topic) and not self._is_own(topic)]

@@ -50,9 +50,9 @@ class Registry:
         config: librdkafka's settings of the consumer.
         publisher: What writes.
         prepare: Makes the topic where it is missing; called before the log is read.
-        on_lost: Told, in the registry's own thread, which of this engine's uses were taken away by others, and which
+        on_lost: Called in the registry's own thread with of this engine's uses were taken away by others, and which
             definitions are gone.
-        on_error: Told of errors that belong to no call.
+        on_error: Called with errors that belong to no call.
         timeout: Seconds to wait for Kafka.
         tuning: Its times and limits.
 
@@ -196,7 +196,7 @@ class Registry:
         return all(key in self._claims for key in keys)
 
     def catch_up(self) -> None:
-        """Return when all has been read that stands in the log; the caller is `reading`.
+        """Return when the log has been read to its end; the caller is `reading`.
 
         Raises:
             JMSException: Kafka does not answer.

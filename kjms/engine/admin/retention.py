@@ -1,8 +1,8 @@
-"""Gives back the space of queues: deletes records that are settled, from the front of each partition.
+"""Delete settled records of queues, from the front of each partition.
 
-Kafka keeps what is in a queue until somebody deletes it. What lies before the offset that the queue's group has
-committed is settled for good. It is deleted when it is old enough, nobody else who commits offsets still needs it, and
-kjms made the topic, or was told to.
+Kafka keeps what is in a queue until it is deleted. Records before the offset that the queue's group has committed are
+settled for good. They are deleted when they are old enough, no other group that commits offsets still needs them, and
+kjms made the topic, or the options say so.
 """
 
 from __future__ import annotations

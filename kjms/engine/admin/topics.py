@@ -280,7 +280,7 @@ class Topics:
             partitions: How many it gets.
             margin: Bytes by which its messages may be larger.
             smallest: Bytes that they may have at the least.
-            config: Its settings; as they are, nothing in it is ever thrown away.
+            config: Its settings; the default deletes nothing.
 
         Raises:
             JMSException: It cannot be made.

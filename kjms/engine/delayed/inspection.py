@@ -33,7 +33,7 @@ __all__ = ["DelayedMessage", "DelayedMessages"]
 
 BATCH: Final = 500  # records taken at once, and offsets in one note
 POLL_SECONDS: Final = 0.05  # between looks whether it took effect
-ALONE_SECONDS: Final = 1.0  # without an answer: perhaps nobody serves them
+ALONE_SECONDS: Final = 1.0  # without an answer: perhaps no process serves them
 ANSWER_SECONDS: Final = 30.0  # a process that was killed keeps its partitions for 6 s
 
 Place = tuple[int, int]
@@ -45,7 +45,7 @@ class DelayedMessage(NamedTuple):
 
     Attributes:
         due: When it may be delivered, in milliseconds since the epoch.
-        place: Where it stands.
+        place: Its partition and offset.
         origin: Where it stood first.
         record: The record.
     """
@@ -57,7 +57,7 @@ class DelayedMessage(NamedTuple):
 
 
 class DelayedMessages:
-    """A reading of the delayed messages of a Kafka topic, which goes on where it was with each `read`.
+    """A reading of the delayed messages of a Kafka topic, which continues with each `read`.
 
     Args:
         schedule: Serves delayed messages, and knows how to read them.

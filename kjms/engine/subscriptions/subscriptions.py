@@ -1,6 +1,6 @@
 """The named subscriptions of one engine: made, shared, changed and ended by JMS's rules, among all processes.
 
-    durable        kept until `remove`; its messages wait while nobody is there. Unshared: one consumer at a time.
+    durable        kept until `remove`; its messages wait while it has no consumer. Unshared: one consumer at a time.
     non-durable    shared, and kept while a consumer is open in any process.
 
 A subscription is a definition in the registry and a consumer group, whose first offsets are committed before anybody
@@ -147,7 +147,7 @@ class Subscriptions:
 
         Args:
             client_id: The client identifier.
-            on_lost: Told, in a thread of its own, when another program has taken it.
+            on_lost: Called in a thread of its own when another program has taken it.
             owner: The user that durable subscriptions made with it belong to, who may have no client id of another
                 user's; "" is a client without a name. None: a program that Kafka itself lets in, which may have any.
 
@@ -206,7 +206,7 @@ class Subscriptions:
             wakeup: The consumer's; see `ConsumerSlot`.
             new_reader: Makes the reader of a consumer group; told where each partition of delayed messages ended when
                 the subscription was made.
-            on_lost: Told, in a thread of its own, that the subscription is another program's now.
+            on_lost: Called in a thread of its own when another program has taken the subscription.
 
         Raises:
             JMSException: It has a consumer, and may have no other; or a consumer keeps it from being changed; or it
@@ -349,7 +349,7 @@ class Subscriptions:
         )
 
     def _let_go(self, going: Collection[Subscription]) -> None:
-        """Close the readers of *going*, all at the same time, and then tell the other processes."""
+        """Close the group consumers of *going*, all at the same time, and then release their uses."""
         ours = [subscription for subscription in going if self._open.get(subscription.identity) is subscription]
         for subscription in ours:
             del self._open[subscription.identity]
@@ -389,7 +389,7 @@ class Subscriptions:
             _log.warning("other programs do not know yet what was closed here: %s", failure)
 
     def lost(self, key: str) -> None:
-        """Hear that the claim *key* counts no more: whoever goes by it is told, in a thread of its own."""
+        """Report, in a thread of its own, that the claim *key* was removed by another process."""
         failure = JMSException(
             "another program took this one for gone, since it had not answered for some seconds, and has its place now"
         )
@@ -405,12 +405,12 @@ class Subscriptions:
         self._registry.take_away([mine.use.key], wait=False)
         failure = JMSException(f"{mine.identity}: {failure}")
 
-        def tell() -> None:
+        def report() -> None:
             for slot, on_lost in list(mine.slots.items()):
                 on_lost(slot, failure)
             self.leave(list(mine.slots))
 
-        _start("kjms-subscription-lost", tell)
+        _start("kjms-subscription-lost", report)
 
     # Ending and finding.
 

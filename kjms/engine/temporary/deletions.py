@@ -49,12 +49,12 @@ class Deletions:
 
     Args:
         config: librdkafka's settings of a consumer without a group.
-        patience: Seconds to wait for Kafka.
+        timeout: Seconds to wait for Kafka.
     """
 
-    def __init__(self, config: Mapping[str, Any], patience: float) -> None:
+    def __init__(self, config: Mapping[str, Any], timeout: float) -> None:
         self._config = {**config, **UNTIL_END}
-        self._patience = patience
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._consumer: ConsumerPort | None = None
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -85,7 +85,7 @@ class Deletions:
             return known.is_gone or number in known.deleted
 
     def _look(self, inbox: str, known: _Known) -> bool:
-        """Read what is new of *inbox*; tell whether it is there."""
+        """Read what is new of *inbox*; return whether it is there."""
         begin = time.monotonic()
         while True:
             try:
@@ -95,7 +95,7 @@ class Deletions:
                 is_gone = inner.code() in GONE
                 if is_gone and (known.is_seen or waited > NEW_SECONDS):
                     return False
-                if waited > self._patience or not (is_gone or inner.retriable() or inner.code() in NOT_READY):
+                if waited > self._timeout or not (is_gone or inner.retriable() or inner.code() in NOT_READY):
                     raise jms_error(error, f"look up what is deleted of {inbox!r}") from error
                 time.sleep(RETRY_SECONDS)
             else:
@@ -106,12 +106,12 @@ class Deletions:
         if self._consumer is None:
             self._consumer = open_consumer(self._config)
         place = TopicPartition(inbox, DELETIONS)
-        low, high = self._consumer.get_watermark_offsets(place, self._patience)
+        low, high = self._consumer.get_watermark_offsets(place, self._timeout)
         known.read = max(known.read, low)
         if known.read < high:
             self._consumer.assign([TopicPartition(inbox, DELETIONS, known.read)])
             try:
-                for record in records(self._consumer, {(inbox, DELETIONS): high}, self._patience):
+                for record in records(self._consumer, {(inbox, DELETIONS): high}, self._timeout):
                     known.deleted.add_all(read_deletion(record))
                     known.read = (record.offset() or 0) + 1
                 known.read = high

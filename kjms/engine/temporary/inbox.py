@@ -96,7 +96,7 @@ class ReadPositions:
                 self._changed.notify_all()
 
     def wait(self, ends: Mapping[int, int]) -> None:
-        """Return when all that stands before *ends* has been delivered to the mailboxes.
+        """Return when all before *ends* has been delivered to the mailboxes.
 
         Raises:
             JMSException: Kafka does not answer.

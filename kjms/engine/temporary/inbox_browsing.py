@@ -22,7 +22,7 @@ __all__ = ["InboxLook"]
 
 
 class InboxLook:
-    """Shows what a mailbox holds, and then what it has no room for, as it stands in the inbox.
+    """Shows what a mailbox holds, and then what it has no room for, as it is in the inbox.
 
     Args:
         queue: The temporary queue.
@@ -30,7 +30,7 @@ class InboxLook:
         config: librdkafka's settings of a consumer without a group.
         ends: Where the inbox ended when the look began.
         selector: Which messages are wanted; None is all.
-        patience: Seconds after which a Kafka that says nothing is given up.
+        timeout: Seconds without an answer after which reading fails.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class InboxLook:
         config: Mapping[str, Any],
         ends: Mapping[int, int],
         selector: Selector | None,
-        patience: float,
+        timeout: float,
     ) -> None:
         self._queue = queue
         self._number = mailbox.number
         self._now_ms = mailbox.aside.tuning.now_ms
         self._config = {**config, **UNTIL_END}
         self._selector = selector
-        self._patience = patience
+        self._timeout = timeout
         held, gaps = mailbox.held()
         self._topic = mailbox.topic
         self._gaps = {place: (start, ends[place]) for place, (start, _) in gaps.items() if start < ends[place]}
@@ -87,7 +87,7 @@ class InboxLook:
         consumer = self._consumer = open_consumer(self._config)
         for place, (start, end) in self._gaps.items():
             consumer.assign([TopicPartition(self._topic, place, start)])
-            for record in records(consumer, {(self._topic, place): end}, self._patience, lambda: self._is_closed):
+            for record in records(consumer, {(self._topic, place): end}, self._timeout, lambda: self._is_closed):
                 if addressed_to(record) == self._number:
                     yield record, 1
 

@@ -65,13 +65,13 @@ class _Shared:
 
 
 class Temporaries:
-    """Makes the engine's inbox when it is first needed, and keeps book of what is in it.
+    """Creates the engine's inbox when it is first needed, and keeps its temporary destinations.
 
     Args:
         name: The engine's name.
-        principal: Whom Kafka takes the engine for.
+        principal: The user that the broker knows the engine as.
         config: librdkafka's settings of a consumer without a group.
-        registry: Where the inbox is claimed, so that others can tell when it is nobody's any more.
+        registry: Where the inbox is claimed, so that others can find out when it has no owner any more.
         topics: Makes and deletes Kafka topics.
         publisher: What writes.
         aside: Gives what a reader of a Kafka topic needs of the engine.
@@ -362,7 +362,7 @@ class Temporaries:
             _end(gone)
             try:
                 inbox.retention.delete((entry.number for entry in gone), wait=False)
-            except JMSException as failure:  # what others still send is for nobody
+            except JMSException as failure:  # what others still send is not read
                 _log.warning("%s", failure)
 
     def end_of(self, owner: str) -> None:
@@ -378,11 +378,11 @@ class Temporaries:
             _end(gone)
             try:
                 inbox.retention.delete(entry.number for entry in gone)
-            except JMSException as failure:  # what others still send is for nobody
+            except JMSException as failure:  # what others still send is not read
                 _log.warning("%s", failure)
 
     def lost(self, claim: str) -> None:
-        """Hear that the claim on the inbox counts no more: other programs took this one for gone, and delete it."""
+        """Report that the lease of the inbox expired: other processes have removed its claim, and delete it."""
         with self._lock:
             if not claim or claim != self.claim or self._inbox is None:
                 return
@@ -392,7 +392,7 @@ class Temporaries:
             inbox.entries.clear()
             self._shared.clear()
 
-        def tell() -> None:
+        def report() -> None:
             _end(gone)
             inbox.close()
             self._factory.delete(inbox)
@@ -403,7 +403,7 @@ class Temporaries:
                 )
             )
 
-        threading.Thread(target=tell, name="kjms-inbox-lost", daemon=True).start()
+        threading.Thread(target=report, name="kjms-inbox-lost", daemon=True).start()
 
     def close(self) -> None:
         """Delete the inbox: the engine ends."""

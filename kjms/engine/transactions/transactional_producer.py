@@ -79,7 +79,7 @@ class Move(NamedTuple):
     Attributes:
         delivery: The message.
         copy: Makes its copy; the argument is how often the copy was too large for its target, to leave out more.
-        is_overflow: Whether the message goes on from its copy, as if nothing had happened; else it is done with here.
+        is_overflow: Whether this process delivers the copy, as if nothing had happened; else the message is settled.
         to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
         peer: The process that gets it, when it is handed over.
         transfer_partition: Where the peer gets it.
