@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-NAMING = {Path(__file__), Path(__file__).with_name("test_architecture.py")}
-"""Tests that name modules of the engine and import none."""
+NAMING = {Path(__file__), Path(__file__).with_name("test_architecture.py"), TESTS / "architecture.py"}
+"""Files that name modules of the engine and import none."""
 PARTS = ("unit/engine", "integration/engine")
 """Where a test makes one part of the engine, and uses its public methods."""
 DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
