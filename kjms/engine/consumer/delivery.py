@@ -28,6 +28,32 @@ NARROW: Final = 64  # offsets from the last dispatched message to the dispatch l
 WIDE: Final = 16_384  # the same where many messages are dispatched between two commits
 
 
+class DispatchWindow:
+    """How far the dispatch limit is ahead of what was dispatched: farther where more is, between two commits.
+
+    Args:
+        dispatched: The offset after the last message that was dispatched.
+
+    Attributes:
+        size: The distance, in offsets.
+    """
+
+    __slots__ = ("_dispatched", "size")
+
+    def __init__(self, dispatched: int) -> None:
+        self.size = NARROW
+        self._dispatched = dispatched
+
+    def after(self, dispatched: int) -> int:
+        """Return the size, now that what was *dispatched* goes so far."""
+        since, self._dispatched = dispatched - self._dispatched, dispatched
+        if since > self.size >> 1:
+            self.size = min(self.size << 1, WIDE)
+        elif since < self.size >> 3:
+            self.size = max(self.size >> 1, NARROW)
+        return self.size
+
+
 class AssignedPartition:
     """A Kafka partition while a reader holds it.
 
@@ -46,7 +72,6 @@ class AssignedPartition:
     """
 
     __slots__ = (
-        "_last_dispatched",
         "_window",
         "decode",
         "extend_at",
@@ -87,8 +112,7 @@ class AssignedPartition:
         self.identity = identity
         self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
         self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
-        self._window = NARROW
-        self._last_dispatched = self.settlement.dispatched
+        self._window = DispatchWindow(self.settlement.dispatched)
         self.kept: TopicPartition | None = None  # what was committed since the last copy of it was made
         self.requested_limit = -1  # a consumer waits for the message before this offset
         self.extend_at = -1  # dispatching this offset, or a later one, has the dispatch limit moved
@@ -128,16 +152,11 @@ class AssignedPartition:
     def window(self) -> int:
         """Return how far beyond what was dispatched the next dispatch limit is to be: farther where more goes out."""
         dispatched = self.settlement.dispatched
-        since, self._last_dispatched = dispatched - self._last_dispatched, dispatched
-        if since > self._window >> 1:
-            self._window = min(self._window << 1, WIDE)
-        elif since < self._window >> 3:
-            self._window = max(self._window >> 1, NARROW)
-        return self._window + max(self.requested_limit - dispatched, 0)
+        return self._window.after(dispatched) + max(self.requested_limit - dispatched, 0)
 
     def dispatch_limit_moved(self) -> None:
         """Note that Kafka has a new dispatch limit."""
-        self.extend_at = self.settlement.dispatch_limit - (self._window >> 1)
+        self.extend_at = self.settlement.dispatch_limit - (self._window.size >> 1)
 
 
 class Delivery:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kjms.destinations import Destination
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, Delivery
+from kjms.engine.consumer.eviction import Eviction
 from kjms.engine.consumer.message_groups import MessageGroups
 from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.engine.tuning import DEFAULTS
@@ -19,7 +20,6 @@ from kjms.txn.delivery_states import (
     DELAY,
     DELAYED,
     DISPATCH,
-    EVICT,
     MATCH,
     READY,
     RELOCATE,
@@ -60,10 +60,9 @@ class Dispatcher:
         most_unmatched: How many unmatched messages are held before the older half of them is evicted.
 
     Attributes:
-        wants_reread: Whether a consumer has come whose selector may match evicted messages.
+        eviction: The partitions with evicted messages.
         selector_queues: What the consumers of each selector want.
         groups: The message groups that sessions are busy with.
-        is_urgent: Whether it is wanted in order, all of it: nothing newer is made ready meanwhile.
     """
 
     def __init__(
@@ -85,13 +84,7 @@ class Dispatcher:
         self._destination = destination
         self._keeps_unmatched = keeps_unmatched
         self._limit = limit
-        self._evicts = evicts
-        self._most_unmatched = self._evict_at = most_unmatched
-        self._evicted: set[AssignedPartition] = set()  # the partitions of which messages were evicted
-        self._passed_over: set[AssignedPartition] = set()  # whose messages somebody who came has not been given yet
-        self._in_order: set[AssignedPartition] = set()  # of which nothing is made ready before the evicted ones
-        self._is_overflow_first = False  # nor of any partition but the overflow topic: what is there is older
-        self.wants_reread = self.is_urgent = False
+        self.eviction = Eviction[AssignedPartition](is_possible=evicts, most_unmatched=most_unmatched)
         self.peers: Peers | tuple[()] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Peer, Delivery]] = []  # what they are to get, until it is sent
         self.has_reopened = False  # whether consumers wait that were too busy for what others hand over
@@ -152,18 +145,11 @@ class Dispatcher:
         queue = self.selector_queues.get(slot.selector)
         if queue is None:
             queue = self.selector_queues[slot.selector] = _Queue(slot.selector, 2 * self._limit)
-            self._evicted = {partition for partition in self._evicted if partition.settlement.evicted}
-            evicted = self._with_evicted()
-            self._passed_over |= evicted  # older ones come first
-            if queue.selector is None:
-                self._in_order |= evicted
-                self._is_overflow_first = any(partition.is_overflow for partition in self._evicted)
-                self.is_urgent = bool(self._in_order) or self._is_overflow_first
-            self.wants_reread = self.wants_reread or self.is_urgent or bool(evicted)
+            evicted = self.eviction.joined(is_for_all=queue.selector is None)
             everything = self._everything()
             self.unmatched = []
             for delivery in everything:
-                is_late = delivery.partition in evicted or self._is_held_back(delivery.partition)
+                is_late = delivery.partition in evicted or self.eviction.holds_back(delivery.partition)
                 if not is_late and self._wants(queue, delivery):
                     self._add(queue, delivery)
                 elif not delivery.ready_in:
@@ -208,9 +194,8 @@ class Dispatcher:
         if delivery.due:
             self._delay(delivery)
             return
-        if self.is_urgent and self._is_held_back(delivery.partition):
-            self._evicted.add(delivery.partition)
-            _forget(delivery)
+        if self.eviction.is_urgent and self.eviction.holds_back(delivery.partition):
+            self.eviction.evict(delivery)
             return
         lucky = None
         for queue in self.selector_queues.values():
@@ -406,9 +391,7 @@ class Dispatcher:
         self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
         heapq.heapify(self._delayed)
         self.groups.drop(partition.group_scope)
-        self._evicted.discard(partition)
-        self._passed_over.discard(partition)
-        self._in_order.discard(partition)
+        self.eviction.drop(partition)
 
     def _wants(self, queue: _Queue, delivery: Delivery) -> bool:
         return queue.selector is None or queue.selector.matches(delivery.message(self._destination))
@@ -434,23 +417,10 @@ class Dispatcher:
         peer = self._peer_for(delivery) if self.peers else None
         if peer is None:
             self.unmatched.append(delivery)
-            if len(self.unmatched) >= self._evict_at and self._evicts:
-                self._evict()
+            if len(self.unmatched) >= self.eviction.due_at:
+                self.unmatched = self.eviction.trim(self.unmatched, self._is_wanted_elsewhere)
         else:
             self._leave(delivery, peer)
-
-    def _evict(self) -> None:
-        half = len(self.unmatched) >> 1
-        kept = []
-        for delivery in self.unmatched[:half]:
-            # What makes a settlement large is moved aside before it is evicted: then it is together.
-            if _stays(delivery) or delivery.partition.is_crowded or self._is_wanted_elsewhere(delivery):
-                kept.append(delivery)
-            else:
-                self._evicted.add(delivery.partition)
-                _forget(delivery)
-        self.unmatched = kept + self.unmatched[half:]
-        self._evict_at = max(self._most_unmatched, len(self.unmatched) + half)
 
     def is_staying(self, delivery: Delivery) -> bool:
         """Tell whether *delivery* is wanted by nobody, or not due."""
@@ -460,38 +430,26 @@ class Dispatcher:
     def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
         return any(peer.wants and peer.does_want(delivery.message(self._destination)) for peer in self.peers)
 
+    @property
+    def wants_reread(self) -> bool:
+        """Whether a consumer has come whose selector may match evicted messages."""
+        return self.eviction.wants_reread
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether evicted messages are wanted in order, all of them: nothing newer is made ready meanwhile."""
+        return self.eviction.is_urgent
+
     def to_reread(self) -> list[AssignedPartition]:
-        """Return the partitions with evicted messages, to be read again, and with them whatever is ready: in order.
+        """Return the partitions with evicted messages, to be re-read, and with them whatever is ready: in order.
 
-        Where all of them are wanted, these are only the partitions of what was moved aside as long as there are such.
+        Where all of them are wanted, these are only the partitions of the overflow topic as long as there are such.
         """
-        everything = self._everything()
-        partitions = self._with_evicted() | {d.partition for d in everything if self._is_held_back(d.partition)}
-        passed_over, self._passed_over = self._passed_over | partitions, set()
-        left = []
-        for delivery in everything:
-            if delivery.partition in passed_over or not delivery.ready_in:
-                self.held -= bool(delivery.ready_in)
-                if delivery.partition in partitions and not _stays(delivery):
-                    _forget(delivery)
-                else:
-                    left.append(delivery)
-        self._evicted |= partitions
+        first, left, ready = self.eviction.reread(self._everything(), is_for_all=None in self.selector_queues)
+        self.held -= ready
         self.unmatched = []
-        overflow = {partition for partition in partitions if partition.is_overflow}
-        self._is_overflow_first = self._is_overflow_first and bool(overflow) and None in self.selector_queues
-        first = overflow if self._is_overflow_first else partitions
-        self._in_order = partitions - first
-        self.is_urgent = self.wants_reread = self._is_overflow_first
-        self.put_back(left)  # some may have been in one of these partitions when somebody came who wants them
-        return list(first)
-
-    def _is_held_back(self, partition: AssignedPartition) -> bool:
-        """Whether nothing of *partition* is made ready before what is evicted has been read again."""
-        return partition in self._in_order or (self._is_overflow_first and not partition.is_overflow)
-
-    def _with_evicted(self) -> set[AssignedPartition]:
-        return {partition for partition in self._evicted if partition.settlement.has_evicted}
+        self.put_back(left)  # some may have been in one of these partitions when a consumer came that wants them
+        return first
 
     # Other processes.
 
@@ -520,7 +478,8 @@ class Dispatcher:
 
         If that *is_new*, they may want what is evicted, too.
         """
-        self.wants_reread = self.wants_reread or (is_new and bool(self._with_evicted()))
+        if is_new:
+            self.eviction.peer_joined()
         kept: list[Delivery] = []
         for number, delivery in enumerate(self.unmatched):
             if not peer.room(is_targeted=True):
@@ -648,17 +607,6 @@ class Dispatcher:
         for other in self.selector_queues.values():
             if other.waiting and next(iter(other), None) is not None:
                 other.wake_one()
-
-
-def _stays(delivery: Delivery) -> bool:
-    """Tell whether *delivery* cannot be evicted: it is being moved, or reading has not come to it yet."""
-    return delivery.is_relocating or delivery.offset >= delivery.partition.settlement.position
-
-
-def _forget(delivery: Delivery) -> None:
-    delivery.state = EVICT[delivery.state]
-    delivery.ready_in = 0
-    delivery.partition.settlement.evict(delivery.offset)
 
 
 def _order(delivery: Delivery) -> int:
