@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine.admin.admin import Admin
@@ -27,8 +27,8 @@ from kjms.engine.consumer.group_consumer import NOTHING, GroupConsumer
 from kjms.engine.consumer.overflow import Overflow
 from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.handover.service import HandoverService
-from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error, wall_clock_of
-from kjms.engine.outage import OutageDetector
+from kjms.engine.kafka import wall_clock_of
+from kjms.engine.monitor import ConnectionMonitor, Listener
 from kjms.engine.publisher import Publisher
 from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.engine.statistics import EngineStatistics
@@ -59,17 +59,6 @@ _numbers = itertools.count(1)
 BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
 MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
 REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
-OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
-
-
-class Listener(Protocol):
-    """What an engine tells of trouble: a connection."""
-
-    def _tell(self, failure: JMSException) -> None:
-        """Hear of *failure*, which no call can raise; from any thread."""
-
-    def _tell_recovery(self, failure: JMSException) -> None:
-        """Hear that the outage is over of which *failure* told."""
 
 
 class Engine:
@@ -86,24 +75,20 @@ class Engine:
         self.tuning = tuning
         self.number = next(_numbers)
         self.options = options
-        self._listeners: list[Listener] = []
-        self._last_error: list[KafkaError] = []
-        self._users = 0
+        self.monitor = ConnectionMonitor(
+            options.bootstrap_servers,
+            f"kjms-engine-{self.number}-outage",
+            lambda seconds: self.topics.connect(seconds, []),
+            tuning,
+        )
         self._lock = threading.Lock()
         self._readers: dict[str, GroupConsumer] = {}  # of queues, by Kafka topic
         self._all_readers: weakref.WeakSet[GroupConsumer] = weakref.WeakSet()
         self._all_lock = threading.Lock()  # of that set; never held while another lock is waited for
-        self.settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self._kafka_error)
+        self.settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self.monitor.error)
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self.settings), options.send_timeout, tuning)
         self.topics.follow(options.defaults.replication_factor)
-        self._outage = OutageDetector(
-            f"kjms-engine-{self.number}-outage",
-            lambda s: self.topics.connect(s, []),
-            self._lost,
-            self._recovered,
-            tuning,
-        )
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
         self.prompt = self._publisher("prompt", 0)  # for synchronous sends
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
@@ -111,7 +96,9 @@ class Engine:
         self.space = RetentionCleaner(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
         self.journal = RedeliveryLog(self.topics, lambda: self.bulk, tuning)
         mover, committer, rescuer = transactional_ids(self.name)
-        self.mover = Relocator(producer_settings(self.settings), mover, self.tell, self.bookkeeping.is_visible, tuning)
+        self.mover = Relocator(
+            producer_settings(self.settings), mover, self.monitor.report, self.bookkeeping.is_visible, tuning
+        )
         self.committer = GroupCommitter(producer_settings(self.settings), committer, self.bookkeeping, tuning)
         self.rescuer = SyncRelocator(producer_settings(self.settings), rescuer, tuning)
         self.handover = HandoverService(self.name, consumer_settings(self.settings, None), self.prompt)
@@ -120,7 +107,7 @@ class Engine:
             lambda group: consumer_settings(self.settings, group),
             producer_settings(self.settings),
             self.topics,
-            self.tell,
+            self.monitor.report,
             tuning,
         )
         self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.schedule.ends)
@@ -132,18 +119,18 @@ class Engine:
             self.topics,
             self.prompt,
             aside=self.aside,
-            report=self.tell,
+            report=self.monitor.report,
             timeout=options.send_timeout / 1000,
             tuning=tuning,
         )
         try:
-            self.topics.connect(options.send_timeout / 1000, self._last_error)
+            self.topics.connect(options.send_timeout / 1000, self.monitor.last_error)
         except BaseException:
             self._close()
             raise
 
     def __repr__(self) -> str:
-        return f"<Engine {self.number} at {self.options.bootstrap_servers}: {self._users} connections>"
+        return f"<Engine {self.number} at {self.options.bootstrap_servers}: {len(self.monitor.listeners)} connections>"
 
     @property
     def admin(self) -> Admin:
@@ -157,7 +144,7 @@ class Engine:
         threads = [
             self.prompt.thread,
             self.bulk.thread,
-            self._outage.thread,
+            self.monitor.outage.thread,
             *(part.thread for part in (self.committer, self.mover, self.space, self.handover, self.registry)),
             *self.schedule.threads(),
             *self.temporaries.threads(),
@@ -168,9 +155,9 @@ class Engine:
             number=self.number,
             name=self.name,
             bootstrap_servers=self.options.bootstrap_servers,
-            connections=self._users,
-            is_cluster_lost=self._outage.is_reported,
-            disconnections=self._outage.suspicions,
+            connections=len(self.monitor.listeners),
+            is_cluster_lost=self.monitor.outage.is_reported,
+            disconnections=self.monitor.outage.suspicions,
             group_consumers=tuple(consumers),
             commits=self.committer.statistics(),
             moves=self.mover.statistics(),
@@ -194,7 +181,7 @@ class Engine:
         password: str | None,
         listener: Listener,
     ) -> Engine:
-        """Return the process's engine for these settings; *listener* is told of trouble until `release`.
+        """Return the process's engine for these settings; failures are reported to *listener* until `release`.
 
         Raises:
             JMSSecurityException: Kafka refused the credentials.
@@ -215,23 +202,20 @@ class Engine:
             with _engines_lock:
                 engine = _engines.get(key)
                 if engine is not None:
-                    engine._users += 1
-                    engine._listeners.append(listener)
+                    engine.monitor.listeners.append(listener)
                     engine.topics.follow(options.defaults.replication_factor)
                     return engine
             engine = cls(options, user, password, tuning)
             with _engines_lock:
                 _engines[key] = engine
-                engine._users += 1
-                engine._listeners.append(listener)
+                engine.monitor.listeners.append(listener)
                 return engine
 
     def release(self, listener: Listener) -> None:
         """Give the engine back; the last user's release closes every client and thread."""
         with _engines_lock:
-            self._listeners.remove(listener)
-            self._users -= 1
-            if self._users:
+            self.monitor.listeners.remove(listener)
+            if self.monitor.listeners:
                 return
             for key, engine in list(_engines.items()):
                 if engine is self:
@@ -257,7 +241,7 @@ class Engine:
         self.journal.write()
         self.prompt.close()
         self.bulk.close()
-        self._outage.close()
+        self.monitor.outage.close()
         self.topics.close()
 
     # Sending.
@@ -281,7 +265,7 @@ class Engine:
             self.prompt,
             prepare=lambda: self.topics.ensure_compacted(REGISTRY),
             on_lost=lost,
-            on_error=self.tell,
+            on_error=self.monitor.report,
             timeout=self.options.send_timeout / 1000,
             tuning=self.tuning,
         )
@@ -393,7 +377,7 @@ class Engine:
             keeps_unmatched=isinstance(destination, Queue),
             prefetch=chosen.prefetch or 1,
             decode=decoder(chosen.convention or "kjms"),
-            on_error=self.tell,
+            on_error=self.monitor.report,
             delayed_before=delayed_before,
             identity=identity,
             handover=self.handover if is_shared and chosen.hand_over is not False else None,
@@ -445,36 +429,6 @@ class Engine:
         config = consumer_settings(self.settings, group)
         aside = self.aside(topic, group)
         return find_progress(config, str(destination), topic, aside, self.topics, decoder("kjms"))
-
-    # Trouble.
-
-    def _is_hopeless(self) -> bool:
-        return any(is_refusal(error) or is_shortage(error) for error in self._last_error)
-
-    def _kafka_error(self, error: KafkaError) -> None:
-        """Hear of errors that belong to no call (from any client's thread)."""
-        if is_refusal(error) or not self._is_hopeless():
-            self._last_error[:] = [error]
-        if error.fatal() or is_refusal(error):
-            self.tell(jms_error(error, f"connection to {self.options.bootstrap_servers}"))
-        elif error.code() == OUTAGE and self._listeners:  # every attempt to reconnect says so again
-            self._outage.suspect(jms_error(error, f"connection to {self.options.bootstrap_servers} lost"))
-        else:
-            _log.debug("%s", error)
-
-    def tell(self, failure: JMSException) -> None:
-        """Tell every connection of *failure*; they pass it to their exception listeners."""
-        for listener in list(self._listeners):
-            listener._tell(failure)
-
-    def _lost(self, failure: JMSException) -> None:
-        _log.warning("%s", failure)
-        self.tell(failure)
-
-    def _recovered(self, failure: JMSException, seconds: float) -> None:
-        _log.info("connection to %s is back after %.1f s", self.options.bootstrap_servers, seconds)
-        for listener in list(self._listeners):
-            listener._tell_recovery(failure)
 
 
 def destination_name(destination: Destination) -> str:
