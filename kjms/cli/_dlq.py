@@ -42,7 +42,7 @@ from kjms.mapping.names import destination_for, is_internal, topic_for
 
 if TYPE_CHECKING:
     from kjms import Connection, Message
-    from kjms.engine import Delivery, GroupConsumer
+    from kjms.engine import Delivery, MessageSource
     from kjms.engine.kafka import KafkaError
 
 DESCRIPTION: Final = """\
@@ -463,7 +463,7 @@ def _take(
     return done
 
 
-def _settle(reader: GroupConsumer, deliveries: Sequence[Delivery]) -> int:
+def _settle(reader: MessageSource, deliveries: Sequence[Delivery]) -> int:
     """Settle *deliveries*; return for how many Kafka took it."""
     receipts = [reader.settle(delivery) for delivery in deliveries]
     return len(receipts) - (reader.flush(receipts=receipts) if receipts else 0)

@@ -23,7 +23,7 @@ from kjms.options import SessionMode
 
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
-    from kjms.engine import ConsumerSlot, Copy, Delivery, GroupConsumer, Receipt
+    from kjms.engine import ConsumerSlot, Copy, Delivery, MessageSource, Receipt
     from kjms.message import Message
     from kjms.options import FactoryOptions
 
@@ -109,7 +109,7 @@ class Acknowledgement:
             error: What was raised, where that is known.
             is_delayed: Whether the policy's delay holds for any consumer, too.
         """
-        by_reader: dict[GroupConsumer, list[Delivery]] = {}
+        by_reader: dict[MessageSource, list[Delivery]] = {}
         for delivery in deliveries:
             assert delivery.slot is not None
             if not self._redelivery.was_last(delivery, error):
@@ -146,7 +146,7 @@ class Auto(Acknowledgement):
         self._is_pipelined = is_pipelined
         self._looped: dict[ConsumerSlot, Delivery] = {}  # what loops have; any thread may close the consumer
         self._heard: Delivery | None = None  # what a listener has, unless it recovered its session
-        self._unflushed: dict[GroupConsumer, list[Receipt]] = {}
+        self._unflushed: dict[MessageSource, list[Receipt]] = {}
         self._received_at = 0.0
         self._is_hasty = False  # whether the program asked for the next message at once
 
@@ -264,7 +264,7 @@ class Client(Acknowledgement):
         super().__init__(redelivery)
         self._limit = limit
         self._open: dict[Delivery, None] = {}  # in the order of handing out
-        self._unflushed: dict[GroupConsumer, list[Receipt]] = {}
+        self._unflushed: dict[MessageSource, list[Receipt]] = {}
 
     @property
     def is_full(self) -> bool:

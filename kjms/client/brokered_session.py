@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kjms.client.connection import Connection
     from kjms.client.dead_letters import Redelivery
     from kjms.destinations import Destination, Topic
-    from kjms.engine import AssignedPartition, ConsumerSlot, Delivery, GroupConsumer, Receipt, Space, Terms
+    from kjms.engine import AssignedPartition, ConsumerSlot, Delivery, MessageSource, Receipt, Space, Terms
     from kjms.message import Message
     from kjms.options import DeliveryMode
 
@@ -84,7 +84,7 @@ class Brokered(Acknowledgement):
         super().__init__(redelivery)
         self._open: dict[Delivery, None] = {}  # in the order of handing out
         self._last: Delivery | None = None
-        self._unflushed: dict[GroupConsumer, dict[AssignedPartition, Receipt]] = {}  # the last stands for all
+        self._unflushed: dict[MessageSource, dict[AssignedPartition, Receipt]] = {}  # the last stands for all
 
     def received(self, delivery: Delivery, message: Message) -> None:
         last = self._last
@@ -120,7 +120,7 @@ class Brokered(Acknowledgement):
 
     def give_back(self, deliveries: Collection[Delivery], *, is_counted: bool) -> None:
         """Return *deliveries* for any consumer, marked as redelivered if they are counted."""
-        by_reader: dict[GroupConsumer, list[Delivery]] = {}
+        by_reader: dict[MessageSource, list[Delivery]] = {}
         for delivery in sorted(deliveries, key=lambda each: each.order):
             assert delivery.slot is not None
             if not (is_counted and self._redelivery.was_last(delivery, None)):

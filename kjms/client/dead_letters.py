@@ -145,13 +145,13 @@ class Redelivery:
         times = "1 time" if delivery.count == 1 else f"{delivery.count} times"
         cause = f"delivered {times}{delivery.cause and f'; {delivery.cause}'}"
         dead_letter = self._copy(delivery, queue, cause, *_failure(delivery, error, details))
-        reader.bury(delivery, dead_letter, "dead letter")
+        reader.dead_letter(delivery, dead_letter, "dead letter")
 
     def expire(self, delivery: Delivery, queue_name: str) -> None:
         """Move the message of *delivery*, which has expired, to the expiry queue *queue_name*."""
         assert delivery.slot is not None
         delivery.count -= 1  # it is not made
-        delivery.slot.reader.bury(delivery, self._copy(delivery, Queue(queue_name), EXPIRED), "expired")
+        delivery.slot.reader.dead_letter(delivery, self._copy(delivery, Queue(queue_name), EXPIRED), "expired")
 
     def _copy(
         self,

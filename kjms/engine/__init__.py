@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from kjms.engine.admin.group_progress import GroupProgress
     from kjms.engine.browsing import Browsing
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
-    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-    from kjms.engine.consumer.group_consumer import GroupConsumer
-    from kjms.engine.consumer.offset_committer import Receipt
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Receipt
+    from kjms.engine.consumer.kafka_source import KafkaSource
+    from kjms.engine.consumer.source import MessageSource
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages
     from kjms.engine.engine import Engine, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
@@ -41,13 +41,14 @@ _MODULES = {
     "Delivery": "kjms.engine.consumer.delivery",
     "Engine": "kjms.engine.engine",
     "Found": "kjms.engine.subscriptions.definitions",
-    "GroupConsumer": "kjms.engine.consumer.group_consumer",
+    "KafkaSource": "kjms.engine.consumer.kafka_source",
+    "MessageSource": "kjms.engine.consumer.source",
     "GroupProgress": "kjms.engine.admin.group_progress",
     "Identity": "kjms.engine.subscriptions.definitions",
     "InboxLook": "kjms.engine.temporary.inbox_browsing",
     "NON_DURABLE": "kjms.engine.subscriptions.definitions",
     "Publisher": "kjms.engine.publisher",
-    "Receipt": "kjms.engine.consumer.offset_committer",
+    "Receipt": "kjms.engine.consumer.delivery",
     "Space": "kjms.engine.subscriptions.definitions",
     "Terms": "kjms.engine.subscriptions.definitions",
     "TooLargeError": "kjms.engine.transactions.bridged",
@@ -76,10 +77,11 @@ __all__ = [
     "Delivery",
     "Engine",
     "Found",
-    "GroupConsumer",
     "GroupProgress",
     "Identity",
     "InboxLook",
+    "KafkaSource",
+    "MessageSource",
     "Publisher",
     "Receipt",
     "Space",

@@ -23,7 +23,8 @@ from kjms.engine.admin.retention import RetentionCleaner
 from kjms.engine.admin.topics import Topics
 from kjms.engine.browsing import Browsing
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
-from kjms.engine.consumer.group_consumer import NOTHING, GroupConsumer
+from kjms.engine.consumer.intake import NOTHING
+from kjms.engine.consumer.kafka_source import KafkaSource
 from kjms.engine.consumer.overflow import Overflow
 from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.handover.service import HandoverService
@@ -82,8 +83,8 @@ class Engine:
             tuning,
         )
         self._lock = threading.Lock()
-        self._readers: dict[str, GroupConsumer] = {}  # of queues, by Kafka topic
-        self._all_readers: weakref.WeakSet[GroupConsumer] = weakref.WeakSet()
+        self._readers: dict[str, KafkaSource] = {}  # of queues, by Kafka topic
+        self._all_readers: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
         self._all_lock = threading.Lock()  # of that set; never held while another lock is waited for
         self.settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self.monitor.error)
         self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
@@ -336,7 +337,7 @@ class Engine:
     ) -> ConsumerSlot:
         """Return a slot for a consumer of a named subscription; see `Subscriptions.open`."""
 
-        def new_reader(group: str, delayed_before: Mapping[int, int]) -> GroupConsumer:
+        def new_reader(group: str, delayed_before: Mapping[int, int]) -> KafkaSource:
             return self._new_reader(
                 terms.destination, terms.topic, group, None, options, delayed_before, is_shared=terms.is_shared
             )
@@ -350,7 +351,13 @@ class Engine:
         slots = self.temporaries.leave(slots)
         shared = set(self._readers.values())
         _close_readers(
-            [slot.reader for slot in slots if slot.reader not in shared and not self.subscriptions.keeps(slot.reader)]
+            [
+                slot.reader
+                for slot in slots
+                if isinstance(slot.reader, KafkaSource)
+                and slot.reader not in shared
+                and not self.subscriptions.keeps(slot.reader)
+            ]
         )
         self.subscriptions.leave(slots)
 
@@ -365,9 +372,9 @@ class Engine:
         identity: str = "-",
         *,
         is_shared: bool,
-    ) -> GroupConsumer:
+    ) -> KafkaSource:
         chosen = options.destination(destination_name(destination))
-        reader = GroupConsumer(
+        reader = KafkaSource(
             destination,
             destination_name(destination),
             consumer_settings(self.settings, group),
@@ -436,7 +443,7 @@ def destination_name(destination: Destination) -> str:
     return destination._name
 
 
-def _close_readers(readers: Sequence[GroupConsumer]) -> None:
+def _close_readers(readers: Sequence[KafkaSource]) -> None:
     """Close *readers*, all at the same time."""
     for reader in readers:
         reader.begin_to_close()

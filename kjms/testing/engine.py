@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kjms.engine.tuning import Tuning, tuned
 
 if TYPE_CHECKING:
-    from kjms.engine import Engine, GroupConsumer
+    from kjms.engine import Engine, KafkaSource
     from kjms.engine.statistics import EngineStatistics, GroupConsumerStatistics
 
 __all__ = ["Tuning", "consumer_statistics", "engine_of", "reader_of", "statistics", "tuned"]
@@ -47,7 +47,7 @@ def statistics(of: Any) -> EngineStatistics:
     return engine_of(of).statistics()
 
 
-def reader_of(consumer: Any) -> GroupConsumer:
+def reader_of(consumer: Any) -> KafkaSource:
     """Return what reads the queue or subscription of *consumer*; it is for tests of that part of the engine alone.
 
     Raises:
@@ -58,7 +58,7 @@ def reader_of(consumer: Any) -> GroupConsumer:
         found = getattr(found, "_consumer", None)
         if found is None:
             raise TypeError(f"{consumer!r} is no consumer")
-    return cast("GroupConsumer", found._slot.reader)
+    return cast("KafkaSource", found._slot.reader)
 
 
 def consumer_statistics(consumer: Any) -> GroupConsumerStatistics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kjms.engine.consumer.assignment import Assignment, beginning
+from kjms.engine.consumer.restoration import SettlementRestorer, beginning
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def read_progress(
 
     counts = {each: topics.look_up(each) for each in (aside.topic, aside.handover, topic)}
     # In one request: a message that is moved aside meanwhile is unsettled in one place of the answer.
-    holdings = Assignment(name, topic, aside, decode, refuse)
+    restorer = SettlementRestorer(name, topic, aside, decode, refuse)
     places = [(each, number) for each, count in counts.items() for number in range(count)]
-    partitions = holdings.restore(consumer, places, aside.recall)
+    partitions = restorer.restore(consumer, places, aside.recall)
     # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
     ends = {each: topics.ends(each) for each, count in counts.items() if count}
     return [

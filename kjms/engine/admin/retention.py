@@ -20,7 +20,7 @@ from kjms.errors import JMSException
 if TYPE_CHECKING:
     from kjms.engine.admin.bookkeeping import Bookkeeping
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.group_consumer import GroupConsumer
+    from kjms.engine.consumer.kafka_source import KafkaSource
 
 __all__ = ["RetentionCleaner"]
 
@@ -52,7 +52,7 @@ class RetentionCleaner:
         self._topics = topics
         self._bookkeeping = bookkeeping
         self._timeout = timeout
-        self._readers: dict[GroupConsumer, int | None] = {}
+        self._readers: dict[KafkaSource, int | None] = {}
         self._lock = threading.Lock()
         self._made: set[str] = set()
         self._not_made: set[str] = set()
@@ -64,7 +64,7 @@ class RetentionCleaner:
         """Its thread; None: none was started yet."""
         return self._thread
 
-    def look_after(self, reader: GroupConsumer, kept_ms: int | None) -> None:
+    def look_after(self, reader: KafkaSource, kept_ms: int | None) -> None:
         """Give back the space of what *reader*, of a queue, has settled.
 
         Args:
@@ -134,7 +134,7 @@ class RetentionCleaner:
                 count += self._give_back(reader, self._tuning.kept_ms if kept is None else kept)
         return count
 
-    def _give_back(self, reader: GroupConsumer, kept_ms: int) -> int:
+    def _give_back(self, reader: KafkaSource, kept_ms: int) -> int:
         places = reader.places()
         if not places:
             return 0

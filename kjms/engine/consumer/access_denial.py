@@ -11,7 +11,7 @@ from kjms.errors import JMSException, JMSSecurityException
 
 __all__ = ["AccessDenial"]
 
-_log = logging.getLogger("kjms.reader")
+_log = logging.getLogger("kjms.consumer")
 
 FRESH_SECONDS: Final = 3.0  # the reader tries again every second, and is refused again if nothing has changed
 REMINDER_SECONDS: Final = 60.0  # between words to the exception listeners, while it goes on
@@ -39,6 +39,14 @@ class AccessDenial:
             self._told = now
             _log.warning("%s", why)
             self._on_error(why)
+
+    def failed(self, name: str, error: Exception) -> None:
+        """Report why the consumer thread of *name* failed."""
+        if isinstance(error, JMSSecurityException):
+            self.note(error)
+        else:
+            _log.error("reading %s failed", name, exc_info=error)
+            self._on_error(JMSException(f"reading {name} failed: {error}", None, error))
 
     def over(self) -> None:
         """Note that the reader was let in."""

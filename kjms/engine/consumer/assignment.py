@@ -1,44 +1,29 @@
-"""The partitions that a reader holds: restored from what Kafka keeps of them, and what Kafka is told in return."""
+"""The partitions that a group consumer holds, and what is to be committed for them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, kafka_error
-from kjms.errors import JMSException
+from kjms.engine.kafka import TopicPartition
+from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.txn.metadata import (
-    DamagedStateError,
-    NewerStateError,
     State,
-    is_foreign,
-    owner,
-    read_state,
     write_state,
 )
 from kjms.txn.states import NOBODY, Snapshot
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.overflow import Overflow
-    from kjms.engine.log_reading import Place
-    from kjms.mapping.bridges import Decoder
+    from kjms.engine.consumer.dispatcher import Dispatcher
 
-__all__ = ["Assignment", "Commit", "Recall", "beginning", "oldest", "start_of"]
+__all__ = ["Assignment", "Commit", "oldest", "start_of"]
 
 _log = logging.getLogger("kjms.settlement")
 
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
-OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
-ASK_SECONDS: Final = 10.0  # how long Kafka may take to say what was committed
-NOT_KNOWN: Final[Mapping[Place, int]] = {}
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
-
-
-Recall: TypeAlias = "Callable[[Sequence[Place]], Mapping[Place, tuple[int, str] | None]]"
-"""Returns the copy of what was committed for each partition, offset and metadata; None: there is none."""
 
 
 class Commit(NamedTuple):
@@ -50,45 +35,46 @@ class Commit(NamedTuple):
 
 
 class Assignment:
-    """The partitions of one reader, by topic and number; whoever uses it holds the reader's lock.
+    """The partitions of one group consumer, by topic and number; its caller holds the group consumer's lock.
 
     Args:
         name: The destination's name, for errors and logs.
         topic: The Kafka topic.
-        aside: What the engine does for the reader.
-        decode: How records are read.
-        tell: Told of what only the connection's exception listener can hear.
+        overflow_topic: The Kafka topic for what is relocated.
+        group: The consumer group; empty: there is none, and no settlement is kept.
+        engine: The engine's name, as settlement names its writer.
+        dispatcher: Where messages of the partitions wait.
+        tuning: Times and limits.
+
+    Attributes:
+        is_kept: Whether Kafka keeps the settlement: it does for a group.
+        crowding: The partitions of which messages are being relocated, so that their settlement gets small again.
     """
 
     def __init__(
         self,
         name: str,
         topic: str,
-        aside: Overflow,
-        decode: Decoder,
-        tell: Callable[[JMSException], None],
+        overflow_topic: str,
+        group: str,
+        engine: str,
+        dispatcher: Dispatcher,
+        tuning: Tuning = DEFAULTS,
     ) -> None:
-        self.topic = topic
-        self.aside = aside.topic
-        self.handover = aside.handover
-        self.limit = aside.tuning.metadata_limit
         self.name = name
-        self.group = aside.group
-        self.engine = aside.engine
-        self._most_runs = aside.tuning.most_runs
-        self._decode = decode
-        self._identity = aside.identity
-        self._end_transactions = aside.end_transactions
-        self._tell = tell
+        self.topic = topic
+        self.group = group
+        self.is_kept = bool(group)
+        self.engine = engine
+        self.limit = tuning.metadata_limit
+        self.crowding: set[AssignedPartition] = set()
+        self._overflow_topic = overflow_topic
+        self._most_runs = tuning.most_runs
+        self._dispatcher = dispatcher
         self._partitions: dict[tuple[str, int], AssignedPartition] = {}
 
     def __iter__(self) -> Iterator[AssignedPartition]:
         return iter(self._partitions.values())
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether Kafka keeps the settlement: it does for a group."""
-        return bool(self.group)
 
     def get(self, topic: str, number: int) -> AssignedPartition | None:
         """Return the partition if it is held."""
@@ -107,13 +93,15 @@ class Assignment:
         return [partition for partition in self if partition.is_transfer]
 
     def remove(self, partition: AssignedPartition) -> None:
-        """Hold *partition* no longer."""
+        """Give *partition* up."""
         partition.is_held = False
         self._partitions.pop((partition.topic, partition.number), None)
+        self._dispatcher.drop(partition)
+        self.crowding.discard(partition)
 
     def of(self, number: int) -> list[AssignedPartition]:
         """Return partition *number* of the topic, and what was moved aside of it, if they are held."""
-        both = (self.get(topic, number) for topic in (self.topic, self.aside))
+        both = (self.get(topic, number) for topic in (self.topic, self._overflow_topic))
         return [partition for partition in both if partition is not None]
 
     def drop(self, number: int) -> list[AssignedPartition]:
@@ -122,123 +110,6 @@ class Assignment:
         for partition in dropped:
             self.remove(partition)
         return dropped
-
-    # From Kafka.
-
-    def restore(
-        self, consumer: ConsumerPort, wanted: Sequence[Place], recall: Recall, begins: Mapping[Place, int] = NOT_KNOWN
-    ) -> list[AssignedPartition]:
-        """Return *wanted* as Kafka knows them, to be added; it may take long, and needs no lock.
-
-        A partition whose settlement a later kjms wrote is left alone: what that settled would be delivered again.
-
-        Args:
-            consumer: Asks Kafka.
-            wanted: The partitions.
-            recall: Returns the copies of what Kafka has forgotten; a partition that it does not name is left out.
-            begins: Where logs begin, as far as that is known: of a topic that was just made, *consumer* may wait long
-                for a leader that says so.
-
-        Raises:
-            KafkaException: Kafka does not say what was committed.
-        """
-        if not wanted:
-            return []
-        partitions = []
-        answers = self._committed(consumer, [TopicPartition(*place) for place in wanted])
-        for known in answers:
-            if known.error is not None:
-                raise KafkaException(known.error)
-        forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
-        copies = recall(forgotten) if forgotten else {}
-        # Asked each time, and kept: what is committed of a topic must never be taken for another one's of its name.
-        identities = {topic: self._identity(topic) for topic in {known.topic for known in answers}}
-        for known in answers:
-            place = known.topic, known.partition
-            if known.offset < 0 and place not in copies:
-                continue
-            copy = copies.get(place)
-            try:
-                identity = identities[known.topic]
-                state = (
-                    self._state(consumer, known, identity)
-                    if copy is None
-                    else self._remembered(consumer, known, identity, *copy)
-                )
-            except NewerStateError as error:
-                self._tell(JMSException(f"partition {known.partition} of {self.name} is not read: {error}"))
-                continue
-            if state is None:
-                first = begins[place] if place in begins else beginning(consumer, known)
-                state = State(first, first, (), first)
-            is_overflow, is_transfer = known.topic != self.topic, known.topic == self.handover
-            partitions.append(
-                AssignedPartition(
-                    known.topic,
-                    known.partition,
-                    state,
-                    self._decode,
-                    is_overflow=is_overflow,
-                    is_transfer=is_transfer,
-                    identity=identities[known.topic],
-                )
-            )
-        return partitions
-
-    def _committed(self, consumer: ConsumerPort, places: list[TopicPartition]) -> list[TopicPartition]:
-        """Return what is committed for *places*.
-
-        Kafka does not say while a transaction is open that holds offsets of them. Who gave them up in order has none,
-        so it is of somebody who was killed, or left out of the group: it is ended.
-
-        Raises:
-            KafkaException: Kafka does not say.
-        """
-        try:
-            return list(consumer.committed(places, OPEN_SECONDS))
-        except KafkaException as error:
-            if kafka_error(error).code() != KafkaError._TIMED_OUT:
-                raise
-        self._end_transactions(places)
-        return list(consumer.committed(places, ASK_SECONDS))
-
-    def _state(self, consumer: ConsumerPort, known: TopicPartition, identity: str) -> State | None:
-        if known.offset < 0:
-            return None
-        place = f"partition {known.partition} of {known.topic}"
-        if is_foreign(known.metadata):
-            _log.warning("%s: the group's last offset was committed by another library; kjms goes on from there", place)
-        topic_id, _ = owner(known.metadata)
-        if identity != "-" and topic_id not in {"", "-", identity}:
-            _log.warning("%s: the topic was made anew since it was read last; it is read from its start", place)
-            return None
-        try:
-            state = read_state(known.metadata, known.offset)
-        except DamagedStateError as error:
-            _log.warning("%s: %s; what comes from there may have been delivered before", place, error)
-            return State(known.offset, _end(consumer, known), (), known.offset)
-        end = _end(consumer, known)
-        if state.committed_offset > end:
-            _log.warning("%s: the log ends before what was settled; it is read from its start", place)
-            return None
-        return state.within(end)
-
-    def _remembered(
-        self, consumer: ConsumerPort, place: TopicPartition, identity: str, offset: int, metadata: str
-    ) -> State | None:
-        """Return the state from a copy: more may have been settled since, so what comes may have been delivered."""
-        known = TopicPartition(place.topic, place.partition, offset, metadata)
-        state = self._state(consumer, known, identity)
-        if state is None:
-            return None
-        _log.warning(
-            "partition %d of %s: Kafka has forgotten what was settled; it goes on from a copy",
-            place.partition,
-            place.topic,
-        )
-        return replace(state, dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
-
-    # To Kafka.
 
     def plan(
         self,
@@ -312,12 +183,3 @@ def oldest(partition: AssignedPartition, share: float) -> list[Delivery]:
 def start_of(partition: AssignedPartition) -> TopicPartition:
     """Return from where *partition* is to be read."""
     return TopicPartition(partition.topic, partition.number, partition.settlement.position)
-
-
-def beginning(consumer: ConsumerPort, place: TopicPartition) -> int:
-    """Return where the log begins: said as a number, it is found at once."""
-    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[0])
-
-
-def _end(consumer: ConsumerPort, place: TopicPartition) -> int:
-    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[1])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import Delivery
-    from kjms.engine.consumer.group_consumer import GroupConsumer
     from kjms.engine.consumer.selector_queue import SelectorQueue
+    from kjms.engine.consumer.source import MessageSource
     from kjms.selector import Selector
 
 __all__ = ["ConsumerSlot"]
@@ -29,7 +29,7 @@ class ConsumerSlot:
 
     starts: ClassVar = 0
 
-    def __init__(self, reader: GroupConsumer, selector: Selector | None, wakeup: threading.Event) -> None:
+    def __init__(self, reader: MessageSource, selector: Selector | None, wakeup: threading.Event) -> None:
         self.reader = reader
         self.selector = selector
         self.wakeup = wakeup
@@ -53,7 +53,7 @@ class ConsumerSlot:
     @property
     def has_rivals_elsewhere(self) -> bool:
         """Whether consumers in other processes may want the messages that this one waits for."""
-        return bool(self.reader.dispatcher.peers)
+        return self.reader.has_peers
 
     def start(self) -> None:
         """Let messages come."""

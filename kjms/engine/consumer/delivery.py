@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kjms.destinations import Destination
 from kjms.engine.statistics import PartitionStatistics
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kjms.mapping.bridges import Decoder
     from kjms.message import Message
 
-__all__ = ["AssignedPartition", "Delivery"]
+__all__ = ["AssignedPartition", "Delivery", "Receipt"]
 
 DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
 NARROW: Final = 64  # offsets from the last dispatched message to the dispatch limit: after a crash, possibly delivered
@@ -157,6 +157,10 @@ class AssignedPartition:
     def dispatch_limit_moved(self) -> None:
         """Note that Kafka has a new dispatch limit."""
         self.extend_at = self.settlement.dispatch_limit - (self._window.size >> 1)
+
+
+Receipt: TypeAlias = "tuple[AssignedPartition, int]"
+"""A partition, and the version of its settlement that has the message of the receipt settled."""
 
 
 class Delivery:

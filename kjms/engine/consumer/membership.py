@@ -14,7 +14,7 @@ __all__ = ["Membership", "OnRebalance"]
 LEAVE_SECONDS: Final = 5.0  # how long partitions may take to be given up before the consumer is closed all the same
 POLL_SECONDS: Final = 0.005
 
-_log = logging.getLogger("kjms.reader")
+_log = logging.getLogger("kjms.consumer")
 
 OnRebalance: TypeAlias = Callable[[ConsumerPort, list[TopicPartition]], None]
 

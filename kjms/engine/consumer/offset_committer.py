@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
+from kjms.engine.consumer.source import COMMIT_SECONDS
 from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition, jms_error, kafka_error
 from kjms.errors import JMSException
 from kjms.txn.metadata import owner
@@ -14,13 +15,12 @@ from kjms.txn.metadata import owner
 if TYPE_CHECKING:
     from kjms.engine.consumer.assignment import Assignment, Commit
     from kjms.engine.consumer.client import ConsumerClient
-    from kjms.engine.consumer.delivery import AssignedPartition
+    from kjms.engine.consumer.delivery import AssignedPartition, Receipt
     from kjms.engine.consumer.dispatcher import Dispatcher
 
-__all__ = ["COMMIT_SECONDS", "TICK_SECONDS", "TRANSIENT", "OffsetCommitter", "Receipt"]
+__all__ = ["ALL", "TICK_SECONDS", "TRANSIENT", "OffsetCommitter"]
 
 TICK_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait for its commit
-COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again after transient errors, as of a rebalance
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a broker that does not answer
 OUTCOME_UNKNOWN: Final = KafkaError(KafkaError._FAIL, "what became of a transaction is not known")
 
@@ -43,9 +43,6 @@ TRANSIENT: Final = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
     }
 )
-
-Receipt: TypeAlias = "tuple[AssignedPartition, int]"
-"""A partition, and the version of its settlement that has the message of the receipt settled."""
 
 
 class OffsetCommitter:
@@ -183,12 +180,15 @@ class OffsetCommitter:
 
     def _lost(self, receipts: Iterable[Receipt]) -> int:
         """Return how many of *receipts*, flushed before, are not committed: their partition was lost."""
-        return sum(
-            partition.is_kept
-            and not (partition.is_held or partition.is_gone)
-            and not partition.settlement.knows(version)
-            for partition, version in receipts
-        )
+        lost = 0
+        for partition, version in receipts:  # a loop, for speed
+            if (
+                partition.is_kept
+                and not (partition.is_held or partition.is_gone)
+                and not partition.settlement.knows(version)
+            ):
+                lost += 1
+        return lost
 
     def flush_before_exit(self, receipts: Sequence[Receipt] = ()) -> None:
         """Flush, and return in any case: for closing.
@@ -265,14 +265,15 @@ class OffsetCommitter:
 
     # Transactions settle messages, too.
 
-    def check(self) -> None:
-        """Make sure that commits may be made.
+    def prepare(self) -> None:
+        """Make sure that commits may be made, of what is held; the caller holds the lock.
 
         Raises:
             JMSException: The outcome of a transaction is not known.
         """
         if self._is_stopped:
             raise jms_error(OUTCOME_UNKNOWN, f"acknowledge messages of {self._assignment.name}")
+        self._before_commit()
 
     def stop(self) -> None:
         """Commit nothing any more: the broker may still complete a transaction, which a later commit would partly undo.

@@ -25,7 +25,7 @@ from kjms.mapping.names import delayed
 
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.group_consumer import GroupConsumer
+    from kjms.engine.consumer.kafka_source import KafkaSource
 
 __all__ = ["Schedule"]
 
@@ -59,7 +59,7 @@ class Schedule:
         self._producer_config = producer_config
         self._topics = topics
         self._report = report
-        self._readers: weakref.WeakSet[GroupConsumer] = weakref.WeakSet()
+        self._readers: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
         self._asked: set[str] = set()
         self._deliveries: dict[str, DelayedDelivery] = {}
         self._resting: dict[str, Rest] = {}  # those that have nothing to do for a while: they are looked at
@@ -87,7 +87,7 @@ class Schedule:
         """Return its threads."""
         return [self._thread, *(each.thread for each in self._deliveries.copy().values())]
 
-    def watch(self, reader: GroupConsumer) -> None:
+    def watch(self, reader: KafkaSource) -> None:
         """Serve what *reader* reads, whenever it does."""
         with self._lock:
             self._readers.add(reader)

@@ -157,7 +157,7 @@ class Handover:
             stuck = dispatcher.send_back(now)  # requested in advance for consumers that are busy
             if stuck:
                 self._window.stuck(STUCK_SECONDS)
-                self._consumer.submit(moves_back(self._consumer, stuck))
+                self._consumer.relocations.submit(moves_back(self._consumer, stuck))
                 self.publish()
             is_soon = dispatcher.may_get_stuck(now) or is_soon
         self._consumer.send_over()
@@ -170,7 +170,7 @@ class Handover:
     def move(self, delivery: Delivery, peer: Peer) -> Move:
         """Return the move of *delivery* to *peer*."""
         place = self._transfers.topic, peer.transfer_partition
-        copy = self._consumer.copy_for(delivery, lambda: place)
+        copy = self._consumer.relocations.copy_for(delivery, lambda: place)
         return Move(delivery, copy, is_overflow=False, peer=peer, transfer_partition=place[1])
 
     # Publishing; the caller holds the lock.
@@ -242,7 +242,7 @@ class Handover:
             self._ask(now)
             self._repeat(now)  # before anything that Kafka may delay
         for number in self._consumer.numbers():
-            self._consumer.open_aside(number)  # what peers send back
+            self._consumer.fetch.open_overflow(number)  # what peers send back
         topics.count_source(now)
         self._claim(now)
         transfers.sweep(now)
@@ -372,7 +372,7 @@ class Handover:
         unmatched = self._consumer.dispatcher.give_up(
             lambda d: d.partition.is_transfer and not d.due and (d.record.partition() or 0) not in owned
         )
-        self._consumer.submit(moves_back(self._consumer, unmatched))
+        self._consumer.relocations.submit(moves_back(self._consumer, unmatched))
 
 
 def _offer_all(dispatcher: Dispatcher, peers: Peers) -> None:

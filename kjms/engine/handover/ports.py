@@ -107,6 +107,18 @@ class Consumer(Protocol):
         """Its dispatcher."""
 
     @property
+    def relocations(self) -> Relocations:
+        """Moves its messages."""
+
+    @property
+    def fetch(self) -> FetchPositions:
+        """What it reads."""
+
+    @property
+    def transfers(self) -> TransferReading:
+        """What it reads of the handover topic."""
+
+    @property
     def session_timeout(self) -> float:
         """After how many seconds Kafka removes it from its group."""
 
@@ -120,19 +132,31 @@ class Consumer(Protocol):
     def send_over(self) -> None:
         """Relocate what the dispatcher let peers have; the caller holds the lock."""
 
+
+class Relocations(Protocol):
+    """Moves messages elsewhere, in Kafka transactions."""
+
     def submit(self, moves: Sequence[Move]) -> None:
         """Have *moves* made; the caller holds the lock."""
 
     def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
         """Return what makes the copy of *delivery* for where *place* says."""
 
-    def open_aside(self, number: int) -> None:
+
+class FetchPositions(Protocol):
+    """What the Kafka consumer fetches."""
+
+    def open_overflow(self, number: int) -> None:
         """Read partition *number* of the overflow topic, if there is one."""
 
-    def open_transfer(self, topic: str, number: int, is_ours: Callable[[AssignedPartition], bool]) -> None:
+
+class TransferReading(Protocol):
+    """Reads transfer partitions."""
+
+    def open(self, topic: str, number: int, is_ours: Callable[[AssignedPartition], bool]) -> None:
         """Read partition *number* of the handover *topic*, if that is possible now and *is_ours* allows it."""
 
-    def drop_transfer(self, partition: AssignedPartition) -> None:
+    def drop(self, partition: AssignedPartition) -> None:
         """Stop reading *partition*; the caller holds the lock."""
 
     def find_unread(self, topic: str, numbers: Collection[int], known_empty: Mapping[int, int]) -> set[int]:

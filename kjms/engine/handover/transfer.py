@@ -168,7 +168,7 @@ class TransferPartitions:
             self.adopted.clear()
         for number in self.open.keys() - self._peers.own:
             self.releasing.add(number)
-            self._consumer.drop_transfer(self.open.pop(number))
+            self._consumer.transfers.drop(self.open.pop(number))
         return has_expired
 
     def release(self) -> None:
@@ -202,7 +202,7 @@ class TransferPartitions:
             free = [n for n in self._peers.free(count) if n not in self.adopted and n != self.number]
         if not free:
             return
-        found = self._consumer.find_unread(self.topic, free, self._known_empty)
+        found = self._consumer.transfers.find_unread(self.topic, free, self._known_empty)
         if found:
             with self._lock:
                 self.adopted |= found
@@ -213,7 +213,7 @@ class TransferPartitions:
     def open_claimed(self, begin: Callable[[AssignedPartition], bool]) -> None:
         """Read what is claimed and granted; *begin* is called with the lock, after all waiting, and can prevent it."""
         for number in sorted({self.number, *self.adopted} & self._peers.own - self.open.keys()):
-            self._consumer.open_transfer(self.topic, number, begin)
+            self._consumer.transfers.open(self.topic, number, begin)
 
     def begin(self, partition: AssignedPartition, now: float) -> bool:
         """Record that *partition* is read from now on; return False if it is another process's by now."""
@@ -238,7 +238,7 @@ class TransferPartitions:
                 elif now - self._quiet_since[number] > (EMPTY_SECONDS if is_own else ADOPTED_EMPTY_SECONDS):
                     empty.append(number)
         for number in empty:
-            end = self._consumer.end_if_settled(self.topic, number)
+            end = self._consumer.transfers.end_if_settled(self.topic, number)
             with self._lock:
                 closing = self.open.get(number)
                 if end is None or closing is None or closing.settlement.unsettled:
@@ -247,7 +247,7 @@ class TransferPartitions:
                 del self.open[number]
                 self.releasing.add(number)
                 self._known_empty[number] = end
-                self._consumer.drop_transfer(closing)
+                self._consumer.transfers.drop(closing)
                 self.adopted.discard(number)
                 if number == self.number:
                     self.number = NONE
@@ -256,7 +256,7 @@ class TransferPartitions:
     def drop_all(self) -> None:
         """Read none any more; the caller holds the lock."""
         for number in list(self.open):
-            self._consumer.drop_transfer(self.open.pop(number))
+            self._consumer.transfers.drop(self.open.pop(number))
 
 
 def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move]:
@@ -267,6 +267,6 @@ def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move]
         return consumer.aside.topic, number
 
     return [
-        Move(each, consumer.copy_for(each, partial(place, each.record.partition() or 0)), is_overflow=False)
+        Move(each, consumer.relocations.copy_for(each, partial(place, each.record.partition() or 0)), is_overflow=False)
         for each in deliveries
     ]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.engine.admin.claims import DEFINITION, USE, Claim, Claims, resource
+from kjms.engine.consumer.kafka_source import KafkaSource
 from kjms.engine.kafka import (
     IN_USE,
     ConsumerGroupTopicPartitions,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from kjms.engine.admin.registry import Registry
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
-    from kjms.engine.consumer.group_consumer import GroupConsumer
 
 __all__ = ["Subscriptions"]
 
@@ -67,7 +67,7 @@ AGAIN_SECONDS: Final = 0.05  # between attempts
 CLIENT: Final = "client"  # the claims on client identifiers
 
 OnLost = Callable[["ConsumerSlot", JMSException], None]
-NewReader = Callable[[str, Mapping[int, int]], "GroupConsumer"]
+NewReader = Callable[[str, Mapping[int, int]], "KafkaSource"]
 
 
 @dataclass(eq=False)
@@ -78,7 +78,7 @@ class Subscription:
     terms: Terms
     definition: Claim
     use: Claim
-    reader: GroupConsumer
+    reader: KafkaSource
     wanted: Selector | None
     slots: dict[ConsumerSlot, OnLost] = field(default_factory=dict)
     is_ended: bool = False
@@ -125,7 +125,7 @@ class Subscriptions:
         self._lock = threading.Lock()
         self._turns: dict[Identity, list[Any]] = {}  # a lock, and how many want it
         self._open: dict[Identity, Subscription] = {}
-        self._by_reader: dict[GroupConsumer, Subscription] = {}  # also those that are not ours any more
+        self._by_reader: dict[KafkaSource, Subscription] = {}  # also those that are not ours any more
         self._clients: dict[str, ClientClaim] = {}  # by their keys in the registry
 
     def __repr__(self) -> str:
@@ -321,7 +321,7 @@ class Subscriptions:
 
     # Consumers go.
 
-    def keeps(self, reader: GroupConsumer) -> bool:
+    def keeps(self, reader: KafkaSource) -> bool:
         """Tell whether *reader* is a subscription's, to be closed by `leave` alone."""
         return reader in self._by_reader
 
@@ -332,7 +332,7 @@ class Subscriptions:
         consumer or session closes. Never raises: what Kafka does not take now, it gets when it answers.
         """
         for slot in slots:
-            subscription = self._by_reader.get(slot.reader)
+            subscription = self._by_reader.get(slot.reader) if isinstance(slot.reader, KafkaSource) else None
             if subscription is not None:
                 subscription.slots.pop(slot, None)
         with contextlib.ExitStack() as turns:

@@ -13,7 +13,7 @@ from kjms.errors import JMSException
 from kjms.mapping.temporary import addressed_to
 
 if TYPE_CHECKING:
-    from kjms.engine.temporary.mailbox import Mailbox
+    from kjms.engine.temporary.mailbox import InboxSource
 
 __all__ = ["GapReader"]
 
@@ -43,11 +43,11 @@ class GapReader:
         self._report = report
         self._timeout = timeout
         self._changed = threading.Condition()
-        self._behind: dict[Mailbox, None] = {}  # that have room again, and missed records
+        self._behind: dict[InboxSource, None] = {}  # that have room again, and missed records
         self._closing = False
         self.thread: threading.Thread | None = None
 
-    def read_again(self, mailbox: Mailbox) -> None:
+    def read_again(self, mailbox: InboxSource) -> None:
         """Read soon what *mailbox* missed while it was full."""
         with self._changed:
             if self._closing or mailbox in self._behind:
@@ -80,7 +80,7 @@ class GapReader:
         finally:
             consumer.close()
 
-    def _fill(self, consumer: ConsumerPort, mailbox: Mailbox) -> None:
+    def _fill(self, consumer: ConsumerPort, mailbox: InboxSource) -> None:
         """Read on for *mailbox*, until it is full or has caught up."""
         while not self._closing:
             gaps = mailbox.gaps()
@@ -92,7 +92,7 @@ class GapReader:
             if mailbox.catch_up({}):
                 return
 
-    def _read_gap(self, consumer: ConsumerPort, mailbox: Mailbox, place: int, start: int, end: int) -> int:
+    def _read_gap(self, consumer: ConsumerPort, mailbox: InboxSource, place: int, start: int, end: int) -> int:
         """Return up to where *mailbox* took the records from *start* to *end*."""
         if start >= end:
             return start

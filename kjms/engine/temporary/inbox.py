@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.publisher import Publisher
-    from kjms.engine.temporary.mailbox import Mailbox
+    from kjms.engine.temporary.mailbox import InboxSource
 
 __all__ = ["Entry", "Inbox"]
 
@@ -66,7 +66,7 @@ class Entry:
     number: int
     owner: str
     prefetch: int
-    mailboxes: tuple[Mailbox, ...] = ()
+    mailboxes: tuple[InboxSource, ...] = ()
     slots: set[ConsumerSlot] = field(default_factory=set)
     is_forgotten: bool = False
 
@@ -153,7 +153,7 @@ class Inbox:
         self.overflow = overflow
         self._report = report
         self._lock = threading.Lock()
-        self._due: set[Mailbox] = set()  # whose messages are not due yet
+        self._due: set[InboxSource] = set()  # whose messages are not due yet
         self._closing = threading.Event()
         try:
             self._consumer = open_consumer(config)
@@ -238,10 +238,10 @@ class Inbox:
         """Its threads."""
         return [self._thread, self.gaps.thread]
 
-    def _mailboxes(self) -> list[Mailbox]:
+    def _mailboxes(self) -> list[InboxSource]:
         return [mailbox for entry in list(self.entries.values()) for mailbox in entry.mailboxes]
 
-    def wait_until_due(self, mailbox: Mailbox) -> None:
+    def wait_until_due(self, mailbox: InboxSource) -> None:
         """Have messages of *mailbox* made ready when it is their time."""
         with self._lock:
             self._due.add(mailbox)

@@ -14,7 +14,7 @@ from kjms.mapping.temporary import addressed_to
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
-    from kjms.engine.temporary.mailbox import Mailbox
+    from kjms.engine.temporary.mailbox import InboxSource
     from kjms.message import Message
     from kjms.selector import Selector
 
@@ -36,7 +36,7 @@ class InboxLook:
     def __init__(
         self,
         queue: Destination,
-        mailbox: Mailbox,
+        mailbox: InboxSource,
         config: Mapping[str, Any],
         ends: Mapping[int, int],
         selector: Selector | None,
@@ -44,7 +44,7 @@ class InboxLook:
     ) -> None:
         self._queue = queue
         self._number = mailbox.number
-        self._now_ms = mailbox.aside.tuning.now_ms
+        self._now_ms = mailbox.overflow.tuning.now_ms
         self._config = {**config, **UNTIL_END}
         self._selector = selector
         self._timeout = timeout

@@ -12,7 +12,7 @@ from kjms.engine.admin.claims import USE
 from kjms.engine.admin.janitor import inbox_resource
 from kjms.engine.temporary.inbox import CONFIG, Inbox
 from kjms.engine.temporary.inbox_browsing import InboxLook
-from kjms.engine.temporary.mailbox import Mailbox
+from kjms.engine.temporary.mailbox import InboxSource
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from kjms.mapping import names
@@ -89,18 +89,17 @@ class InboxFactory:
                 raise
         return inbox, claim
 
-    def mailbox(self, inbox: Inbox, entry: Entry) -> Mailbox:
+    def mailbox(self, inbox: Inbox, entry: Entry) -> InboxSource:
         """Return a new mailbox for *entry* in *inbox*."""
-        return Mailbox(
+        return InboxSource(
             entry.destination,
             entry.number,
             inbox.topic,
             inbox.overflow,
+            inbox,
             keeps_unmatched=isinstance(entry.destination, Queue),
             prefetch=entry.prefetch,
             on_error=self._report,
-            on_due=inbox.wait_until_due,
-            on_room=inbox.gaps.read_again,
         )
 
     def look(self, inbox: Inbox, entry: Entry, selector: Selector | None) -> InboxLook:

@@ -15,7 +15,7 @@ from kjms.mapping.temporary import DELETIONS, MESSAGES, Numbers, deletion
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
     from kjms.engine.publisher import Publisher
-    from kjms.engine.temporary.mailbox import Mailbox
+    from kjms.engine.temporary.mailbox import InboxSource
 
 __all__ = ["InboxRetention"]
 
@@ -64,7 +64,7 @@ class InboxRetention:
         else:
             self._publisher.send(self._topic, DELETIONS, deletion(gone), _log_failure)
 
-    def clean(self, now: float, positions: Mapping[int, int], mailboxes: Callable[[], Iterable[Mailbox]]) -> None:
+    def clean(self, now: float, positions: Mapping[int, int], mailboxes: Callable[[], Iterable[InboxSource]]) -> None:
         """Delete, from time to time, records that need not be read again, and sum up the deletions.
 
         Args:

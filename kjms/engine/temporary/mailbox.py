@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
+from kjms.engine.consumer.access_denial import AccessDenial
+from kjms.engine.consumer.assignment import Assignment
+from kjms.engine.consumer.client import ConsumerClient
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
-from kjms.engine.consumer.delivery import AssignedPartition, Delivery
-from kjms.engine.consumer.group_consumer import GroupConsumer
-from kjms.engine.kafka import KafkaMessage
-from kjms.mapping import decode
+from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Receipt
+from kjms.engine.consumer.dispatcher import Dispatcher
+from kjms.engine.consumer.in_flight import InFlight
+from kjms.engine.consumer.intake import RecordIntake
+from kjms.engine.consumer.kafka_source import statistics_of
+from kjms.engine.consumer.offset_committer import OffsetCommitter
+from kjms.engine.consumer.relocations import Relocations
+from kjms.engine.consumer.slots import StartedSlots
+from kjms.engine.consumer.source import COMMIT_SECONDS
+from kjms.engine.statistics import GroupConsumerStatistics
 from kjms.mapping.delayed import due_at
 from kjms.txn.delivery_states import SETTLE
 from kjms.txn.metadata import State
@@ -18,67 +29,174 @@ from kjms.txn.metadata import State
 if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.kafka import KafkaMessage
+    from kjms.engine.transactions.redelivery_log import Event
+    from kjms.engine.transactions.transactional_producer import Copy
     from kjms.errors import JMSException
+    from kjms.selector import Selector
 
-__all__ = ["Mailbox"]
+__all__ = ["InboxSource"]
 
 
-class Mailbox(GroupConsumer):
-    """A reader without a Kafka consumer: the inbox's thread brings its records, until it is full.
+class Gaps(Protocol):
+    """Reads again what did not fit."""
+
+    def read_again(self, mailbox: InboxSource) -> None:
+        """Read, soon, what *mailbox* missed while it was full."""
+
+
+class Inbox(Protocol):
+    """What a source uses of the inbox whose threads bring its records."""
+
+    @property
+    def gaps(self) -> Gaps:
+        """Reads again what did not fit."""
+
+    def wait_until_due(self, mailbox: InboxSource) -> None:
+        """Have messages of *mailbox* made ready when it is their time."""
+
+
+class Backlog:
+    """Which records of the inbox a source has not read yet, for want of room; its caller holds the lock of the source.
+
+    Attributes:
+        begins: Where the records begin that the source is concerned with.
+    """
+
+    def __init__(self) -> None:
+        self.begins: Mapping[int, int] = {}
+        self._next: dict[int, int] = {}  # partitions, and where the next record for the source may stand
+        self._end: dict[int, int] = {}  # the offset after that of the last record for it
+
+    def __bool__(self) -> bool:
+        return bool(self._next)
+
+    def __repr__(self) -> str:
+        return repr(self._next)
+
+    def add(self, place: int, offset: int) -> None:
+        """Note that the record at *offset*, the newest one, is not read."""
+        self._next.setdefault(place, offset)
+        self._end[place] = offset + 1
+
+    def has(self, place: int, offset: int) -> bool:
+        """Return whether the record at *offset* was not read yet."""
+        return offset >= self._next.get(place, 0)
+
+    def read(self, place: int, offset: int) -> None:
+        """Note that the record at *offset* is read now."""
+        self._next[place] = offset + 1
+
+    def skip(self, read: Mapping[int, int]) -> bool:
+        """Note that all before the offsets *read* has been read; return whether that is all there is."""
+        for place, offset in read.items():
+            if place in self._next:
+                self._next[place] = max(self._next[place], offset)
+        if all(offset >= self._end[place] for place, offset in self._next.items()):
+            self.clear()
+        return not self._next
+
+    def gaps(self) -> dict[int, tuple[int, int]]:
+        """Return what is to be read: for each partition, from where, and the offset after the last."""
+        return {place: (offset, self._end[place]) for place, offset in self._next.items()}
+
+    def clear(self) -> None:
+        """Note that nothing is to be read any more."""
+        self._next.clear()
+        self._end.clear()
+
+
+class InboxSource:
+    """A message source without a Kafka consumer: the inbox's thread brings its records, until it is full.
 
     From then on it is *behind*: it knows where the next record for it stands, and where the last one does. When there
-    is room, those between are read again, by another thread of the inbox, and at the last one the mailbox has caught
+    is room, those between are read again, by another thread of the inbox, and at the last one the source has caught
     up. What is settled is forgotten: no other process will ever ask.
 
     Args:
         destination: The temporary destination, as a plain value.
         number: Its number in the inbox.
-        inbox: The inbox's Kafka topic.
+        topic: The inbox's Kafka topic.
         aside: What the engine does for messages that go to dead-letter queues.
+        inbox: Hears that messages wait for their time, or that there is room for what is behind.
         keeps_unmatched: Whether a message that no selector here wants stays.
         prefetch: How many messages it holds ready.
-        on_error: Told of errors that only the connection's exception listener can hear.
-        on_due: Told that messages of this mailbox wait for their time.
-        on_room: Told that it is behind, and has room.
+        on_error: Hears errors that only the connection's exception listener can report.
+
+    Attributes:
+        has_peers: Whether consumers in other processes may want the messages: never.
+        overflow: What the engine does for it.
+        slots: The slots of its open consumers.
     """
+
+    has_peers: Final = False
 
     def __init__(
         self,
         destination: Destination,
         number: int,
-        inbox: str,
+        topic: str,
         aside: Overflow,
+        inbox: Inbox,
         *,
         keeps_unmatched: bool,
         prefetch: int,
         on_error: Callable[[JMSException], None],
-        on_due: Callable[[Mailbox], None],
-        on_room: Callable[[Mailbox], None],
     ) -> None:
-        super().__init__(
-            destination,
-            destination._name,
-            {},
-            inbox,
-            aside,
-            starts={},
-            keeps_unmatched=keeps_unmatched,
-            prefetch=prefetch,
-            decode=decode,
-            on_error=on_error,
-        )
+        name, tuning = destination._name, aside.tuning
+        self.destination = destination
         self.number = number
         self.slots: set[ConsumerSlot] = set()
-        self._begins: dict[int, int] = {}  # what stands before is none of its business
-        self._behind: dict[int, int] = {}  # partitions, and where the next record for it may stand
-        self._last: dict[int, int] = {}  # while it is behind: the offset after that of the last record for it
-        self._on_due = on_due
-        self._on_room = on_room
+        self.lock = lock = threading.RLock()
+        self.refusal = AccessDenial(on_error)
+        self._dispatcher = dispatcher = Dispatcher(
+            destination,
+            keeps_unmatched=keeps_unmatched,
+            limit=prefetch,
+            most_unmatched=tuning.most_unmatched,
+        )
+        self._assignment = assignment = Assignment(name, topic, aside.topic, "", aside.engine, dispatcher, tuning)
+        self._in_flight = in_flight = InFlight(dispatcher, tuning.now_ms)
+        self._started = StartedSlots(dispatcher, assignment, in_flight, tuning.grace_seconds)
+        self._intake = RecordIntake(assignment, dispatcher, prefetch, on_error)
+        changed = threading.Condition(lock)
+        client = ConsumerClient(name, changed)
+        committer = OffsetCommitter(
+            assignment, client, dispatcher, lock, changed, lambda: None, lambda _partitions, _share: None
+        )
+        self.relocations = Relocations(
+            assignment, client, committer, dispatcher, in_flight, aside, lock, changed, lambda _number: None
+        )
+        self.overflow = aside
+        self._inbox = inbox
+        self._backlog = Backlog()
+        self._is_closed = False
 
     def __repr__(self) -> str:
-        return (
-            f"<Mailbox {self.name}: {self.dispatcher.held + self.dispatcher.kept_back} ready, behind: {self._behind}>"
-        )
+        dispatcher = self._dispatcher
+        return f"<InboxSource {self.name}: {dispatcher.held + dispatcher.kept_back} ready, behind: {self._backlog}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the temporary destination."""
+        return self._assignment.name
+
+    @property
+    def topic(self) -> str:
+        """The inbox's Kafka topic."""
+        return self._assignment.topic
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several consumers are started."""
+        return self._started.count > 1
+
+    def statistics(self) -> GroupConsumerStatistics:
+        """Return what it holds, and how many consumers wait for it."""
+        with self.lock:
+            return statistics_of(
+                self.destination, self._assignment, self._dispatcher, self._started, self._in_flight, self.relocations
+            )
 
     # Messages come.
 
@@ -86,126 +204,183 @@ class Mailbox(GroupConsumer):
         """Take in *record*, the newest one; the inbox's thread calls this."""
         place, offset = record.partition() or 0, record.offset() or 0
         with self.lock:
-            if self._closing or offset < self._begins.get(place, 0):
+            if self._is_closed or offset < self._backlog.begins.get(place, 0):
                 return
-            if self._behind or self._is_full():
-                self._behind.setdefault(place, offset)
-                self._last[place] = offset + 1
+            if self._backlog or self._is_full():
+                self._backlog.add(place, offset)
             else:
                 self._add(record, place, offset)
 
     def _add(self, record: KafkaMessage, place: int, offset: int) -> None:
-        if self._holdings.get(self.topic, place) is None:
+        if self._assignment.get(self.topic, place) is None:
             state = State(offset, offset, (), offset)
-            self._holdings.add(AssignedPartition(self.topic, place, state, is_kept=False))
+            self._assignment.add(AssignedPartition(self.topic, place, state, is_kept=False))
         due = due_at(record)
-        if due <= self.aside.tuning.now_ms():
-            self._arrived([record])
-            return
-        partition = self._holdings.get(self.topic, place)
-        assert partition is not None
-        delivery = Delivery(record, partition, offset, next(self._orders))
-        if partition.settlement.read(offset, delivery):
-            delivery.due = due
-            self.dispatcher.arrive(delivery)
-            self._on_due(self)
+        if due <= self.overflow.tuning.now_ms():
+            self._intake.arrived([record])
+        elif self._intake.arrived_early(record, due):
+            self._inbox.wait_until_due(self)
 
     def begin_at(self, ends: Mapping[int, int]) -> None:
         """Leave out what stands in the inbox before *ends*; no consumer is there yet."""
         with self.lock:
-            self._begins = dict(ends)
-            early = [d for d in self.dispatcher.unmatched if d.offset < ends.get(d.partition.number, 0)]
-            for delivery in early:
-                self.dispatcher.unmatched.remove(delivery)
+            self._backlog.begins = dict(ends)
+            unmatched = self._dispatcher.unmatched
+            for delivery in [d for d in unmatched if d.offset < ends.get(d.partition.number, 0)]:
+                unmatched.remove(delivery)
                 delivery.state = SETTLE[delivery.state]
                 delivery.partition.settlement.settle(delivery.offset)
 
     def _is_full(self) -> bool:
-        dispatcher = self.dispatcher
-        if self._started:
-            return dispatcher.is_full(self.prefetch)
-        return dispatcher.held + dispatcher.kept_back >= self.aside.tuning.inbox_unread
+        dispatcher = self._dispatcher
+        if self._started.count:
+            return dispatcher.is_full(self._intake.prefetch)
+        return dispatcher.held + dispatcher.kept_back >= self.overflow.tuning.inbox_unread
 
     def look_for_room(self) -> None:
-        """Have the inbox read on for this mailbox when it is behind, somebody wants its messages, and it has room."""
-        if not self._behind:
+        """Have the inbox read on for this source when it is behind, a consumer is started, and there is room."""
+        if not self._backlog:
             return
         with self.lock:
-            is_wanted = self._started > 0 and self.dispatcher.has_room(self.prefetch) and not self._closing
+            has_room = self._dispatcher.has_room(self._intake.prefetch)
+            is_wanted = self._started.count > 0 and has_room and not self._is_closed
         if is_wanted:
-            self._on_room(self)
+            self._inbox.gaps.read_again(self)
 
     # What is behind is read again: by one thread.
 
     def gaps(self) -> dict[int, tuple[int, int]]:
         """Return what is to be read again: for each partition, from where, and the offset after the last."""
         with self.lock:
-            return {place: (offset, self._last[place]) for place, offset in self._behind.items()}
+            return self._backlog.gaps()
 
     def read_again(self, record: KafkaMessage) -> bool:
-        """Take in *record*, the next one that is behind; tell whether there was room."""
+        """Take in *record*, the next one that is behind; return whether there was room."""
         place, offset = record.partition() or 0, record.offset() or 0
         with self.lock:
-            if self._closing or self._is_full():
+            if self._is_closed or self._is_full():
                 return False
-            if offset >= self._behind.get(place, 0):
+            if self._backlog.has(place, offset):
                 self._add(record, place, offset)
-                self._behind[place] = offset + 1
+                self._backlog.read(place, offset)
             return True
 
     def catch_up(self, read: Mapping[int, int]) -> bool:
-        """Note that all before the offsets *read* has been read again; tell whether that is all there is."""
+        """Note that all before the offsets *read* has been read again; return whether that is all there is."""
         with self.lock:
-            for place, offset in read.items():
-                if place in self._behind:
-                    self._behind[place] = max(self._behind[place], offset)
-            if all(offset >= self._last[place] for place, offset in self._behind.items()):
-                self._behind.clear()
-                self._last.clear()
-            return not self._behind
+            return self._backlog.skip(read)
 
-    # What readers do with their own threads.
+    # Consumers come and go.
+
+    def add_slot(self, selector: Selector | None, wakeup: threading.Event) -> ConsumerSlot:
+        """Return a new consumer's slot; it is not started."""
+        return ConsumerSlot(self, selector, wakeup)
+
+    def remove_slot(self, slot: ConsumerSlot) -> None:
+        """Take the consumer of *slot* away; what it was to get goes to others."""
+        with self.lock:
+            slot.is_open = False
+            self.stop_slot(slot)
+        slot.wakeup.set()
 
     def start_slot(self, slot: ConsumerSlot) -> None:
-        super().start_slot(slot)
+        """Let messages come to *slot*."""
+        with self.lock:
+            if not slot.is_started and slot.is_open:
+                self._started.start(slot)
+        slot.wakeup.set()
         self.look_for_room()
 
-    def _begin(self) -> None:
-        """Start nothing: the inbox has a thread."""
+    def stop_slot(self, slot: ConsumerSlot) -> None:
+        """Hold messages back from *slot*."""
+        with self.lock:
+            if slot.is_started:
+                self._started.stop(slot)
+
+    def rest(self, slot: ConsumerSlot) -> None:
+        """Note that the consumer of *slot* stopped waiting."""
+        with self.lock:
+            self._dispatcher.rest(slot)
+
+    # Messages go out and come back.
 
     def take(self, slot: ConsumerSlot) -> Delivery | None:
-        delivery = super().take(slot)
-        if self._behind:
+        """Return the next message for *slot*, or note that it waits for one."""
+        with self.lock:
+            delivery = self._dispatcher.take(slot)
+            slot.took(delivery, time.monotonic())
+            if delivery is not None:
+                self._in_flight.add(delivery)
+        if self._backlog:
             self.look_for_room()
         return delivery
 
-    def give_back(self, deliveries: Iterable[Delivery], **how: Any) -> None:
-        super().give_back(deliveries, **how)
-        if self.dispatcher.next_due:
-            self._on_due(self)
+    def settle(self, delivery: Delivery, *, is_urgent: bool = False) -> Receipt:
+        """Note that *delivery* is done; nothing is committed."""
+        with self.lock:
+            return self._in_flight.settle(delivery)
+
+    def flush(self, timeout: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> int:
+        """Return 0 at once: nothing is committed, and nothing can be lost."""
+        return 0
+
+    def flush_before_exit(self, receipts: Sequence[Receipt] = ()) -> None:
+        """Return at once: nothing is committed."""
+
+    def uncount(self, delivery: Delivery) -> None:
+        """Note that the session which has *delivery* goes on to another message."""
+        with self.lock:
+            delivery.uncount()
+
+    def record(self, delivery: Delivery) -> bool:
+        """Record *delivery* before it is made; return whether it still may be."""
+        with self.lock:
+            delivery.note()
+        self.overflow.journal.note("redelivery", "", self.destination, delivery)
+        with self.lock:
+            delivery.is_made = delivery.partition.is_held
+            return delivery.is_made
+
+    def give_back(
+        self,
+        deliveries: Iterable[Delivery],
+        *,
+        to: ConsumerSlot | None = None,
+        is_counted: bool = True,
+        due: Callable[[Delivery], int] | None = None,
+    ) -> None:
+        """Take back messages that were dispatched: see `MessageSource.give_back`."""
+        with self.lock:
+            self._in_flight.give_back(deliveries, to=to, is_counted=is_counted, due=due)
+        if self._dispatcher.next_due:
+            self._inbox.wait_until_due(self)
+
+    def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
+        """Relocate *delivery*, which a session has, for good: see `MessageSource.dead_letter`."""
+        self.relocations.dead_letter(delivery, copy, why, self.destination)
 
     def release(self) -> bool:
         """Make ready what is due; tell whether more waits for its time."""
         with self.lock:
-            if self._closing:
+            if self._is_closed:
                 return False
-            self.dispatcher.release(self.aside.tuning.now_ms())
-            return self.dispatcher.next_due > 0
+            self._dispatcher.release(self.overflow.tuning.now_ms())
+            return self._dispatcher.next_due > 0
 
     def end(self) -> None:
         """Forget the messages: nobody will ask for them. What sessions have, they may still settle."""
         with self.lock:
-            self._closing = True
-            self._behind.clear()
-            for partition in self._holdings:
-                self.dispatcher.drop(partition)
+            self._is_closed = True
+            self._backlog.clear()
+            for partition in self._assignment:
+                self._dispatcher.drop(partition)
 
     # Looking.
 
     def held(self) -> tuple[deque[tuple[KafkaMessage, int]], dict[int, tuple[int, int]]]:
         """Return the records that are not settled, each with what its next delivery is, and what is behind."""
         with self.lock:
-            deliveries = [d for partition in self._holdings for _, d in partition.settlement.messages()]
+            deliveries = [d for partition in self._assignment for _, d in partition.settlement.messages()]
             deliveries.sort(key=_order)
             return deque((d.record, d.history.deliveries + 1) for d in deliveries), self.gaps()
 

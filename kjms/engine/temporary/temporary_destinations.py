@@ -20,7 +20,7 @@ from kjms.engine.temporary.deletions import Deletions
 from kjms.engine.temporary.inbox import Entry, Inbox
 from kjms.engine.temporary.inbox_browsing import InboxLook
 from kjms.engine.temporary.inbox_factory import InboxFactory
-from kjms.engine.temporary.mailbox import Mailbox
+from kjms.engine.temporary.mailbox import InboxSource
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
@@ -60,7 +60,7 @@ class _Shared:
     """A shared non-durable subscription on a temporary topic: all its consumers are of one connection."""
 
     entry: Entry
-    mailbox: Mailbox
+    mailbox: InboxSource
     terms: tuple[Selector | None, bool]
 
 
@@ -251,7 +251,7 @@ class Temporaries:
             )
         return inbox, entry
 
-    def _subscribe(self, inbox: Inbox, entry: Entry) -> Mailbox:
+    def _subscribe(self, inbox: Inbox, entry: Entry) -> InboxSource:
         """Return a mailbox that gets what is sent to a topic from now on."""
         mailbox = self._factory.mailbox(inbox, entry)
         with self._lock:
@@ -264,13 +264,13 @@ class Temporaries:
             raise
         return mailbox
 
-    def _unsubscribe(self, entry: Entry, mailbox: Mailbox) -> None:
+    def _unsubscribe(self, entry: Entry, mailbox: InboxSource) -> None:
         with self._lock:
             entry.mailboxes = tuple(other for other in entry.mailboxes if other is not mailbox)
         mailbox.end()
 
     def _add_slot(
-        self, inbox: Inbox, entry: Entry, mailbox: Mailbox, selector: Selector | None, wakeup: threading.Event
+        self, inbox: Inbox, entry: Entry, mailbox: InboxSource, selector: Selector | None, wakeup: threading.Event
     ) -> ConsumerSlot:
         slot = mailbox.add_slot(selector, wakeup)
         with self._lock:
@@ -285,13 +285,13 @@ class Temporaries:
         others: list[ConsumerSlot] = []
         for slot in slots:
             mailbox = slot.reader
-            if isinstance(mailbox, Mailbox):
+            if isinstance(mailbox, InboxSource):
                 self._left(mailbox, slot)
             else:
                 others.append(slot)
         return others
 
-    def _left(self, mailbox: Mailbox, slot: ConsumerSlot) -> None:
+    def _left(self, mailbox: InboxSource, slot: ConsumerSlot) -> None:
         inbox = self._inbox
         entry = inbox.entries.get(mailbox.number) if inbox is not None and inbox.topic == mailbox.topic else None
         if entry is None or inbox is None:

@@ -60,7 +60,7 @@ class Work:
         by_settler: dict[Settler, list[Delivery]] = {}
         for delivery in self.deliveries:
             assert delivery.slot is not None
-            by_settler.setdefault(delivery.slot.reader, []).append(delivery)
+            by_settler.setdefault(delivery.slot.reader.relocations, []).append(delivery)
         return [Part(self.copies), *(Part(settler=settler, deliveries=mine) for settler, mine in by_settler.items())]
 
     def end(self, failure: JMSException | None = None) -> None:

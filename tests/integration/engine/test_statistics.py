@@ -95,7 +95,7 @@ def test_an_engine_names_what_it_has(desk: Desk, topic: Topic) -> None:
     assert found.inbox.destinations == (temporary.queue_name,)
     assert found.registry.is_reading
     assert found.registry.claims >= 3
-    assert {"kjms-registry", "kjms-inbox", f"kjms-reader-{topic.topic_name}"} <= set(found.threads)
+    assert {"kjms-registry", "kjms-inbox", f"kjms-consumer-{topic.topic_name}"} <= set(found.threads)
     assert not found.is_cluster_lost
     connection.close()
     assert found.name not in {each.name for each in process_statistics()}

@@ -34,7 +34,7 @@ def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(
         send(here._session._connection, queue, "a", "b")
         assert text(there.receive(WAIT_MS)) in {"a", "b"}
         reader: Any = reader_of(there)
-        handover = reader._handover
+        handover = reader._handover.handover
         eventually(lambda: handover._transfers.open)
         number = next(iter(handover._transfers.open))
         said: list[list[int]] = []
@@ -45,10 +45,10 @@ def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(
             publish(interest, *given)
 
         handover._interest.publish = listen
-        with reader.client.held(20):  # as by a thread that commits
+        with reader.relocations.client.held(20):  # as by a thread that commits
             with reader.lock:
                 handover._interest.valid_until = 0.0
-                assert not reader.plan([], [])[0]  # it is given up before anything more is committed for it
+                assert not reader.relocations.plan([], [])[0]  # it is given up before anything more is committed for it
                 assert not handover._transfers.open
                 handover.publish()
             with reader.lock:
@@ -70,25 +70,27 @@ def test_a_claim_that_expires_while_its_partition_is_opened_opens_none(
     with Busy(here):
         there = consume(process(), queue)
         reader: Any = reader_of(there)
+        fetch = reader._handover.fetch
+        restorer = fetch.restorer
         held: list[bool] = []
 
         def restore(consumer: Any, wanted: Any, *more: Any) -> Any:
-            found = type(reader._holdings).restore(reader._holdings, consumer, wanted, *more)
-            if wanted and wanted[0][0] == reader._handover._transfers.topic and not held:
-                reader._handover._interest.valid_until = 0.0
+            found = type(restorer).restore(restorer, consumer, wanted, *more)
+            if wanted and wanted[0][0] == reader._handover.handover._transfers.topic and not held:
+                reader._handover.handover._interest.valid_until = 0.0
                 held.append(True)
             return found
 
-        reader._holdings.restore = restore
-        hold = reader._hold
+        restorer.restore = restore
+        hold = fetch.hold
         opened: list[list[Any]] = []
 
         def watched(consumer: Any, restored: Any, *more: Any) -> None:
             hold(consumer, restored, *more)
             if restored and restored[0].is_transfer:
-                opened.append([partition for partition in restored if partition in reader._holdings])
+                opened.append([partition for partition in restored if partition in reader._assignment])
 
-        reader._hold = watched
+        fetch.hold = watched
         send(here._session._connection, queue, "a", "b")
         assert text(there.receive(WAIT_MS)) in {"a", "b"}  # from the partition that it claims next
         eventually(lambda: len(opened) > 1)

@@ -21,7 +21,7 @@ def test_a_redelivery_that_fails_is_not_overtaken(desk: Any, queue: Queue, by: s
 
     class Refusing(Intercepted):
         def commit(self, **what: Any) -> Any:
-            if is_over.is_set() and failures and not threading.current_thread().name.startswith("kjms-reader"):
+            if is_over.is_set() and failures and not threading.current_thread().name.startswith("kjms-consumer"):
                 raise KafkaException(failures.pop())
             return self.inner.commit(**what)
 

@@ -1,0 +1,157 @@
+"""How much the consumer thread reads, how long a poll may take, and what the thread waits for between polls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from kjms.engine.consumer.dispatcher import BUSY_SECONDS
+from kjms.engine.consumer.offset_committer import TICK_SECONDS
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.client import ConsumerClient
+    from kjms.engine.consumer.dispatcher import Dispatcher
+    from kjms.engine.consumer.in_flight import InFlight
+    from kjms.engine.consumer.intake import RecordIntake
+    from kjms.engine.consumer.lifecycle import Lifecycle
+    from kjms.engine.consumer.offset_committer import OffsetCommitter
+    from kjms.engine.handover.handover import Handover
+    from kjms.engine.tuning import Tuning
+
+__all__ = ["BATCH", "FlowControl"]
+
+BATCH: Final = 500  # records taken from librdkafka at once; more gains nothing
+SHORT_POLL_SECONDS: Final = 0.005  # a poll holds up commits, so it is short while messages are in flight
+PAUSE_SECONDS: Final = 1.0  # a pause discards what was fetched, so only a long stall is worth one
+
+
+class FlowControl:
+    """Decides for the consumer thread; takes the group consumer's lock, and waits for its condition.
+
+    The thread blocks in a poll only while a consumer waits for messages; else it waits here, and a thread that has
+    something to commit finds the client free.
+
+    Args:
+        dispatcher: Holds messages ready.
+        intake: Says how many that should be.
+        in_flight: Counts what sessions have.
+        committer: Says whether a commit is wanted.
+        client: Says whether other threads wait for the turn.
+        lifecycle: Says whether the thread is to end.
+        handover: Knows what other processes have asked for; None: nothing.
+        tuning: Times and limits.
+        lock: The group consumer's lock.
+        changed: Its condition.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        intake: RecordIntake,
+        in_flight: InFlight,
+        committer: OffsetCommitter,
+        client: ConsumerClient,
+        lifecycle: Lifecycle,
+        handover: Handover | None,
+        tuning: Tuning,
+        lock: threading.RLock,
+        changed: threading.Condition,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._intake = intake
+        self._in_flight = in_flight
+        self._committer = committer
+        self._client = client
+        self._lifecycle = lifecycle
+        self._handover = handover
+        self._tuning = tuning
+        self._lock = lock
+        self._changed = changed
+        self._capacity = intake.limit  # as many are held ready, with those that other processes have asked for
+        self._is_to_share = False  # whether it is to be looked soon whether consumers here are busy
+        self._full_since = 0.0  # when the dispatcher was first seen to be full
+
+    def is_full(self) -> bool:
+        """Return whether no more is to be read."""
+        with self._lock:
+            return self._dispatcher.is_full(self._capacity)
+
+    def has_space(self) -> bool:
+        """Return whether what was full is to be read on."""
+        with self._lock:
+            return self._lifecycle.is_closed or self._dispatcher.has_room(self._capacity)
+
+    def room(self) -> int:
+        """Return how many records to take at once: there is space."""
+        self._full_since = 0.0
+        room = self._capacity - self._dispatcher.held
+        return min(BATCH, room if room > 0 else self._capacity)  # a consumer waits for what comes behind
+
+    def share(self) -> None:
+        """Let other processes have what consumers here have no time for."""
+        if self._handover is not None and self._dispatcher.peers:
+            with self._lock:
+                self._is_to_share = self._handover.share(time.monotonic())
+                self._capacity = self._intake.limit + self._dispatcher.room_elsewhere
+        else:
+            self._is_to_share, self._capacity = False, self._intake.limit
+
+    def release(self) -> None:
+        """Make ready what is due."""
+        if self._dispatcher.next_due:
+            with self._lock:
+                self._dispatcher.release(self._tuning.now_ms())
+
+    def poll_seconds(self) -> float:
+        """Return how long a poll may last: no thread can commit meanwhile."""
+        with self._lock:
+            is_active, self._in_flight.is_active = self._in_flight.is_active, False
+            if not self._dispatcher.is_awaited:
+                return 0
+            if is_active or self._in_flight.count or self._dispatcher.held:
+                return SHORT_POLL_SECONDS
+            return self._until_due()
+
+    def wait_for_demand(self) -> None:
+        """Wait until a consumer waits, half of what was ready is taken, or it is time to look after the group."""
+        client, committer = self._client, self._committer
+        with self._lock:
+            if client.waiting:  # let them, before the next poll holds the client
+                self._changed.wait_for(lambda: not client.waiting, SHORT_POLL_SECONDS)
+            deadline = time.monotonic() + self._until_due()
+            while not committer.is_wanted and not self._wants_more():
+                urgent = committer.urgent
+                has_changed = self._changed.wait(self._until_due())
+                if not has_changed or urgent == committer.urgent or time.monotonic() > deadline:
+                    return  # but not where a session has settled a message and committed it itself
+
+    def wait_for_space(self) -> bool:
+        """Wait a while until consumers have taken half of what is ready; return whether a pause is worthwhile."""
+        with self._lock:
+            self.wait_for_change()
+            self._full_since = self._full_since or time.monotonic()
+            is_long = time.monotonic() - self._full_since >= PAUSE_SECONDS
+            return is_long and not (self.has_space() or self._committer.is_wanted)
+
+    def wait_for_change(self) -> None:
+        """Wait until there is space, a commit is wanted, or a message is due."""
+        with self._lock:
+            self._changed.wait_for(lambda: self.has_space() or self._committer.is_wanted, self._until_due())
+
+    def wait_after_failure(self, seconds: float) -> None:
+        """Let consumers hear of a failure, and wait for *seconds*, or until closing is asked for."""
+        with self._lock:
+            self._dispatcher.wake_all()
+            self._changed.wait_for(lambda: self._lifecycle.is_closed, seconds)
+
+    def _wants_more(self) -> bool:
+        """Return whether a consumer waits, here or elsewhere; what is ready is not for one that waits here."""
+        dispatcher = self._dispatcher
+        return dispatcher.is_waiting or (dispatcher.is_awaited and dispatcher.held <= self._capacity >> 1)
+
+    def _until_due(self) -> float:
+        """Return for how many seconds to wait at the most."""
+        due = self._dispatcher.next_due
+        most = BUSY_SECONDS if self._is_to_share else TICK_SECONDS
+        return min(most, max(due / 1000 - self._tuning.wall_clock(), 0)) if due else most

@@ -1,0 +1,122 @@
+"""What the handover between processes does in a group consumer, and uses of it (`kjms.engine.handover.ports`)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from kjms.engine.handover.handover import Handover
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.assignment import Assignment
+    from kjms.engine.consumer.client import ConsumerClient
+    from kjms.engine.consumer.dispatcher import Dispatcher
+    from kjms.engine.consumer.fetch_positions import FetchPositions
+    from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.consumer.relocations import Relocations
+    from kjms.engine.consumer.slots import StartedSlots
+    from kjms.engine.consumer.transfer_reading import TransferReading
+    from kjms.engine.handover.service import HandoverService
+    from kjms.engine.statistics import HandoverStatistics
+
+__all__ = ["HandoverSupport"]
+
+
+class HandoverSupport:
+    """Connects a group consumer with its handover, if it has one; the methods are called with the lock.
+
+    Args:
+        assignment: The partitions that are held.
+        dispatcher: Where messages wait, for peers, too.
+        client: Holds the Kafka consumer.
+        aside: The topics of the queue.
+        slots: Say whether messages can go anywhere here.
+        fetch: Opens partitions of the overflow topic.
+        transfers: Opens transfer partitions.
+        relocations: Move messages to peers.
+        lock: The group consumer's lock.
+        keeps_unmatched: Whether a message that no selector here wants stays.
+        prefetch: How many messages are held ready.
+        session_timeout: Seconds after which Kafka removes a silent member from the group.
+
+    Attributes:
+        handover: The handover; None: there is none.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        dispatcher: Dispatcher,
+        client: ConsumerClient,
+        aside: Overflow,
+        slots: StartedSlots,
+        fetch: FetchPositions,
+        transfers: TransferReading,
+        relocations: Relocations,
+        lock: threading.RLock,
+        *,
+        keeps_unmatched: bool,
+        prefetch: int,
+        session_timeout: float,
+    ) -> None:
+        self.handover: Handover | None = None
+        self.assignment = assignment
+        self.dispatcher = dispatcher
+        self.client = client
+        self.aside = aside
+        self.fetch = fetch
+        self.transfers = transfers
+        self.relocations = relocations
+        self.lock = lock
+        self.keeps_unmatched = keeps_unmatched
+        self.prefetch = prefetch
+        self.session_timeout = session_timeout
+        self._slots = slots
+
+    def begin(self, service: HandoverService | None) -> None:
+        """Take part through *service*, if there is one."""
+        if service is not None:
+            self.handover = Handover(self, service)
+
+    # What the handover uses.
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether a slot is started."""
+        return self._slots.count > 0
+
+    def numbers(self) -> list[int]:
+        """Return the partitions of the topic that are held."""
+        with self.lock:
+            return self.assignment.numbers()
+
+    def send_over(self) -> None:
+        """Send messages to the other processes that they were given to."""
+        leaving = self.dispatcher.leaving
+        if leaving and self.handover is not None:
+            self.dispatcher.leaving = []
+            self.relocations.submit([self.handover.move(delivery, peer) for peer, delivery in leaving])
+
+    # What it does.
+
+    def changed(self) -> None:
+        """Note that a slot was started."""
+        if self.handover is not None:
+            self.handover.changed()
+
+    def arrived(self, *, has_transfers: bool) -> None:
+        """Note that records arrived."""
+        if self.handover is not None:
+            if has_transfers:
+                self.handover.arrived()
+            self.send_over()
+
+    def give_up_expired(self) -> None:
+        """Give up transfer partitions that may be another process's by now."""
+        if self.handover is not None:
+            self.handover.give_up_expired(time.monotonic())
+
+    def statistics(self) -> HandoverStatistics | None:
+        """Return what the handover does."""
+        return None if self.handover is None else self.handover.statistics()

@@ -1,0 +1,171 @@
+"""Join and leave a consumer group, and follow its rebalances: what is held is given up in order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kjms.engine.kafka import ConsumerPort, TopicPartition, jms_error
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.assignment import Assignment
+    from kjms.engine.consumer.client import ConsumerClient
+    from kjms.engine.consumer.dispatcher import Dispatcher
+    from kjms.engine.consumer.fetch_positions import FetchPositions
+    from kjms.engine.consumer.lifecycle import Lifecycle
+    from kjms.engine.consumer.membership import Membership
+    from kjms.engine.consumer.offset_committer import OffsetCommitter
+    from kjms.engine.consumer.relocations import Relocations
+    from kjms.engine.consumer.stall import StallDetector
+    from kjms.engine.consumer.transfer_reading import TransferReading
+    from kjms.engine.consumer.upkeep import Upkeep
+    from kjms.engine.handover.handover import Handover
+
+__all__ = ["Rebalancing"]
+
+_log = logging.getLogger("kjms.consumer")
+
+RELOCATE_SECONDS: Final = 3.0  # how long leaving waits for relocations; what is not relocated is found again
+
+
+class Rebalancing:
+    """A group consumer's part in its group; used by the consumer thread.
+
+    The callbacks run inside of a poll, with the turn of the client. A revoked partition is committed and given up
+    before another member has it; a lost one is another member's already, and nothing is committed for it.
+
+    Args:
+        membership: Polls for the group.
+        assignment: The partitions that are held.
+        client: Holds the Kafka consumer.
+        fetch: What it fetches.
+        transfers: What it fetches besides.
+        committer: Commits before a partition is given up.
+        upkeep: Keeps copies of what was committed.
+        relocations: Rescue what sessions have of revoked partitions.
+        dispatcher: Where messages wait.
+        stall: Hears that what is assigned is certain.
+        lifecycle: Says whether the thread ends.
+        handover: Takes part in the group's handover; None: there is none.
+        lock: The group consumer's lock.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        assignment: Assignment,
+        client: ConsumerClient,
+        fetch: FetchPositions,
+        transfers: TransferReading,
+        committer: OffsetCommitter,
+        upkeep: Upkeep,
+        relocations: Relocations,
+        dispatcher: Dispatcher,
+        stall: StallDetector,
+        lifecycle: Lifecycle,
+        handover: Handover | None,
+        lock: threading.RLock,
+    ) -> None:
+        self._membership = membership
+        self.poll = membership.poll  # returns a record, and raises what a callback raised
+        self._assignment = assignment
+        self._client = client
+        self._fetch = fetch
+        self._transfers = transfers
+        self._committer = committer
+        self._upkeep = upkeep
+        self._relocations = relocations
+        self._dispatcher = dispatcher
+        self._stall = stall
+        self._lifecycle = lifecycle
+        self._handover = handover
+        self._lock = lock
+
+    def join(self, consumer: ConsumerPort) -> None:
+        """Join the group; wait for the turn of the client."""
+        with self._client.turn:
+            self._membership.subscribe(
+                consumer,
+                self._assignment.topic,
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+        if self._handover is not None:
+            self._handover.begin()
+
+    def leave(self, consumer: ConsumerPort) -> None:
+        """Give up everything in order, leave the group, and close *consumer*."""
+        for step in (
+            self._finish_relocations,
+            partial(self._give_up_transfers, consumer),
+            self._upkeep.commit,
+            partial(self._close, consumer),
+            self._upkeep.write_log,
+        ):
+            try:
+                step()
+            except Exception:
+                _log.exception("consumer of %s: the group was not left in order", self._assignment.name)
+        if self._assignment.is_kept:
+            with self._lock:
+                self._fetch.forget_all()
+
+    def _finish_relocations(self) -> None:
+        """Let dead letters go while the group counts us in: no consumer may ask for them again for a long time."""
+        if self._assignment.is_kept:
+            self._relocations.finish(RELOCATE_SECONDS)
+
+    def _give_up_transfers(self, consumer: ConsumerPort) -> None:
+        if self._handover is not None:
+            self._transfers.give_up(consumer, self._membership)
+            self._handover.end()
+
+    def _close(self, consumer: ConsumerPort) -> None:
+        with self._client.turn:
+            if self._assignment.is_kept:
+                self._membership.close(consumer)
+            else:
+                consumer.close()
+
+    # The group moves partitions between its members.
+
+    def _on_assign(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        if self._lifecycle.is_closed or self._lifecycle.is_leaving:  # the poll is that of the closing
+            return
+        self._fetch.assign(consumer, [assigned.partition for assigned in partitions])
+        with self._lock:
+            self._stall.is_certain = True
+
+    def _on_revoke(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        dispatcher = self._dispatcher
+        with self._lock:
+            last = [partition for revoked in partitions for partition in self._assignment.of(revoked.partition)]
+            for partition in last:
+                dispatcher.drop(partition)  # the broker would not hear of what is dispatched from now on
+        if not (self._lifecycle.is_closed or self._lifecycle.is_leaving):
+            self._relocations.rescue(last)
+        with self._lock:
+            for partition in last:
+                partition.is_held = False
+                dispatcher.drop(partition)  # what came back meanwhile
+        error, _ = self._committer.commit(last)  # the poll that called this holds the client
+        if error is not None:
+            doing = f"acknowledge messages of {self._assignment.name} before a rebalance"
+            _log.warning("%s", jms_error(error, doing))
+        self._upkeep.keep_copies(last)
+        self._unassign(consumer, partitions)
+
+    def _on_lost(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        with self._lock:
+            if self._handover is not None:
+                self._handover.lost()
+        self._unassign(consumer, partitions)
+
+    def _unassign(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        try:
+            self._fetch.unassign(consumer, partitions)
+        finally:
+            self._upkeep.proved()

@@ -1,0 +1,311 @@
+"""Relocate messages of one source: Kafka transactions write copies elsewhere and settle the originals."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.engine.consumer.assignment import oldest
+from kjms.engine.consumer.offset_committer import ALL
+from kjms.engine.kafka import KafkaException
+from kjms.engine.transactions.transactional_producer import AbortedError, Copy, LostError, Made, Move, OutgrownError
+from kjms.errors import JMSException
+from kjms.mapping.relocated import relocated_record
+from kjms.txn.delivery_states import COMPLETE, SETTLE
+
+if TYPE_CHECKING:
+    from kjms.destinations import Destination
+    from kjms.engine.consumer.assignment import Assignment, Commit
+    from kjms.engine.consumer.client import ConsumerClient
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+    from kjms.engine.consumer.dispatcher import Dispatcher
+    from kjms.engine.consumer.in_flight import InFlight
+    from kjms.engine.consumer.offset_committer import OffsetCommitter
+    from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.transactions.redelivery_log import Event
+
+__all__ = ["Relocations"]
+
+_log = logging.getLogger("kjms.consumer")
+
+MOST_RESCUED: Final = 10_000  # messages in flight that a rebalance may wait for
+
+
+class Relocations:
+    """What Kafka transactions settle of one source: relocations, and messages that transacted sessions received.
+
+    Locks: each method takes the lock of the source for what it notes. `plan`, `unplan` and `done` are called with the
+    turn of the client; making a copy for the overflow topic, in a transactional producer's thread, waits for the turn.
+
+    Args:
+        assignment: The partitions that are held.
+        client: Holds the Kafka consumer of the group.
+        committer: Makes the other commits.
+        dispatcher: Where messages wait.
+        in_flight: Counts what is neither settled nor waits.
+        overflow: What the engine does for the source.
+        lock: The lock of the source.
+        changed: Its condition: the consumer thread waits for it.
+        open_overflow: Makes sure that a partition of the overflow topic is read here.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        client: ConsumerClient,
+        committer: OffsetCommitter,
+        dispatcher: Dispatcher,
+        in_flight: InFlight,
+        overflow: Overflow,
+        lock: threading.RLock,
+        changed: threading.Condition,
+        open_overflow: Callable[[int], None],
+    ) -> None:
+        self.client = client
+        self.committer = committer
+        self._assignment = assignment
+        self._dispatcher = dispatcher
+        self._in_flight = in_flight
+        self._overflow = overflow
+        self._lock = lock
+        self._changed = changed
+        self._open_overflow = open_overflow
+
+    def __repr__(self) -> str:
+        return f"<Relocations of {self._assignment.name}>"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether Kafka keeps the settlement of the source."""
+        return self._assignment.is_kept
+
+    def dead_letter(
+        self, delivery: Delivery, copy: Callable[[int], Copy], why: Event, destination: Destination
+    ) -> None:
+        """Relocate *delivery*, which a session has, for good, and note *why* in the log of redeliveries."""
+        with self._lock:
+            delivery.state = COMPLETE[delivery.state]
+            delivery.is_made = True  # should its partition be lost before, it has the count that it has now
+            self._dispatcher.let_go(delivery)
+        self._overflow.journal.note(why, self._assignment.group, destination, delivery)
+        self._overflow.mover.submit(self, [Move(delivery, copy, is_overflow=False)])
+
+    def submit(self, moves: Sequence[Move]) -> None:
+        """Have messages moved that were taken out of the buffer; the caller holds the lock."""
+        self._in_flight.count += len(moves)
+        self._overflow.mover.submit(self, moves)
+
+    def make_room(self, partitions: Iterable[AssignedPartition], share: float) -> None:
+        """Move messages of *partitions* aside, so that their settlement gets small again.
+
+        While there is time, those go that lie scattered and that nobody wants: others will soon be settled. If there
+        are none, or at the last moment, it is the oldest *share*.
+        """
+        for partition in partitions:
+            if partition in self._assignment.crowding:
+                continue
+            chosen = (
+                [d for d in partition.settlement.fragments(share) if self._dispatcher.is_staying(d)]
+                if share < 1
+                else []
+            )
+            chosen = chosen or oldest(partition, share)
+            if chosen:
+                self._assignment.crowding.add(partition)
+                for delivery in chosen:
+                    delivery.is_relocating = True
+                self._overflow.mover.submit(
+                    self,
+                    [
+                        Move(each, self.copy_for(each, partial(self._room_for, each)), is_overflow=True)
+                        for each in chosen
+                    ],
+                )
+
+    def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
+        """Return what makes the copy of *delivery*, with what has happened to it by then, for where *place* says."""
+
+        def copy(_too_large: int) -> Copy:
+            topic, number = place()
+            with self._lock:
+                history = delivery.history
+                return Copy(topic, number, relocated_record(delivery.record, history), history)
+
+        return copy
+
+    def _room_for(self, delivery: Delivery) -> tuple[str, int]:
+        """Return where *delivery* is moved aside to; it is read by then."""
+        topic, number = self._aside_place(delivery.partition)
+        if topic == self._overflow.topic:
+            self._open_overflow(number)
+        return topic, number
+
+    def _aside_place(self, partition: AssignedPartition) -> tuple[str, int]:
+        """Return where messages of *partition* are moved aside to; those of a transfer partition to its end."""
+        return (partition.topic if partition.is_transfer else self._overflow.topic), partition.number
+
+    def still_held(self, moves: Iterable[Move]) -> list[Move]:
+        """Return those of *moves* that are still to be made: the messages are held here, and not settled."""
+        with self._lock:
+            left: list[Move] = []
+            gone: list[Move] = []
+            for move in moves:
+                (left if self._is_movable(move) else gone).append(move)
+            for move in gone:
+                self._assignment.crowding.discard(move.delivery.partition)
+                move.delivery.is_relocating = False
+                if not move.is_overflow:
+                    self._in_flight.count -= 1
+                if move.peer is not None:
+                    move.peer.written(None)
+                    if move.delivery.partition.is_held:  # the peer is gone
+                        move.delivery.is_back = True
+                        self._dispatcher.put_back([move.delivery])
+            return left
+
+    def _is_movable(self, move: Move) -> bool:
+        partition = move.delivery.partition
+        if move.peer is not None and not 0 <= move.transfer_partition == move.peer.transfer_partition:
+            return False
+        return partition.is_held and partition.settlement.holds(move.delivery.offset)
+
+    def plan(self, made: Sequence[Made], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
+        """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata.
+
+        The caller holds the client. What became of a message while it was being copied is in them, too.
+
+        Raises:
+            OutgrownError: The settlement would not fit even so.
+            LostError: Some of the messages are not held any more.
+            JMSException: What became of another transaction is not known.
+        """
+        with self._lock:
+            self.committer.prepare()
+            settled: dict[AssignedPartition, set[int]] = {}
+            everything = [*(move.delivery for move, _, _ in made), *deliveries]
+            lost = [delivery for delivery in everything if not delivery.partition.is_held]
+            if lost:
+                raise LostError(
+                    f"{len(lost)} messages of {self._assignment.name} were of partitions that were lost, to another"
+                    " consumer or in an outage",
+                    lost,
+                )
+            for delivery in everything:
+                settled.setdefault(delivery.partition, set()).add(delivery.offset)
+            consumer = self.client.consumer
+            if not self.is_kept or consumer is None:
+                return [], None
+            for move, told, (_, offset) in made:
+                if move.is_overflow:
+                    aside = self._aside_partition(move)
+                    settled.setdefault(aside, set())
+                    delivery = move.delivery
+                    aside.settlement.place(offset, delivery)
+                    if not delivery.partition.settlement.holds(delivery.offset):
+                        aside.settlement.settle(offset)
+                    elif delivery.history != told:
+                        aside.settlement.note(offset, delivery.history)
+            commits, too_large = self._assignment.plan(settled=settled)
+            if too_large:
+                self.unplan(made)
+                if not made:
+                    self.make_room(too_large, ALL)
+                raise OutgrownError(f"the settlement of {self._assignment.name} does not fit")
+        return commits, consumer.consumer_group_metadata()
+
+    def _aside_partition(self, move: Move) -> AssignedPartition:
+        aside = self._target(move)
+        if aside is None:
+            number = move.delivery.partition.number
+            raise JMSException(
+                f"what is moved aside of partition {number} of {self._assignment.name} is read elsewhere now"
+            )
+        return aside
+
+    def _target(self, move: Move) -> AssignedPartition | None:
+        """Return where *move*, one aside, goes to, if that is held."""
+        return self._assignment.get(*(move.to or self._aside_place(move.delivery.partition)))
+
+    def unplan(self, made: Sequence[Made]) -> None:
+        """Note that *made* did not come through: their copies do not count."""
+        with self._lock:
+            for move, _, (_, offset) in made:
+                aside = self._target(move) if move.is_overflow else None
+                if aside is not None:
+                    aside.settlement.unplace(offset)
+
+    def forget(self, moves: Sequence[Move]) -> None:
+        """Note that *moves* will not be made; others may be chosen."""
+        with self._lock:
+            for move in moves:
+                self._assignment.crowding.discard(move.delivery.partition)
+                move.delivery.is_relocating = False
+            self.committer.lacks_room = False
+            self._changed.notify()
+
+    def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
+        """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
+        with self._lock:
+            self._assignment.committed(commits)
+            for delivery in deliveries:
+                self._in_flight.settle(delivery)
+            self.committer.lacks_room = False
+            for move, told, place in made:
+                delivery, offset = move.delivery, place[1]
+                self._assignment.crowding.discard(delivery.partition)
+                delivery.is_relocating = False
+                old = delivery.partition.settlement
+                is_done = not old.holds(delivery.offset)  # by now
+                old.settle(delivery.offset)
+                if not move.is_overflow:
+                    delivery.state = SETTLE[delivery.state]
+                    self._in_flight.count -= 1
+                    if move.peer is not None:
+                        move.peer.written(place)
+                    continue
+                aside = self._target(move)
+                if aside is None:  # it was given up at once: whoever has it reads the copy
+                    continue
+                delivery.partition, delivery.offset, delivery.record_history = aside, offset, told
+                if is_done:
+                    aside.settlement.settle(offset)
+                else:
+                    delivery.note()  # it may have come back meanwhile
+            self._changed.notify()
+
+    def rescue(self, leaving: Collection[AssignedPartition]) -> None:
+        """Move what sessions have of partitions that are *leaving* to one that stays: it can still be acknowledged.
+
+        Message groups are left: the next messages of them are delivered elsewhere at once.
+        """
+        with self._lock:
+            numbers = {partition.number for partition in leaving}
+            home = next((number for number in self._assignment.numbers() if number not in numbers), None)
+            in_flight = [
+                delivery
+                for partition in leaving
+                for _, delivery in partition.settlement.messages()
+                if delivery.is_in_flight and not delivery.is_relocating and delivery.group is None
+            ]
+        if home is None or not 0 < len(in_flight) <= MOST_RESCUED:
+            return
+        place = self._overflow.topic, home
+        try:
+            self._open_overflow(home)
+            self._overflow.rescuer.move(
+                self, [Move(each, self.copy_for(each, lambda: place), is_overflow=True, to=place) for each in in_flight]
+            )
+        except (JMSException, AbortedError, KafkaException) as error:
+            _log.warning("%d messages of %s come again elsewhere: %s", len(in_flight), self._assignment.name, error)
+
+    def finish(self, seconds: float) -> None:
+        """Return when nothing is left to relocate, or after *seconds*."""
+        self._overflow.mover.finish(self, seconds)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are being relocated, or wait for it."""
+        return self._overflow.mover.moving(self)

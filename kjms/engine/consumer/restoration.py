@@ -1,0 +1,172 @@
+"""Restore the settlement of partitions from what their group committed last."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kjms.engine.consumer.delivery import AssignedPartition
+from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, TopicPartition, kafka_error
+from kjms.errors import JMSException
+from kjms.txn.metadata import DamagedStateError, NewerStateError, State, is_foreign, owner, read_state
+
+if TYPE_CHECKING:
+    from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.log_reading import Place
+    from kjms.mapping.bridges import Decoder
+
+__all__ = ["NOT_KNOWN", "Recall", "SettlementRestorer", "beginning"]
+
+_log = logging.getLogger("kjms.settlement")
+
+OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
+ASK_SECONDS: Final = 10.0  # how long the broker may take to say what was committed
+NOT_KNOWN: Final[Mapping[Place, int]] = {}
+
+Recall: TypeAlias = "Callable[[Sequence[Place]], Mapping[Place, tuple[int, str] | None]]"
+"""Returns the copy of what was committed for each partition, offset and metadata; None: there is none."""
+
+
+class SettlementRestorer:
+    """Makes partitions from what their group committed last; needs no lock, but the turn of the client.
+
+    Args:
+        name: The destination's name, for errors and logs.
+        topic: The Kafka topic.
+        overflow: What the engine does for the group consumer.
+        decode: How records are read.
+        on_error: Hears what only the connection's exception listener can report.
+    """
+
+    def __init__(
+        self, name: str, topic: str, overflow: Overflow, decode: Decoder, on_error: Callable[[JMSException], None]
+    ) -> None:
+        self._name = name
+        self._topic = topic
+        self._overflow = overflow
+        self._decode = decode
+        self._on_error = on_error
+
+    def restore(
+        self, consumer: ConsumerPort, wanted: Sequence[Place], recall: Recall, begins: Mapping[Place, int] = NOT_KNOWN
+    ) -> list[AssignedPartition]:
+        """Return *wanted* as Kafka knows them, to be added; it may take long, and needs no lock.
+
+        A partition whose settlement a later kjms wrote is left alone: what that settled would be delivered again.
+
+        Args:
+            consumer: Asks Kafka.
+            wanted: The partitions.
+            recall: Returns the copies of what Kafka has forgotten; a partition that it does not name is left out.
+            begins: Where logs begin, as far as that is known: of a topic that was just made, *consumer* may wait long
+                for a leader that says so.
+
+        Raises:
+            KafkaException: Kafka does not say what was committed.
+        """
+        if not wanted:
+            return []
+        partitions = []
+        answers = self._committed(consumer, [TopicPartition(*place) for place in wanted])
+        for known in answers:
+            if known.error is not None:
+                raise KafkaException(known.error)
+        forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
+        copies = recall(forgotten) if forgotten else {}
+        # Asked each time, and kept: what is committed of a topic must never be taken for another one's of its name.
+        identities = {topic: self._overflow.identity(topic) for topic in {known.topic for known in answers}}
+        for known in answers:
+            place = known.topic, known.partition
+            if known.offset < 0 and place not in copies:
+                continue
+            copy = copies.get(place)
+            try:
+                identity = identities[known.topic]
+                state = (
+                    self._state(consumer, known, identity)
+                    if copy is None
+                    else self._remembered(consumer, known, identity, *copy)
+                )
+            except NewerStateError as error:
+                self._on_error(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
+                continue
+            if state is None:
+                first = begins[place] if place in begins else beginning(consumer, known)
+                state = State(first, first, (), first)
+            is_overflow, is_transfer = known.topic != self._topic, known.topic == self._overflow.handover
+            partitions.append(
+                AssignedPartition(
+                    known.topic,
+                    known.partition,
+                    state,
+                    self._decode,
+                    is_overflow=is_overflow,
+                    is_transfer=is_transfer,
+                    identity=identities[known.topic],
+                )
+            )
+        return partitions
+
+    def _committed(self, consumer: ConsumerPort, places: list[TopicPartition]) -> list[TopicPartition]:
+        """Return what is committed for *places*.
+
+        Kafka does not say while a transaction is open that holds offsets of them. Who gave them up in order has none,
+        so it is of somebody who was killed, or left out of the group: it is ended.
+
+        Raises:
+            KafkaException: Kafka does not say.
+        """
+        try:
+            return list(consumer.committed(places, OPEN_SECONDS))
+        except KafkaException as error:
+            if kafka_error(error).code() != KafkaError._TIMED_OUT:
+                raise
+        self._overflow.end_transactions(places)
+        return list(consumer.committed(places, ASK_SECONDS))
+
+    def _state(self, consumer: ConsumerPort, known: TopicPartition, identity: str) -> State | None:
+        if known.offset < 0:
+            return None
+        place = f"partition {known.partition} of {known.topic}"
+        if is_foreign(known.metadata):
+            _log.warning("%s: the group's last offset was committed by another library; kjms goes on from there", place)
+        topic_id, _ = owner(known.metadata)
+        if identity != "-" and topic_id not in {"", "-", identity}:
+            _log.warning("%s: the topic was made anew since it was read last; it is read from its start", place)
+            return None
+        try:
+            state = read_state(known.metadata, known.offset)
+        except DamagedStateError as error:
+            _log.warning("%s: %s; what comes from there may have been delivered before", place, error)
+            return State(known.offset, _end(consumer, known), (), known.offset)
+        end = _end(consumer, known)
+        if state.committed_offset > end:
+            _log.warning("%s: the log ends before what was settled; it is read from its start", place)
+            return None
+        return state.within(end)
+
+    def _remembered(
+        self, consumer: ConsumerPort, place: TopicPartition, identity: str, offset: int, metadata: str
+    ) -> State | None:
+        """Return the state from a copy: more may have been settled since, so what comes may have been delivered."""
+        known = TopicPartition(place.topic, place.partition, offset, metadata)
+        state = self._state(consumer, known, identity)
+        if state is None:
+            return None
+        _log.warning(
+            "partition %d of %s: Kafka has forgotten what was settled; it goes on from a copy",
+            place.partition,
+            place.topic,
+        )
+        return replace(state, dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
+
+
+def beginning(consumer: ConsumerPort, place: TopicPartition) -> int:
+    """Return where the log begins: said as a number, it is found at once."""
+    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[0])
+
+
+def _end(consumer: ConsumerPort, place: TopicPartition) -> int:
+    return int(consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), ASK_SECONDS)[1])
