@@ -12,7 +12,7 @@ from kjms.destinations import Destination
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, Delivery
 from kjms.engine.consumer.eviction import Eviction
-from kjms.engine.consumer.message_groups import MessageGroups
+from kjms.engine.consumer.message_groups import GroupBindings, MessageGroups
 from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.engine.tuning import DEFAULTS
 from kjms.txn.delivery_states import (
@@ -37,7 +37,6 @@ __all__ = ["Dispatcher"]
 BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
 OVERTAKING: Final = 10  # times the limit: so many later messages may be dispatched before one that is less urgent
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
-MOST_BOUND: Final = 10_000  # groups that are remembered as somebody else's
 
 
 _Queue = SelectorQueue[Delivery, ConsumerSlot]
@@ -88,7 +87,7 @@ class Dispatcher:
         self.peers: Peers | tuple[()] = ()  # other processes that may want what is here
         self.leaving: list[tuple[Peer, Delivery]] = []  # what they are to get, until it is sent
         self.has_reopened = False  # whether consumers wait that were too busy for what others hand over
-        self._bound: dict[bytes, Peer] = {}  # who got the last message of a group
+        self._bindings: GroupBindings[Peer] = GroupBindings()
 
     @property
     def is_waiting(self) -> bool:
@@ -486,7 +485,7 @@ class Dispatcher:
                 peer.waits = True
                 kept += self.unmatched[number:]
                 break
-            if not peer.does_want(delivery.message(self._destination), among) or self._is_bound(delivery, peer):
+            if not peer.does_want(delivery.message(self._destination), among) or self._bindings.exclude(delivery, peer):
                 kept.append(delivery)
             else:
                 self._leave(delivery, peer)
@@ -500,13 +499,7 @@ class Dispatcher:
         """
         pressed = []
         is_soon = False
-        for queue in self.selector_queues.values():
-            if queue.waiting:
-                queue.busy_since = 0.0
-                continue
-            queue.busy_since = queue.busy_since or now
-            if next(iter(queue), None) is None:
-                continue
+        for queue in [queue for queue in self.selector_queues.values() if queue.is_busy(now)]:
             if now - queue.busy_since >= BUSY_SECONDS:
                 pressed.append(queue)
             is_soon = is_soon or now - max(queue.busy_since, queue.taken_at) < BUSY_SECONDS
@@ -533,9 +526,9 @@ class Dispatcher:
         """Return who is to get *delivery*, which nobody here wants."""
         best, most = None, 0
         for peer in self.peers:
-            if not peer.wants or not peer.does_want(delivery.message(self._destination)):
+            if not (peer.wants and peer.does_want(delivery.message(self._destination))):
                 continue
-            if self._is_bound(delivery, peer):
+            if self._bindings.exclude(delivery, peer):
                 continue
             room = peer.room(is_targeted=True)
             if room > most:
@@ -544,20 +537,11 @@ class Dispatcher:
                 peer.waits = True
         return best
 
-    def _is_bound(self, delivery: Delivery, peer: Peer) -> bool:
-        """Tell whether the group of *delivery* goes to another peer than *peer*."""
-        if delivery.group is None:
-            return False
-        bound = self._bound.get(delivery.group)
-        return bound is not None and bound is not peer and bool(bound.wants)
-
     def _leave(self, delivery: Delivery, peer: Peer) -> None:
         delivery.state = RELOCATE[delivery.state]
         delivery.ready_in = 0
         if delivery.group is not None:
-            if len(self._bound) > MOST_BOUND:
-                self._bound.clear()
-            self._bound[delivery.group] = peer
+            self._bindings.bind(delivery.group, peer)
         peer.sent()
         self.leaving.append((peer, delivery))
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Collection
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-__all__ = ["MessageGroup", "MessageGroups"]
+__all__ = ["GroupBindings", "MessageGroup", "MessageGroups"]
+
+MOST_BOUND: Final = 10_000  # groups that are remembered as those of peers
 
 Session = threading.Event
 """What stands for a session: its wake-up."""
@@ -169,6 +172,35 @@ class MessageGroups(Generic[D]):
             self._unfollow(group)
             self.waiting -= len(group.waiting)
             del self.busy[group.key]
+
+
+class Taker(Protocol):
+    """A peer, as far as it takes groups."""
+
+    @property
+    def wants(self) -> Collection[str | None]:
+        """The selectors of its consumers."""
+
+
+T = TypeVar("T", bound=Taker)
+
+
+class GroupBindings(Generic[T]):
+    """The peer that got the last message of each group: it gets the next ones, too, while it wants any."""
+
+    def __init__(self) -> None:
+        self._takers: dict[bytes, T] = {}
+
+    def bind(self, group: bytes, taker: T) -> None:
+        """Note that *taker* gets a message of *group*."""
+        if len(self._takers) > MOST_BOUND:
+            self._takers.clear()
+        self._takers[group] = taker
+
+    def exclude(self, delivery: Grouped, taker: T) -> bool:
+        """Return whether the group of *delivery* goes to another peer than *taker*."""
+        bound = None if delivery.group is None else self._takers.get(delivery.group)
+        return bound is not None and bound is not taker and bool(bound.wants)
 
 
 def _order(delivery: Grouped) -> int:

@@ -121,6 +121,14 @@ class SelectorQueue(Generic[D, C]):
         self.is_sorted = True
         self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
 
+    def is_busy(self, now: float) -> bool:
+        """Return whether messages are ready, and none of its consumers waits *now*; note since when none does."""
+        if self.waiting:
+            self.busy_since = 0.0
+            return False
+        self.busy_since = self.busy_since or now
+        return next(iter(self), None) is not None
+
     def is_stuck(self, now: float) -> bool:
         """Whether each of its consumers has been busy for long with the message that it took last."""
         return not self.waiting and all(0 < slot.taken_at <= now - STUCK_SECONDS for slot in self.slots)
