@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,8 +67,8 @@ def write_all_the_time(kjms_broker: LocalBroker) -> Iterator[Write]:
                 writing.commit_transaction(20)
                 has_begun.set()
 
-        for number in range(3):
-            threads.append(threading.Thread(target=work, args=(f"{topic}-{number}",), daemon=True))
+        for _ in range(3):
+            threads.append(threading.Thread(target=work, args=(f"{topic}-{uuid.uuid4().hex}",), daemon=True))
             threads[-1].start()
         assert has_begun.wait(MOST_SECONDS)
 
