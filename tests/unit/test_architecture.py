@@ -144,9 +144,12 @@ def loaded(package: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def calls_for_a_message() -> dict[str, int]:
-    """How many functions of kjms run for one message that is received, in all threads, by acknowledge mode."""
+    """How many functions of kjms run for one message that is received, in all threads, by acknowledge mode.
+
+    The least of several walks: on a busy machine threads that tick add calls.
+    """
     return {
-        mode.name: walk(mode)
+        mode.name: min(walk(mode, 500) for _ in range(4))
         for mode in (SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE, SessionMode.CLIENT_ACKNOWLEDGE)
     }
 
