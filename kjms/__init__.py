@@ -5,10 +5,10 @@ Names are loaded when they are first used, so that ``import kjms.selector`` brin
 
 from __future__ import annotations
 
-import importlib
 import logging
 from typing import TYPE_CHECKING
 
+from kjms._lazy import loader
 from kjms._version import __version__
 from kjms.client.runtime_exceptions import (
     IllegalStateRuntimeException,
@@ -175,13 +175,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

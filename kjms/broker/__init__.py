@@ -5,8 +5,9 @@ Names are loaded when they are first used: every pytest run loads the plugin in 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Final
+
+from kjms._lazy import loader
 
 if TYPE_CHECKING:
     from kjms.broker._find import Broker, find_broker
@@ -23,13 +24,7 @@ _MODULES: Final = {
 __all__ = ["Broker", "LocalBroker", "find_broker", "run_foreground"]
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,9 @@ Each name is loaded when it is first used, so that the pure parts of the engine 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from kjms._lazy import loader
 
 if TYPE_CHECKING:
     from kjms.engine.admin.admin import Admin
@@ -98,10 +99,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _MODULES)
