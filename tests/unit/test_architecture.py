@@ -27,7 +27,6 @@ MOST_METHODS: Final = 30
 MOST_ATTRIBUTES: Final = 15
 MOST_CALLS: Final = 15
 SLACK: Final = 1.1  # an entry of the list may be so much above the number of today
-SLACK_OF_CALLS: Final = 1.3  # threads that tick add to them on a busy machine
 
 DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
 API = {
@@ -80,9 +79,9 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "uses of another object's engine": {},
     "clients and sockets that a pure package loads": {},
     "calls for a message": {
-        "AUTO_ACKNOWLEDGE": 90,
-        "CLIENT_ACKNOWLEDGE": 43,
-        "DUPS_OK_ACKNOWLEDGE": 42,
+        "AUTO_ACKNOWLEDGE": 82,
+        "CLIENT_ACKNOWLEDGE": 34,
+        "DUPS_OK_ACKNOWLEDGE": 33,
     },
 }
 """Rule -> name -> today's number, where it is above the gate."""
@@ -144,18 +143,19 @@ def loaded(package: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def calls_for_a_message() -> dict[str, int]:
-    """How many functions of kjms run for one message that is received, in all threads, by acknowledge mode.
-
-    The least of several walks: on a busy machine threads that tick add calls.
-    """
+    """How many functions of kjms run for one message that is received, in all threads, by acknowledge mode."""
     return {
-        mode.name: min(walk(mode, 500) for _ in range(4))
+        mode.name: walk(mode)
         for mode in (SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE, SessionMode.CLIENT_ACKNOWLEDGE)
     }
 
 
-def walk(mode: SessionMode, messages: int = 1000) -> int:
-    """Receive and settle *messages*; return how many calls one takes, rounded up, without those of the Kafka itself."""
+def walk(mode: SessionMode, messages: int = 500) -> int:
+    """Receive and settle *messages*; return how many calls one takes, rounded up, without those of the Kafka itself.
+
+    Calls count from the hundredth message on: starting and closing a consumer takes thousands.
+    """
+    first = 100
     root = str(architecture.ROOT / "kjms") + "/"
     testing = root + "testing/"
     calls: list[None] = []  # appending is one step, whichever thread does it
@@ -170,22 +170,25 @@ def walk(mode: SessionMode, messages: int = 1000) -> int:
         factory = ConnectionFactory(kafka.bootstrap_servers)
         with factory.create_context() as context:
             producer = context.create_producer()
-            for number in range(messages):
+            for number in range(first + messages):
                 producer.send(queue, str(number))
             threading.setprofile(profile)  # for threads that start from here on, as the consumer's does
             sys.setprofile(profile)
             try:
                 with factory.create_context(mode) as receiving:
                     consumer = receiving.create_consumer(queue)
-                    for number in range(messages):
+                    for number in range(first + messages):
+                        if number == first:
+                            calls.clear()
                         message = consumer.receive(10_000)
                         assert message is not None
                         if mode == SessionMode.CLIENT_ACKNOWLEDGE and number % 50 == 49:
                             message.acknowledge()
+                    counted = len(calls)
             finally:
                 sys.setprofile(None)
                 threading.setprofile(None)
-    return -(-len(calls) // messages)
+    return -(-counted // messages)
 
 
 RULES: dict[str, tuple[int, Callable[[], dict[str, int]]]] = {
@@ -207,13 +210,13 @@ def worse(rule: str, most: int, found: dict[str, int]) -> Iterator[str]:
             yield f"{rule}: {name} has {number}, allowed are {allowed}"
 
 
-def loose(rule: str, most: int, found: dict[str, int], slack: float = SLACK) -> Iterator[str]:
+def loose(rule: str, most: int, found: dict[str, int]) -> Iterator[str]:
     """Return which entries of *rule* in the list are no longer needed, or could be lower by more than the slack."""
     for name, listed in EXCEPTIONS[rule].items():
         number = found.get(name, 0)
         if number <= most:
             yield f"{rule}: take {name} out of the list: it has {number}, allowed are {most}"
-        elif listed > number * slack:
+        elif listed > number * SLACK:
             yield f"{rule}: lower {name} in the list to {number}"
 
 
@@ -232,7 +235,7 @@ def test_the_walk_of_a_message(calls_for_a_message: dict[str, int]) -> None:
 def test_the_list_of_exceptions_is_tight(calls_for_a_message: dict[str, int]) -> None:
     """Each entry of the list is needed, and at most a tenth above the number of today."""
     found = [line for rule, (most, measure) in RULES.items() for line in loose(rule, most, measure())]
-    assert not [*found, *loose("calls for a message", MOST_CALLS, calls_for_a_message, SLACK_OF_CALLS)]
+    assert not [*found, *loose("calls for a message", MOST_CALLS, calls_for_a_message)]
 
 
 def test_gates_see_what_is_worse() -> None:
