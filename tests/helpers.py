@@ -53,6 +53,7 @@ from kjms.engine.kafka import (
     serve,
 )
 from kjms.mapping.names import queue_group, topic_for
+from kjms.testing.engine import statistics
 
 ROOT = Path(__file__).parents[1]
 
@@ -99,6 +100,15 @@ def kjms_threads() -> set[str]:
 def threads_since(before: Collection[threading.Thread], prefix: str = "kjms-") -> list[threading.Thread]:
     """Return the threads of kjms, or those with another *prefix*, that run now and are not among *before*."""
     return [each for each in threading.enumerate() if each not in before and each.name.startswith(prefix)]
+
+
+def threads_of(of: Any, destination: str) -> list[str]:
+    """Return the names of the threads of the engine behind *of*, and of all that carry the name *destination*.
+
+    Those that come and go by themselves are left out: one looks for brokers after a disconnection, one for old inboxes.
+    """
+    own = [name for name in statistics(of).threads if not name.endswith(("-outage", "-janitor"))]
+    return sorted([*own, *(each.name for each in threading.enumerate() if destination in each.name)])
 
 
 async def until(condition: Callable[[], object], seconds: float = 3 * WAIT_SECONDS) -> None:

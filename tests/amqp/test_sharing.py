@@ -108,13 +108,21 @@ def shares(
                 client.close()
 
 
-@pytest.mark.parametrize(("count", "work"), [(600, 0.005), (240, 0.03)])
+@pytest.mark.parametrize(("count", "work", "part"), [(600, 0.005, 0.75), (240, 0.03, 0.6)])
 def test_gateways_share_a_queue(
-    gateways: list[RunningGateway], kjms_factory: ConnectionFactory, kjms_destination_name: str, count: int, work: float
+    gateways: list[RunningGateway],
+    kjms_factory: ConnectionFactory,
+    kjms_destination_name: str,
+    count: int,
+    work: float,
+    part: float,
 ) -> None:
-    """Clients that take equally long get similar parts of a queue, whichever gateway reads its partition."""
+    """Clients that take equally long get similar parts of a queue, whichever gateway reads its partition.
+
+    A third each is ideal, 0.9 comes of no sharing. Of a burst that is over soon, a busy machine spoils more.
+    """
     got = shares(gateways, kjms_factory, Queue(kjms_destination_name), count, work)
-    assert max(got) <= count * 0.75  # a third each, but for a machine that has other things to do; 0.9 without sharing
+    assert max(got) <= count * part
 
 
 def test_clients_that_answer_for_many_at_once_get_them(

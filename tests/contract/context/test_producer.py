@@ -30,7 +30,7 @@ from kjms import (
     TextMessage,
     Topic,
 )
-from tests.helpers import WAIT_MS, threads_since
+from tests.helpers import WAIT_MS, threads_of
 
 
 @pytest.fixture
@@ -149,17 +149,18 @@ def test_each_send_names_its_destination(context: JMSContext, queue: Queue) -> N
 
 
 @pytest.mark.requirement("JMS-11.2.4-14")
-def test_a_producer_is_light(context: JMSContext, queue: Queue) -> None:
+def test_a_producer_is_light(own_factory: ConnectionFactory, queue: Queue) -> None:
     """A producer has no close, starts no thread, and leaves nothing behind when it is forgotten."""
     assert not hasattr(JMSProducer, "close")
-    context.create_producer().send(queue, "the first one opens what all share")
-    threads = set(threading.enumerate())
-    producers = [context.create_producer().send(queue, number) for number in range(200)]
-    assert len(threads_since(threads)) < 10  # others' engines may start some meanwhile
-    last = weakref.ref(producers[-1])
-    producers.clear()
-    gc.collect()
-    assert last() is None
+    with own_factory.create_context() as context:
+        context.create_producer().send(queue, "the first one opens what all share")
+        threads = threads_of(context, queue.queue_name)
+        producers = [context.create_producer().send(queue, number) for number in range(200)]
+        assert threads_of(context, queue.queue_name) == threads
+        last = weakref.ref(producers[-1])
+        producers.clear()
+        gc.collect()
+        assert last() is None
 
 
 # What is set for every message.

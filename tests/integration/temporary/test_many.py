@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections import Counter
 from typing import Any
 
-from kjms import Connection, Queue, Session
+from kjms import Queue, Session
 from kjms.mapping.temporary import place_of
 from kjms.testing.engine import statistics
-from tests.helpers import WAIT_MS, Eventually, threads_since, topics
+from tests.helpers import WAIT_MS, Desk, Eventually, threads_of, topics
 
 
 def living() -> Counter[str]:
@@ -37,32 +36,32 @@ def ask(session: Session, replies: Queue, first: int, past: int) -> None:
                 assert received.jms_correlation_id == f"id-{number}"
 
 
-def test_a_consumer_for_each_reply(kjms_broker: Any, connection: Connection, queue: Queue) -> None:
+def test_a_consumer_for_each_reply(kjms_broker: Any, desk: Desk, queue: Queue) -> None:
     """Consumers with selectors, one after the other on one queue, leave no object, thread or topic."""
-    session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
+    session = desk.session(Session.DUPS_OK_ACKNOWLEDGE, desk.connect(is_apart=True))
     ask(session, queue, 0, 20)
-    threads, objects = set(threading.enumerate()), living()
+    threads, objects = threads_of(session, queue.queue_name), living()
     ask(session, queue, 20, 170)
     assert [topic for topic in topics(kjms_broker.bootstrap_servers) if queue.queue_name in topic] == [queue.queue_name]
-    assert len(threads_since(threads)) < 10  # others' engines may start some meanwhile
+    assert threads_of(session, queue.queue_name) == threads
     assert {name: count for name, count in living().items() if count > objects[name] + 10} == {}
 
 
-def test_a_thousand_temporary_queues(kjms_broker: Any, session: Session, eventually: Eventually) -> None:
+def test_a_thousand_temporary_queues(kjms_broker: Any, desk: Desk, eventually: Eventually) -> None:
     """They cost no topic and no thread each, and go when the program has lost them."""
-    session.create_temporary_queue().delete()
-    threads = set(threading.enumerate())
+    session = desk.session(connection=desk.connect(is_apart=True))
+    first = session.create_temporary_queue()
+    inbox = place_of(first)[0]
+    first.delete()
+    threads = threads_of(session, inbox)
 
     def names() -> set[str]:
         inbox = statistics(session).inbox
         return set() if inbox is None else set(inbox.destinations)
 
-    before = names()  # those of other tests go meanwhile
     queues = [session.create_temporary_queue() for _ in range(1_000)]
-    new = names() - before
-    assert len(new) == 1_000
-    inbox = place_of(queues[0])[0]
+    assert len(names()) == 1_000
     assert [topic for topic in topics(kjms_broker.bootstrap_servers) if inbox in topic] == [inbox]
-    assert len(threads_since(threads)) < 10
+    assert threads_of(session, inbox) == threads
     queues.clear()
-    eventually(lambda: not new & names())
+    eventually(lambda: not names())
