@@ -35,33 +35,33 @@ class UnsettledRuns:
     def __iter__(self) -> Iterator[Run]:
         return zip(self.firsts, self.pasts, strict=True)
 
-    def add(self, offset: int) -> None:
-        """Add *offset*, which is above all others."""
+    def add(self, first: int, past: int) -> None:
+        """Add the offsets from *first* to *past*, which are above all others."""
         pasts = self.pasts
-        if pasts and pasts[-1] == offset:
-            pasts[-1] = offset + 1
+        if pasts and pasts[-1] == first:
+            pasts[-1] = past
         else:
-            self.firsts.append(offset)
-            pasts.append(offset + 1)
+            self.firsts.append(first)
+            pasts.append(past)
 
     def skip(self, begin: int, past: int) -> None:
         """Note that the log has a hole from *begin* to *past*."""
         self._gaps[begin] = past
 
-    def remove(self, offset: int) -> None:
-        """Take *offset* out of the run that it is in."""
+    def remove(self, begin: int, end: int) -> None:
+        """Take the offsets from *begin* to *end*, all of them in one run, out of it."""
         firsts, pasts = self.firsts, self.pasts
-        at = 0 if firsts[0] == offset else bisect_right(firsts, offset) - 1
+        at = 0 if firsts[0] == begin else bisect_right(firsts, begin) - 1
         first, past = firsts[at], pasts[at]
-        if first == offset:
-            if past == offset + 1:
+        if first == begin:
+            if past == end:
                 del firsts[at], pasts[at]
             else:
-                firsts[at] = offset + 1
+                firsts[at] = end
         else:
-            pasts[at] = offset
-            if past != offset + 1:
-                firsts.insert(at + 1, offset + 1)
+            pasts[at] = begin
+            if past != end:
+                firsts.insert(at + 1, end)
                 pasts.insert(at + 1, past)
 
     def holds(self, offset: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast
 
@@ -119,10 +119,23 @@ class PartitionSettlement(Generic[T]):
             placed = self._ahead.pop(offset)
             if placed is not None:
                 self._open[offset] = placed
-                self._unsettled.add(offset)
+                self._unsettled.add(offset, offset + 1)
             return False
         self._open[offset] = message
-        self._unsettled.add(offset)
+        self._unsettled.add(offset, offset + 1)
+        return True
+
+    def read_run(self, first: int, messages: Sequence[T]) -> bool:
+        """Note that *messages* were read, at *first* and the offsets after it, and that all are to be delivered.
+
+        Return False, and note nothing, where that is not certain: `read` looks at each.
+        """
+        is_certain = first == self.position and first >= self._restored.known and not self._ahead
+        if not is_certain or self._reread != NOWHERE:
+            return False
+        self.position = first + len(messages)
+        self._open.update(zip(range(first, self.position), messages, strict=True))
+        self._unsettled.add(first, self.position)
         return True
 
     # What is evicted: it is in the runs, and not in _open.
@@ -141,8 +154,7 @@ class PartitionSettlement(Generic[T]):
         if first < low:
             for offset in [o for o in self._unsettled.offsets_below(low) if o not in self._open]:
                 self.evicted -= 1
-                self._unsettled.remove(offset)
-                self._settled(offset)
+                self._settled(offset, offset + 1)
         start = max(first, low)
         self._evicted_from = NOWHERE
         self._reread = min(start, self.position)
@@ -213,20 +225,34 @@ class PartitionSettlement(Generic[T]):
 
     def settle(self, offset: int) -> None:
         """Settle the message at *offset*; settling it again changes nothing."""
-        if self._open.pop(offset, None) is None:
-            if self._ahead.get(offset) is None:
-                return
+        if self._open.pop(offset, None) is not None:
+            self._settled(offset, offset + 1)
+        elif self._ahead.get(offset) is not None:
             self._ahead[offset] = None
-        else:
-            self._unsettled.remove(offset)
-        self._settled(offset)
+            self._note_settled(offset, offset + 1)
 
-    def _settled(self, offset: int) -> None:
-        if offset >= self._done:
-            self._done = offset + 1
+    def settle_run(self, first: int, past: int) -> None:
+        """Settle the messages from *first* to *past*; what is settled already does not change."""
+        begin = first
+        for offset in range(first, past):
+            if self._open.pop(offset, None) is None:
+                self._settled(begin, offset)
+                self.settle(offset)
+                begin = offset + 1
+        self._settled(begin, past)
+
+    def _settled(self, begin: int, end: int) -> None:
+        """Note that the messages from *begin* to *end*, which were unsettled, are settled."""
+        if begin < end:
+            self._unsettled.remove(begin, end)
+            self._note_settled(begin, end)
+
+    def _note_settled(self, begin: int, end: int) -> None:
+        self._done = max(self._done, end)
         self.version += 1
         if self._histories:
-            self._histories.pop(offset, None)
+            for offset in range(begin, end):
+                self._histories.pop(offset, None)
 
     # What is told to Kafka.
 

@@ -84,6 +84,16 @@ class Owners(RuleBasedStateMachine):
                 self.ready[offset] = self.owner.history(offset)
         self.next = min(self.next + count, len(self.log))
 
+    @rule(count=st.integers(1, 8))
+    def read_run(self, count: int) -> None:
+        """Read messages that follow each other at once, where the owner agrees: as one by one."""
+        coming = self.log[self.next : self.next + count]
+        run = [offset for number, offset in enumerate(coming) if offset == coming[0] + number]
+        if run and self.owner.read_run(run[0], run):
+            assert not self.durable.intersection(run)
+            self.next += len(run)
+            self.ready.update((offset, self.owner.history(offset)) for offset in run)
+
     @rule(pick=st.integers(0, 100))
     def dispatch(self, pick: int) -> None:
         if not self.ready:
@@ -113,6 +123,19 @@ class Owners(RuleBasedStateMachine):
             self.owner.settle(offset)
             self.owner.settle(offset)
             self.settled.add(offset)
+
+    @rule(pick=st.integers(0, 100), count=st.integers(1, 8))
+    def settle_run(self, pick: int, count: int) -> None:
+        """Settle messages that follow each other at once, of which some may be settled already."""
+        if self.hands:
+            hands = sorted(self.hands)
+            first = past = hands[pick % len(hands)]
+            while past < first + count and (past in self.hands or past in self.settled):
+                past += 1
+            self.owner.settle_run(first, past)
+            for offset in range(first, past):
+                self.hands.pop(offset, None)
+                self.settled.add(offset)
 
     @rule(pick=st.integers(0, 100), due=st.integers(0, 3))
     def give_back(self, pick: int, due: int) -> None:
