@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from kjms.engine.temporary.inbox_browsing import InboxLook
     from kjms.engine.temporary.temporary_destinations import Address
     from kjms.engine.transactions.bridged import Bridged, TooLargeError
+    from kjms.engine.transactions.errors import UnknownError
     from kjms.engine.transactions.group_committer import Work
-    from kjms.engine.transactions.transactional_producer import Copy, UnknownError
+    from kjms.engine.transactions.plan import Copy
 
 _MODULES = {
     "Address": "kjms.engine.temporary.temporary_destinations",

@@ -63,7 +63,7 @@ INPUT_AND_OUTPUT = {"confluent_kafka", "proton", "pyspark", "socket"}
 
 EXCEPTIONS: dict[str, dict[str, int]] = {
     "modules of a package in circles": {
-        "engine": 5,
+        "engine": 4,
     },
     "lines of a module": {
         "kjms.engine.consumer.dispatcher": 605,
@@ -72,7 +72,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
         "engine.Dispatcher": 54,
     },
     "attributes of a class": {
-        "engine.Delivery": 23,
+        "engine.Delivery": 22,
         "engine.Engine": 24,
     },
     "imports past the doors of the engine": {},

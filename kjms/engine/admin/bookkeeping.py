@@ -26,7 +26,8 @@ from kjms.engine.kafka import (
     open_consumer,
 )
 from kjms.engine.log_reading import UNTIL_END, records
-from kjms.engine.transactions.transactional_producer import Copy, UnknownError
+from kjms.engine.transactions.errors import UnknownError
+from kjms.engine.transactions.plan import Copy
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import BOOKKEEPING

@@ -207,7 +207,6 @@ class Delivery:
         "record_history",
         "slot",
         "state",
-        "too_large",
         "uncounted",
     )
 
@@ -228,7 +227,6 @@ class Delivery:
         self.is_uncounted = False
         self.is_made = False
         self.is_relocating = False
-        self.too_large = 0  # how often its copy was too large for where it was to go
         self.record_history = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
         self.slot: ConsumerSlot | None = None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.consumer.assignment import oldest
 from kjms.engine.consumer.offset_committer import ALL
 from kjms.engine.kafka import KafkaException
-from kjms.engine.transactions.transactional_producer import AbortedError, Copy, LostError, Made, Move, OutgrownError
+from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownError
+from kjms.engine.transactions.plan import Copy, Made, Move
 from kjms.errors import JMSException
 from kjms.mapping.relocated import relocated_record
 from kjms.txn.delivery_states import COMPLETE, SETTLE
@@ -93,7 +94,7 @@ class Relocations:
         self._overflow.journal.note(why, self._assignment.group, destination, delivery)
         self._overflow.mover.submit(self, [Move(delivery, copy, is_overflow=False)])
 
-    def submit(self, moves: Sequence[Move]) -> None:
+    def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
         self._in_flight.count += len(moves)
         self._overflow.mover.submit(self, moves)
@@ -147,11 +148,11 @@ class Relocations:
         """Return where messages of *partition* are moved aside to; those of a transfer partition to its end."""
         return (partition.topic if partition.is_transfer else self._overflow.topic), partition.number
 
-    def still_held(self, moves: Iterable[Move]) -> list[Move]:
+    def still_held(self, moves: Iterable[Move[Delivery]]) -> list[Move[Delivery]]:
         """Return those of *moves* that are still to be made: the messages are held here, and not settled."""
         with self._lock:
-            left: list[Move] = []
-            gone: list[Move] = []
+            left: list[Move[Delivery]] = []
+            gone: list[Move[Delivery]] = []
             for move in moves:
                 (left if self._is_movable(move) else gone).append(move)
             for move in gone:
@@ -166,13 +167,13 @@ class Relocations:
                         self._dispatcher.put_back([move.delivery])
             return left
 
-    def _is_movable(self, move: Move) -> bool:
+    def _is_movable(self, move: Move[Delivery]) -> bool:
         partition = move.delivery.partition
         if move.peer is not None and not 0 <= move.transfer_partition == move.peer.transfer_partition:
             return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
-    def plan(self, made: Sequence[Made], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
+    def plan(self, made: Sequence[Made[Delivery]], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
         """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata.
 
         The caller holds the client. What became of a message while it was being copied is in them, too.
@@ -216,7 +217,7 @@ class Relocations:
                 raise OutgrownError(f"the settlement of {self._assignment.name} does not fit")
         return commits, consumer.consumer_group_metadata()
 
-    def _aside_partition(self, move: Move) -> AssignedPartition:
+    def _aside_partition(self, move: Move[Delivery]) -> AssignedPartition:
         aside = self._target(move)
         if aside is None:
             number = move.delivery.partition.number
@@ -225,11 +226,11 @@ class Relocations:
             )
         return aside
 
-    def _target(self, move: Move) -> AssignedPartition | None:
+    def _target(self, move: Move[Delivery]) -> AssignedPartition | None:
         """Return where *move*, one aside, goes to, if that is held."""
         return self._assignment.get(*(move.to or self._aside_place(move.delivery.partition)))
 
-    def unplan(self, made: Sequence[Made]) -> None:
+    def unplan(self, made: Sequence[Made[Delivery]]) -> None:
         """Note that *made* did not come through: their copies do not count."""
         with self._lock:
             for move, _, (_, offset) in made:
@@ -237,7 +238,7 @@ class Relocations:
                 if aside is not None:
                     aside.settlement.unplace(offset)
 
-    def forget(self, moves: Sequence[Move]) -> None:
+    def forget(self, moves: Sequence[Move[Delivery]]) -> None:
         """Note that *moves* will not be made; others may be chosen."""
         with self._lock:
             for move in moves:
@@ -246,7 +247,7 @@ class Relocations:
             self.committer.lacks_room = False
             self._changed.notify()
 
-    def done(self, commits: Sequence[Commit], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
+    def done(self, commits: Sequence[Commit], made: Sequence[Made[Delivery]], deliveries: Sequence[Delivery]) -> None:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
         with self._lock:
             self._assignment.committed(commits)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.access_denial import AccessDenial
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import Delivery, Receipt
+    from kjms.engine.transactions.plan import Copy, Settler
     from kjms.engine.transactions.redelivery_log import Event
-    from kjms.engine.transactions.transactional_producer import Copy, Settler
 
 __all__ = ["COMMIT_SECONDS", "MessageSource"]
 
@@ -33,7 +33,7 @@ class MessageSource(Protocol):
     refusal: AccessDenial
 
     @property
-    def relocations(self) -> Settler:
+    def relocations(self) -> Settler[Delivery]:
         """What Kafka transactions settle."""
 
     @property

@@ -30,7 +30,7 @@ from kjms.engine.kafka import (
 )
 from kjms.engine.log_reading import UNTIL_END
 from kjms.engine.statistics import DelayedStatistics
-from kjms.engine.transactions.transactional_producer import AbortedError
+from kjms.engine.transactions.errors import AbortedError
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.names import delayed_group

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.delayed.partition import PAUSE_SECONDS, DelayedPartition, PartitionProducer
 from kjms.engine.delayed.scan import BATCH, Scan
 from kjms.engine.kafka import IsolationLevel, KafkaException, KafkaMessage, OffsetSpec, TopicPartition, jms_error
-from kjms.engine.transactions.transactional_producer import AbortedError, Copy, UnknownError
+from kjms.engine.transactions.errors import AbortedError, UnknownError
+from kjms.engine.transactions.plan import Copy
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from kjms.mapping.delayed import CANCELLED, DELAYED, MOVED_ON, REWRITTEN, copied, noted

@@ -7,7 +7,9 @@ from typing import Final
 
 from kjms.engine.delayed.scan import Scan
 from kjms.engine.kafka import KafkaMessage, TopicPartition
-from kjms.engine.transactions.transactional_producer import Copy, Part, TransactionalProducer, UnknownError
+from kjms.engine.transactions.errors import UnknownError
+from kjms.engine.transactions.plan import Copy, TransactionPart
+from kjms.engine.transactions.transactional_producer import TransactionalProducer
 from kjms.txn.waiting import Waiting
 
 __all__ = ["PAUSE_SECONDS", "DelayedPartition", "PartitionProducer"]
@@ -45,7 +47,7 @@ class PartitionProducer(TransactionalProducer[None]):
             AbortedError: None was written.
             UnknownError: The outcome is unknown; the log decides.
         """
-        self._transact([Part(copies)])
+        self._transact([TransactionPart(copies)])
 
     def drop(self) -> None:
         """Use it no more."""

@@ -12,7 +12,7 @@ from kjms.engine.handover.interest import IDLE_VALID_SECONDS, Interest
 from kjms.engine.handover.peers import NONE, PeerEvent, Peers, PeerState, read_interest
 from kjms.engine.handover.transfer import REQUEST_DELAY_SECONDS, HandoverTopics, TransferPartitions, moves_back
 from kjms.engine.statistics import HandoverStatistics
-from kjms.engine.transactions.transactional_producer import Move
+from kjms.engine.transactions.plan import Move
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Handover:
         """Record that the consumer is out of its group: it must not commit for transfer partitions any more."""
         self._transfers.drop_all()
 
-    def move(self, delivery: Delivery, peer: Peer) -> Move:
+    def move(self, delivery: Delivery, peer: Peer) -> Move[Delivery]:
         """Return the move of *delivery* to *peer*."""
         place = self._transfers.topic, peer.transfer_partition
         copy = self._consumer.relocations.copy_for(delivery, lambda: place)

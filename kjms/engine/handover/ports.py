@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.handover.peers import Peer, Peers
-    from kjms.engine.transactions.transactional_producer import Copy, Move
+    from kjms.engine.transactions.plan import Copy, Move
 
 __all__ = ["Client", "Consumer", "Dispatcher", "Topics"]
 
@@ -136,7 +136,7 @@ class Consumer(Protocol):
 class Relocations(Protocol):
     """Moves messages elsewhere, in Kafka transactions."""
 
-    def submit(self, moves: Sequence[Move]) -> None:
+    def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have *moves* made; the caller holds the lock."""
 
     def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.handover.peers import NONE, Peers
-from kjms.engine.transactions.transactional_producer import Move
+from kjms.engine.transactions.plan import Move
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
@@ -259,7 +259,7 @@ class TransferPartitions:
             self._consumer.transfers.drop(self.open.pop(number))
 
 
-def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move]:
+def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move[Delivery]]:
     """Return the moves of *deliveries* to the overflow topic's partition of the owner of their partition."""
 
     def place(number: int) -> tuple[str, int]:

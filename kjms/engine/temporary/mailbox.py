@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.kafka import KafkaMessage
+    from kjms.engine.transactions.plan import Copy
     from kjms.engine.transactions.redelivery_log import Event
-    from kjms.engine.transactions.transactional_producer import Copy
     from kjms.errors import JMSException
     from kjms.selector import Selector
 

@@ -14,13 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.kafka import KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.log_reading import UNTIL_END, records
 from kjms.engine.settings import consumer_settings, producer_settings
-from kjms.engine.transactions.transactional_producer import (
-    AbortedError,
-    Copy,
-    Part,
-    TransactionalProducer,
-    UnknownError,
-)
+from kjms.engine.transactions.errors import AbortedError, UnknownError
+from kjms.engine.transactions.plan import Copy, TransactionPart
+from kjms.engine.transactions.transactional_producer import TransactionalProducer
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import bridge_transactional_id, bridged
@@ -91,7 +87,7 @@ class Bridged(TransactionalProducer[None]):
             raise JMSException("write: the bridge has to begin() again first")
         note = Copy(self.notes, 0, KafkaRecord(None, b"".join(digests), [], time.time_ns() // 1_000_000))
         try:
-            self._transact([Part([*copies, note] if digests else copies)])
+            self._transact([TransactionPart([*copies, note] if digests else copies)])
         except AbortedError as error:
             self._producer = None
             if error.is_too_large:

@@ -8,17 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine.transactions.transactional_producer import (
-    PAUSE_SECONDS,
-    AbortedError,
-    Copy,
-    LostError,
-    OutgrownError,
-    Part,
-    Settler,
-    TransactionalProducer,
-    UnknownError,
-)
+from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownError, UnknownError
+from kjms.engine.transactions.plan import Copy, Settler, TransactionPart
+from kjms.engine.transactions.transactional_producer import PAUSE_SECONDS, TransactionalProducer
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
@@ -55,13 +47,16 @@ class Work:
         self._has_ended = threading.Event()
         self.until = time.monotonic() + TIMEOUT_SECONDS
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TransactionPart]:
         """Return the parts of the Kafka transaction: what is written, and what is settled of each group consumer."""
-        by_settler: dict[Settler, list[Delivery]] = {}
+        by_settler: dict[Settler[Delivery], list[Delivery]] = {}
         for delivery in self.deliveries:
             assert delivery.slot is not None
             by_settler.setdefault(delivery.slot.reader.relocations, []).append(delivery)
-        return [Part(self.copies), *(Part(settler=settler, deliveries=mine) for settler, mine in by_settler.items())]
+        return [
+            TransactionPart(self.copies),
+            *(TransactionPart(settler=settler, deliveries=mine) for settler, mine in by_settler.items()),
+        ]
 
     def end(self, failure: JMSException | None = None) -> None:
         """Record that it was committed, or why not."""
@@ -126,7 +121,7 @@ class GroupCommitter(TransactionalProducer[Work]):
         parts = [part for work in batch for part in work.parts()]
         if not any(part.settler is not None and part.settler.is_kept for part in parts):
             self._has_marked = True
-            parts.insert(0, Part([self._bookkeeping.mark(self._id)]))  # the first record shows the outcome
+            parts.insert(0, TransactionPart([self._bookkeeping.mark(self._id)]))  # the first record shows the outcome
         begin = time.monotonic()
         self._transact(parts, is_singly=batch[0].is_singly)
         self._gathering = min(GATHERING * (time.monotonic() - begin), LONGEST_GATHERING)

@@ -6,16 +6,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kjms.engine.transactions.transactional_producer import (
-    PAUSE_SECONDS,
-    AbortedError,
-    Move,
-    OutgrownError,
-    Part,
-    Settler,
-    TransactionalProducer,
-    UnknownError,
-)
+from kjms.engine.transactions.errors import AbortedError, OutgrownError, UnknownError
+from kjms.engine.transactions.plan import Move, Settler, TransactionPart
+from kjms.engine.transactions.transactional_producer import PAUSE_SECONDS, TransactionalProducer
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
@@ -31,7 +24,7 @@ LONGEST_PAUSE: Final = 5.0  # seconds between attempts
 PASSING_SECONDS: Final = 1.0  # pauses shorter than that follow what passes by itself, as a rebalance
 LEANEST: Final = 2  # how often a copy can be made smaller
 
-Moves = tuple[Settler, list[Move]]
+Moves = tuple[Settler[Any], list[Move[Any]]]
 """What is relocated together, of one group consumer."""
 
 
@@ -62,26 +55,26 @@ class Relocator(TransactionalProducer[Moves]):
         self._alone = 0  # so many go one by one, after they failed together
         self._pause = PAUSE_SECONDS
         self._last_reported = ""
-        self._moving: Settler | None = None  # of the messages that are being relocated
+        self._moving: Settler[Any] | None = None  # of the messages that are being relocated
         self._moving_count = 0
 
-    def submit(self, settler: Settler, moves: Sequence[Move]) -> None:
+    def submit(self, settler: Settler[Any], moves: Sequence[Move[Any]]) -> None:
         """Relocate messages of *settler* soon and in order, all of *moves* in one transaction."""
         if moves:
             self._submit((settler, list(moves)))
 
-    def finish(self, settler: Settler, seconds: float) -> None:
+    def finish(self, settler: Settler[Any], seconds: float) -> None:
         """Return when no message of *settler* is left to be relocated, or after *seconds*."""
         with self._news:
             self._news.wait_for(lambda: self._closing or not self._has_moves(settler), seconds)
 
-    def moving(self, settler: Settler) -> int:
+    def moving(self, settler: Settler[Any]) -> int:
         """Return how many messages of *settler* wait to be relocated, or are being relocated."""
         with self._news:
             waiting = sum(len(moves) for each, moves in self._units if each is settler)
             return waiting + (self._moving_count if self._is_busy and self._moving is settler else 0)
 
-    def _has_moves(self, settler: Settler) -> bool:
+    def _has_moves(self, settler: Settler[Any]) -> bool:
         is_moving = self._is_busy and self._moving is settler
         return is_moving or any(each is settler for each, _ in self._units)
 
@@ -100,8 +93,8 @@ class Relocator(TransactionalProducer[Moves]):
         settler, moves = batch[0]
         moves[:] = settler.still_held(moves)
         if moves:
-            copies = [move.copy(move.delivery.too_large) for move in moves]
-            self._transact([Part(copies, settler, moves)])
+            copies = [move.copy(move.too_large) for move in moves]
+            self._transact([TransactionPart(copies, settler, moves)])
         self._pause = PAUSE_SECONDS
 
     def _is_visible(self, first: TopicPartition | None) -> bool:
@@ -116,7 +109,7 @@ class Relocator(TransactionalProducer[Moves]):
         self._put_back(settler, moves, error)
         self._rest(moves, error)
 
-    def _put_back(self, settler: Settler, moves: list[Move], error: Exception) -> None:
+    def _put_back(self, settler: Settler[Any], moves: list[Move[Any]], error: Exception) -> None:
         overflow = [move for move in moves if move.is_overflow]  # only together do they make the settlement fit
         single = [[move] for move in moves if not move.is_overflow]
         if isinstance(error, AbortedError) and isinstance(error.cause, OutgrownError):
@@ -124,17 +117,17 @@ class Relocator(TransactionalProducer[Moves]):
             overflow = []
         if isinstance(error, AbortedError) and error.is_too_large and len(moves) == 1:
             # Else the batch was too large, and perhaps no message of it. After the leanest copy all is tried again.
-            moves[0].delivery.too_large = (moves[0].delivery.too_large + 1) % (LEANEST + 1)
+            moves[0].too_large = (moves[0].too_large + 1) % (LEANEST + 1)
         units = [unit for unit in (*single, overflow) if unit]
         with self._news:
             self._units.extend((settler, unit) for unit in units)  # at the end, so that other units do not wait
             self._alone = max(self._alone, len(units) if len(moves) > 1 else 0)
 
-    def _rest(self, moves: list[Move], error: Exception) -> None:
+    def _rest(self, moves: list[Move[Any]], error: Exception) -> None:
         failure = error.cause if isinstance(error, AbortedError) else error
         is_too_large = isinstance(error, AbortedError) and error.is_too_large
         if isinstance(failure, OutgrownError) or (
-            is_too_large and (len(moves) > 1 or (not moves[0].is_overflow and moves[0].delivery.too_large > 0))
+            is_too_large and (len(moves) > 1 or (not moves[0].is_overflow and moves[0].too_large > 0))
         ):
             _log.debug("%s; tried again, otherwise", failure)
             return

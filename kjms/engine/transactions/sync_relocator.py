@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
-from kjms.engine.transactions.transactional_producer import Move, Part, Settler, TransactionalProducer
+from kjms.engine.transactions.plan import Move, Settler, TransactionPart
+from kjms.engine.transactions.transactional_producer import TransactionalProducer
 from kjms.engine.tuning import DEFAULTS, Tuning
 
 __all__ = ["SyncRelocator"]
@@ -18,7 +20,7 @@ class SyncRelocator(TransactionalProducer[None]):
         super().__init__(config, transactional_id, tuning)
         self._lock = threading.Lock()
 
-    def move(self, settler: Settler, moves: Sequence[Move]) -> None:
+    def move(self, settler: Settler[Any], moves: Sequence[Move[Any]]) -> None:
         """Relocate messages of *settler*; the caller holds its client.
 
         Raises:
@@ -26,4 +28,4 @@ class SyncRelocator(TransactionalProducer[None]):
             JMSException: None was relocated, or the outcome is unknown.
         """
         with self._lock:
-            self._transact([Part([move.copy(0) for move in moves], settler, moves)])
+            self._transact([TransactionPart([move.copy(0) for move in moves], settler, moves)])

@@ -8,9 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kjms.engine.kafka import (
     KafkaError,
@@ -23,29 +21,14 @@ from kjms.engine.kafka import (
     open_producer,
 )
 from kjms.engine.statistics import TransactionStatistics
+from kjms.engine.transactions import plan
+from kjms.engine.transactions.errors import AbortedError, UnknownError
+from kjms.engine.transactions.plan import Copy, PlannedCommit, TransactionPart
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
-from kjms.mapping import KafkaRecord
 from kjms.mapping.names import is_internal
-from kjms.txn.metadata import History
-from kjms.txn.states import NEVER
 
-if TYPE_CHECKING:
-    from kjms.engine.consumer.delivery import Delivery
-    from kjms.engine.handover.peers import Peer
-
-__all__ = [
-    "AbortedError",
-    "Copy",
-    "LostError",
-    "Made",
-    "Move",
-    "OutgrownError",
-    "Part",
-    "Settler",
-    "TransactionalProducer",
-    "UnknownError",
-]
+__all__ = ["TransactionalProducer"]
 
 _log = logging.getLogger("kjms.transactions")
 
@@ -61,150 +44,7 @@ MOVING: Final = frozenset(  # after the next poll it is known whether the consum
 )
 
 Unit = TypeVar("Unit")
-
-
-class Copy(NamedTuple):
-    """A record, and where it goes."""
-
-    topic: str
-    partition: int
-    record: KafkaRecord
-    history: History = NEVER
-    """Of a message's copy: what it tells of what happened to the message before."""
-
-
-class Move(NamedTuple):
-    """A message that is to be relocated.
-
-    Attributes:
-        delivery: The message.
-        copy: Makes its copy; the argument is how often the copy was too large for its target, to leave out more.
-        is_overflow: Whether this process delivers the copy, as if nothing had happened; else the message is settled.
-        to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
-        peer: The process that gets it, when it is handed over.
-        transfer_partition: Where the peer gets it.
-    """
-
-    delivery: Delivery
-    copy: Callable[[int], Copy]
-    is_overflow: bool
-    to: tuple[str, int] | None = None
-    peer: Peer | None = None
-    transfer_partition: int = -1
-
-
-Made = tuple[Move, History, tuple[int, int]]
-"""A move, the history in its copy, and the copy's partition and offset."""
-
-
-class PlannedCommit(Protocol):
-    """The commit of one partition's settlement."""
-
-    @property
-    def offset(self) -> TopicPartition:
-        """The offset, with the settlement as metadata."""
-
-
-class Client(Protocol):
-    """The Kafka consumer, which one thread at a time may use."""
-
-    def held(self, seconds: float) -> AbstractContextManager[None]:
-        """Hold it, so that no other commit is under way."""
-
-
-class Committer(Protocol):
-    """Commits settlement without a transaction."""
-
-    def stop(self) -> None:
-        """Commit nothing any more: the broker may still complete a transaction."""
-
-    def has_committed(self, commits: Sequence[Any]) -> bool | None:
-        """Return whether the broker has *commits*; None: another process has the partitions now."""
-
-
-class Settler(Protocol):
-    """Plans and records the settlement of the messages of one group consumer."""
-
-    @property
-    def client(self) -> Client:
-        """The Kafka consumer."""
-
-    @property
-    def committer(self) -> Committer:
-        """Commits the same settlement."""
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether Kafka keeps the settlement."""
-
-    def plan(self, made: Sequence[Made], deliveries: Sequence[Delivery]) -> tuple[Sequence[PlannedCommit], Any]:
-        """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata."""
-
-    def unplan(self, made: Sequence[Made]) -> None:
-        """Record that the transaction of *made* was not committed."""
-
-    def done(self, commits: Sequence[Any], made: Sequence[Made], deliveries: Sequence[Delivery]) -> None:
-        """Record that *commits*, from `plan`, were committed."""
-
-    def still_held(self, moves: Iterable[Move]) -> list[Move]:
-        """Return those of *moves* whose messages are held and not settled."""
-
-    def forget(self, moves: Sequence[Move]) -> None:
-        """Record that *moves* will not be made."""
-
-
-@dataclass
-class Part:
-    """A part of a transaction.
-
-    Attributes:
-        copies: What is written.
-        settler: Of the messages that are settled.
-        moves: The messages that the copies are of, one by one; they are settled.
-        deliveries: More messages that are settled.
-    """
-
-    copies: Sequence[Copy] = ()
-    settler: Settler | None = None
-    moves: Sequence[Move] = ()
-    deliveries: Sequence[Delivery] = field(default=())
-
-
-class OutgrownError(JMSException):
-    """More was settled, or dispatched, meanwhile, and the settlement does not fit: more messages have to overflow."""
-
-
-class LostError(JMSException):
-    """Messages that were to be settled are another consumer's now.
-
-    Args:
-        reason: Says which.
-        deliveries: The messages.
-    """
-
-    def __init__(self, reason: str, deliveries: Sequence[Delivery]) -> None:
-        super().__init__(reason)
-        self.deliveries = deliveries
-
-
-class UnknownError(JMSException):
-    """The outcome of a transaction is unknown: other processes have its partitions now."""
-
-
-class AbortedError(Exception):
-    """The transaction was aborted.
-
-    Args:
-        cause: Why.
-        is_too_large: Whether a copy, or some of them together, were larger than their topic allows.
-        is_passing: Whether the same work may succeed when tried again: the producer failed, or its group rebalanced.
-    """
-
-    def __init__(self, cause: JMSException, *, is_too_large: bool = False, is_passing: bool = False) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-        self.is_too_large = is_too_large
-        self.is_passing = is_passing
+Settler: TypeAlias = plan.Settler[Any]
 
 
 class TransactionalProducer(Generic[Unit]):
@@ -308,7 +148,7 @@ class TransactionalProducer(Generic[Unit]):
 
     # One transaction.
 
-    def _transact(self, parts: Sequence[Part], *, is_singly: bool = False) -> None:
+    def _transact(self, parts: Sequence[TransactionPart], *, is_singly: bool = False) -> None:
         """Write and settle all of *parts*.
 
         Args:
@@ -326,7 +166,7 @@ class TransactionalProducer(Generic[Unit]):
             raise
         self._commits += 1
 
-    def _write_and_settle(self, parts: Sequence[Part], *, is_singly: bool) -> None:
+    def _write_and_settle(self, parts: Sequence[TransactionPart], *, is_singly: bool) -> None:
         copies = [copy for part in parts for copy in part.copies]
         producer = self._begin()
         try:
@@ -448,11 +288,15 @@ class TransactionalProducer(Generic[Unit]):
         return None
 
     def _settle(
-        self, producer: ProducerPort, parts: Sequence[Part], places: Sequence[tuple[int, int]], copies: Sequence[Copy]
+        self,
+        producer: ProducerPort,
+        parts: Sequence[TransactionPart],
+        places: Sequence[tuple[int, int]],
+        copies: Sequence[Copy],
     ) -> None:
         """Settle in the transaction, and commit it, while no other thread can commit for the groups."""
-        made: dict[Settler, list[Made]] = {}
-        settled: dict[Settler, list[Delivery]] = {}
+        made: dict[Settler, list[plan.Made[Any]]] = {}
+        settled: dict[Settler, list[Any]] = {}
         at = 0
         for part in parts:
             if part.settler is not None:

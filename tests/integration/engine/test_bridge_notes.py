@@ -9,7 +9,7 @@ import pytest
 from kjms import ConnectionFactory, Queue, TextMessage
 from kjms.engine import Engine
 from kjms.engine.transactions.bridged import Bridged, TooLargeError
-from kjms.engine.transactions.transactional_producer import Copy
+from kjms.engine.transactions.plan import Copy
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord, encode
 from kjms.testing.engine import engine_of

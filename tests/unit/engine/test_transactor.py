@@ -9,7 +9,8 @@ import pytest
 
 from kjms.engine.delayed.partition import PartitionProducer
 from kjms.engine.kafka import serve, serve_no_more
-from kjms.engine.transactions.transactional_producer import AbortedError, Copy
+from kjms.engine.transactions.errors import AbortedError
+from kjms.engine.transactions.plan import Copy
 from kjms.engine.tuning import Tuning
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import BOOKKEEPING
