@@ -55,6 +55,7 @@ PURE = (
     "kjms.engine.consumer.dispatcher",
     "kjms.engine.consumer.eviction",
     "kjms.engine.consumer.message_groups",
+    "kjms.engine.consumer.peer_sharing",
     "kjms.engine.consumer.selector_queue",
     "kjms.engine.handover.demand",
     "kjms.engine.handover.peers",
@@ -65,11 +66,9 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "modules of a package in circles": {
         "engine": 4,
     },
-    "lines of a module": {
-        "kjms.engine.consumer.dispatcher": 605,
-    },
+    "lines of a module": {},
     "methods of a class": {
-        "engine.Dispatcher": 54,
+        "engine.Dispatcher": 41,
     },
     "attributes of a class": {
         "engine.Delivery": 22,
@@ -240,13 +239,15 @@ def test_the_list_of_exceptions_is_tight(calls_for_a_message: dict[str, int]) ->
 
 def test_gates_see_what_is_worse() -> None:
     """A number above the gate, and one above the list, fail; one that became better makes the list loose."""
-    rule = "lines of a module"
-    listed, allowed = next(iter(EXCEPTIONS[rule].items()), ("kjms.none", MOST_LINES))
-    assert list(worse(rule, MOST_LINES, {"kjms.new": MOST_LINES + 1, listed: allowed + 1})) == [
-        f"{rule}: {listed} has {allowed + 1}, allowed are {allowed}",
-        f"{rule}: kjms.new has {MOST_LINES + 1}, allowed are {MOST_LINES}",
-    ]
-    assert not list(worse(rule, MOST_LINES, {"kjms.new": MOST_LINES, listed: allowed}))
+    rule = "methods of a class"
+    listed, allowed = next(iter(EXCEPTIONS[rule].items()), ("engine.None", MOST_METHODS))
+    assert list(worse(rule, MOST_METHODS, {"engine.New": MOST_METHODS + 1, listed: allowed + 1})) == sorted(
+        [
+            f"{rule}: engine.New has {MOST_METHODS + 1}, allowed are {MOST_METHODS}",
+            f"{rule}: {listed} has {allowed + 1}, allowed are {allowed}",
+        ]
+    )
+    assert not list(worse(rule, MOST_METHODS, {"engine.New": MOST_METHODS, listed: allowed}))
     assert len(list(loose(rule, MOST_LINES, {}))) == len(EXCEPTIONS[rule])
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, Delivery
 from kjms.engine.consumer.eviction import Eviction
-from kjms.engine.consumer.message_groups import GroupBindings, MessageGroups
+from kjms.engine.consumer.message_groups import MessageGroups
+from kjms.engine.consumer.peer_sharing import PeerSharing
 from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.engine.tuning import DEFAULTS
 from kjms.txn.delivery_states import (
@@ -22,19 +22,16 @@ from kjms.txn.delivery_states import (
     DISPATCH,
     MATCH,
     READY,
-    RELOCATE,
     SETTLE,
     UNMATCH,
     UNMATCHED,
 )
 
 if TYPE_CHECKING:
-    from kjms.engine.handover.peers import Peer, Peers
     from kjms.selector import Selector
 
 __all__ = ["Dispatcher"]
 
-BUSY_SECONDS: Final = 0.02  # consumers none of which has waited for so long are busy
 OVERTAKING: Final = 10  # times the limit: so many later messages may be dispatched before one that is less urgent
 MAX_KEPT_BACK: Final = 100_000  # messages that no selector here wants, or that are not due, are kept in memory
 
@@ -62,6 +59,7 @@ class Dispatcher:
         eviction: The partitions with evicted messages.
         selector_queues: What the consumers of each selector want.
         groups: The message groups that sessions are busy with.
+        sharing: What goes to other processes.
     """
 
     def __init__(
@@ -84,10 +82,7 @@ class Dispatcher:
         self._keeps_unmatched = keeps_unmatched
         self._limit = limit
         self.eviction = Eviction[AssignedPartition](is_possible=evicts, most_unmatched=most_unmatched)
-        self.peers: Peers | tuple[()] = ()  # other processes that may want what is here
-        self.leaving: list[tuple[Peer, Delivery]] = []  # what they are to get, until it is sent
-        self.has_reopened = False  # whether consumers wait that were too busy for what others hand over
-        self._bindings: GroupBindings[Peer] = GroupBindings()
+        self.sharing = PeerSharing(self, destination, limit)
 
     @property
     def is_waiting(self) -> bool:
@@ -117,7 +112,7 @@ class Dispatcher:
     @property
     def is_awaited(self) -> bool:
         """Whether a consumer waits, here or, as far as is known, in another process."""
-        return self.is_waiting or any(peer.wants for peer in self.peers)
+        return self.is_waiting or self.sharing.is_awaited
 
     @property
     def kept_back(self) -> int:
@@ -319,7 +314,7 @@ class Dispatcher:
         queue.busy_since = 0.0
         if queue.is_withdrawn:
             queue.is_withdrawn = False
-            self.has_reopened = True
+            self.sharing.has_reopened = True
 
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that *slot* waits no longer."""
@@ -413,21 +408,16 @@ class Dispatcher:
             delivery.state = SETTLE[delivery.state]
             delivery.partition.settlement.settle(delivery.offset)
             return
-        peer = self._peer_for(delivery) if self.peers else None
-        if peer is None:
-            self.unmatched.append(delivery)
-            if len(self.unmatched) >= self.eviction.due_at:
-                self.unmatched = self.eviction.trim(self.unmatched, self._is_wanted_elsewhere)
-        else:
-            self._leave(delivery, peer)
+        if self.sharing.peers and self.sharing.hand_over(delivery):
+            return
+        self.unmatched.append(delivery)
+        if len(self.unmatched) >= self.eviction.due_at:
+            self.unmatched = self.eviction.trim(self.unmatched, self.sharing.is_wanted_elsewhere)
 
     def is_staying(self, delivery: Delivery) -> bool:
         """Tell whether *delivery* is wanted by nobody, or not due."""
         is_kept = delivery.state is UNMATCHED or delivery.state is DELAYED
-        return is_kept and not self._is_wanted_elsewhere(delivery)
-
-    def _is_wanted_elsewhere(self, delivery: Delivery) -> bool:
-        return any(peer.wants and peer.does_want(delivery.message(self._destination)) for peer in self.peers)
+        return is_kept and not self.sharing.is_wanted_elsewhere(delivery)
 
     @property
     def wants_reread(self) -> bool:
@@ -450,138 +440,10 @@ class Dispatcher:
         self.put_back(left)  # some may have been in one of these partitions when a consumer came that wants them
         return first
 
-    # Other processes.
-
     @property
     def slots(self) -> int:
         """How many consumers are started here."""
         return sum(len(queue.slots) for queue in self.selector_queues.values())
-
-    @property
-    def room_elsewhere(self) -> int:
-        """How many messages other processes have asked for that they do not have yet."""
-        return sum(peer.free for peer in self.peers if peer.wants)
-
-    def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
-        """Return the selectors of the consumers that are started here."""
-        queues = [queue for queue in self.selector_queues.values() if not (without_withdrawn and queue.is_withdrawn)]
-        return {None if queue.selector is None else queue.selector.text for queue in queues}
-
-    def undispatched(self, partition: AssignedPartition) -> int:
-        """Return how many messages of *partition* are here and not dispatched."""
-        orders = {d.order for queue in self.selector_queues.values() for d in queue if d.partition is partition}
-        return len(orders) + sum(delivery.partition is partition for delivery in self.unmatched)
-
-    def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool) -> None:
-        """Let *peer* have those that nobody here wants, and its consumers with the selectors *among* do.
-
-        If that *is_new*, they may want what is evicted, too.
-        """
-        if is_new:
-            self.eviction.peer_joined()
-        kept: list[Delivery] = []
-        for number, delivery in enumerate(self.unmatched):
-            if not peer.room(is_targeted=True):
-                peer.waits = True
-                kept += self.unmatched[number:]
-                break
-            if not peer.does_want(delivery.message(self._destination), among) or self._bindings.exclude(delivery, peer):
-                kept.append(delivery)
-            else:
-                self._leave(delivery, peer)
-        self.unmatched = kept
-
-    def share(self, now: float) -> bool:
-        """Let others have some of what consumers here want, too, where these have been busy for a while by *now*.
-
-        Groups stay here, and what others handed over; so do as many messages as there are consumers, while these take
-        them quickly. Return whether time alone may change what is to be shared: to be called again soon.
-        """
-        pressed = []
-        is_soon = False
-        for queue in [queue for queue in self.selector_queues.values() if queue.is_busy(now)]:
-            if now - queue.busy_since >= BUSY_SECONDS:
-                pressed.append(queue)
-            is_soon = is_soon or now - max(queue.busy_since, queue.taken_at) < BUSY_SECONDS
-        takers = [peer for peer in self.peers if peer.room(is_targeted=False)] if pressed else []
-        for queue in pressed:
-            self._share(queue, takers, len(queue.slots) if now - queue.taken_at < BUSY_SECONDS else 0)
-        return is_soon
-
-    def _share(self, queue: _Queue, takers: list[Peer], own: int) -> None:
-        for delivery in itertools.islice(queue, own, own + self._limit):
-            if not takers:
-                return
-            if delivery.group is not None or delivery.partition.is_transfer:
-                continue
-            wanting = [p for p in takers if None in p.wants or p.does_want(delivery.message(self._destination))]
-            if wanting:
-                peer = max(wanting, key=_free_room)
-                self.held -= 1
-                self._leave(delivery, peer)
-                if not peer.room(is_targeted=False):
-                    takers.remove(peer)
-
-    def _peer_for(self, delivery: Delivery) -> Peer | None:
-        """Return who is to get *delivery*, which nobody here wants."""
-        best, most = None, 0
-        for peer in self.peers:
-            if not (peer.wants and peer.does_want(delivery.message(self._destination))):
-                continue
-            if self._bindings.exclude(delivery, peer):
-                continue
-            room = peer.room(is_targeted=True)
-            if room > most:
-                best, most = peer, room
-            elif not room:
-                peer.waits = True
-        return best
-
-    def _leave(self, delivery: Delivery, peer: Peer) -> None:
-        delivery.state = RELOCATE[delivery.state]
-        delivery.ready_in = 0
-        if delivery.group is not None:
-            self._bindings.bind(delivery.group, peer)
-        peer.sent()
-        self.leaving.append((peer, delivery))
-
-    def may_get_stuck(self, now: float) -> bool:
-        """Whether messages are ready for consumers none of which waits, and which have not been busy for long."""
-        return any(
-            not (queue.waiting or queue.is_stuck(now)) and next(iter(queue), None) is not None
-            for queue in self.selector_queues.values()
-        )
-
-    def send_back(self, now: float) -> list[Delivery]:
-        """Return what others handed over that is stuck, by *now*, behind busy consumers: it is here no more.
-
-        Groups stay. Others are not to hand over such messages before one of these consumers waits.
-        """
-        stuck = [queue for queue in self.selector_queues.values() if queue.is_stuck(now)]
-        gone: list[Delivery] = []
-        for queue in stuck:
-            for delivery in queue:
-                if not delivery.partition.is_transfer or delivery.group is not None or delivery.due:
-                    continue
-                if delivery.ready_in > 1 and any(
-                    self._wants(other, delivery) for other in self.selector_queues.values() if other not in stuck
-                ):
-                    continue
-                delivery.state = RELOCATE[delivery.state]
-                delivery.ready_in = 0
-                self.held -= 1
-                queue.is_withdrawn = True
-                gone.append(delivery)
-        return gone
-
-    def give_up(self, is_to_go: Callable[[Delivery], bool]) -> list[Delivery]:
-        """Return those that nobody wants and *is_to_go* is true for: they are here no more."""
-        gone = [delivery for delivery in self.unmatched if is_to_go(delivery)]
-        if gone:
-            self.unmatched = [delivery for delivery in self.unmatched if not is_to_go(delivery)]
-        for delivery in gone:
-            delivery.state = RELOCATE[delivery.state]
-        return gone
 
     def _pass_on(self, queue: _Queue, slot: ConsumerSlot) -> None:
         """Take *slot* from those who wait; had it been woken, wake somebody else for what it leaves."""
@@ -595,10 +457,6 @@ class Dispatcher:
 
 def _order(delivery: Delivery) -> int:
     return delivery.order
-
-
-def _free_room(peer: Peer) -> int:
-    return peer.room(is_targeted=False)
 
 
 def _age(level: tuple[int, deque[Delivery]]) -> int:

@@ -6,8 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from kjms.engine.consumer.dispatcher import BUSY_SECONDS
 from kjms.engine.consumer.offset_committer import TICK_SECONDS
+from kjms.engine.consumer.peer_sharing import BUSY_SECONDS
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.client import ConsumerClient
@@ -90,10 +90,10 @@ class FlowControl:
 
     def share(self) -> None:
         """Let other processes have what consumers here have no time for."""
-        if self._handover is not None and self._dispatcher.peers:
+        if self._handover is not None and self._dispatcher.sharing.peers:
             with self._lock:
                 self._is_to_share = self._handover.share(time.monotonic())
-                self._capacity = self._intake.limit + self._dispatcher.room_elsewhere
+                self._capacity = self._intake.limit + self._dispatcher.sharing.room
         else:
             self._is_to_share, self._capacity = False, self._intake.limit
 

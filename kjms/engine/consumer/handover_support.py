@@ -63,6 +63,7 @@ class HandoverSupport:
         self.handover: Handover | None = None
         self.assignment = assignment
         self.dispatcher = dispatcher
+        self.sharing = dispatcher.sharing
         self.client = client
         self.aside = aside
         self.fetch = fetch
@@ -93,9 +94,9 @@ class HandoverSupport:
 
     def send_over(self) -> None:
         """Send messages to the other processes that they were given to."""
-        leaving = self.dispatcher.leaving
+        leaving = self.sharing.leaving
         if leaving and self.handover is not None:
-            self.dispatcher.leaving = []
+            self.sharing.leaving = []
             self.relocations.submit([self.handover.move(delivery, peer) for peer, delivery in leaving])
 
     # What it does.

@@ -218,12 +218,12 @@ class KafkaSource:
     @property
     def is_shared(self) -> bool:
         """Whether several consumers are started, here or in other processes that may get messages from here."""
-        return self._slots.count > 1 or bool(self._dispatcher.peers)
+        return self._slots.count > 1 or bool(self._dispatcher.sharing.peers)
 
     @property
     def has_peers(self) -> bool:
         """Whether consumers in other processes may want the messages."""
-        return bool(self._dispatcher.peers)
+        return bool(self._dispatcher.sharing.peers)
 
     @property
     def is_closed(self) -> bool:

@@ -18,7 +18,7 @@ from kjms.errors import JMSException
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.handover.peers import Peer
-    from kjms.engine.handover.ports import Consumer, Dispatcher
+    from kjms.engine.handover.ports import Consumer, PeerSharing
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.kafka import KafkaError
 
@@ -56,6 +56,7 @@ class Handover:
         self.interest_topic = consumer.aside.interest
         self._consumer = consumer
         self._service = service
+        self._sharing = consumer.sharing
         self._lock = consumer.lock
         self._transfers = TransferPartitions(consumer, self.publish)
         self._reset()
@@ -95,7 +96,7 @@ class Handover:
         """Take part from now on."""
         with self._lock:
             self._reset()
-            self._consumer.dispatcher.peers = self.peers
+            self._sharing.peers = self.peers
         self._service.join(self)
 
     def end(self) -> None:
@@ -104,7 +105,7 @@ class Handover:
         with self._lock:
             self._interest.publish_end()
             self._reset()  # without a transfer partition that a later commit would give up
-            self._consumer.dispatcher.peers = ()
+            self._sharing.peers = ()
 
     # What happens in the group consumer.
 
@@ -130,7 +131,7 @@ class Handover:
         """Request more where a consumer found nothing: peers may not know that it waits, or it gets too little."""
         dispatcher = self._consumer.dispatcher
         is_more = self._window.missed(dispatcher.slots, dispatcher.waiting_slots, self._consumer.prefetch)
-        if is_more or dispatcher.has_reopened:
+        if is_more or self._sharing.has_reopened:
             self.publish()
 
     def changed(self) -> None:
@@ -148,18 +149,17 @@ class Handover:
 
     def share(self, now: float) -> bool:
         """Let peers have messages of busy consumers; return whether to look again soon."""
-        dispatcher = self._consumer.dispatcher
-        if not dispatcher.peers:
+        if not self._sharing.peers:
             return False
-        is_soon = dispatcher.share(now)
+        is_soon = self._sharing.share(now)
         self._ask(now)
         if self._transfers.open:
-            stuck = dispatcher.send_back(now)  # requested in advance for consumers that are busy
+            stuck = self._sharing.send_back(now)  # requested in advance for consumers that are busy
             if stuck:
                 self._window.stuck(STUCK_SECONDS)
                 self._consumer.relocations.submit(moves_back(self._consumer, stuck))
                 self.publish()
-            is_soon = dispatcher.may_get_stuck(now) or is_soon
+            is_soon = self._sharing.may_get_stuck(now) or is_soon
         self._consumer.send_over()
         return is_soon
 
@@ -180,18 +180,18 @@ class Handover:
         consumer, partitions = self._consumer, self._topics.source_partitions
         if not consumer.is_wanting or (partitions and len(consumer.numbers()) >= partitions):
             return set()
-        return consumer.dispatcher.wants() if consumer.keeps_unmatched else {None}
+        return self._sharing.wants() if consumer.keeps_unmatched else {None}
 
     def _free_wants(self) -> set[str | None]:
         """Return those of them whose consumers are not too busy."""
         wants = self._wants()
-        free = self._consumer.dispatcher.wants(without_withdrawn=True)
+        free = self._sharing.wants(without_withdrawn=True)
         return wants & free if self._consumer.keeps_unmatched else wants if free else set()
 
     def publish(self) -> None:
         """Publish how many messages there is room for, and what is wanted now, as far as it has changed."""
         wants = self._free_wants()
-        self._consumer.dispatcher.has_reopened = False
+        self._sharing.has_reopened = False
         self._interest.is_idle = not self._transfers.is_active(time.monotonic())
         self._interest.publish_changes(wants, self._record())
         self._window.published()
@@ -204,7 +204,7 @@ class Handover:
             "partition": self._transfers.number,
             "partitions": self._transfers.claimed,
             "read": 0 if own is None else max(own.settlement.position, 0),
-            "held": 0 if own is None else dispatcher.undispatched(own),
+            "held": 0 if own is None else self._sharing.undispatched(own),
             "room": self._window.room(dispatcher.waiting_slots),
             "quick": self._window.is_quick,
         }
@@ -237,7 +237,7 @@ class Handover:
             return
         with self._lock:
             if self.peers.expire(now, STALE_SECONDS):
-                _offer_all(self._consumer.dispatcher, self.peers)
+                _offer_all(self._sharing, self.peers)
             self.give_up_expired(now)
             self._ask(now)
             self._repeat(now)  # before anything that Kafka may delay
@@ -323,15 +323,14 @@ class Handover:
             self.publish()
         if interest.get("bye"):
             self._transfers.sweep_soon()
-            _offer_all(self._consumer.dispatcher, self.peers)
-        dispatcher = self._consumer.dispatcher
+            _offer_all(self._sharing, self.peers)
         is_new = bool(new)
         if peer.waits and peer.room(is_targeted=True):
             peer.waits = False
             new = list(peer.wants)
         if new and peer.transfer_partition >= 0:
-            dispatcher.offer(peer, new, is_new=is_new)
-        dispatcher.share(now)
+            self._sharing.offer(peer, new, is_new=is_new)
+        self._sharing.share(now)
         self._consumer.send_over()
 
     def _claim(self, now: float) -> None:
@@ -362,21 +361,21 @@ class Handover:
             return
         own, silent = self._transfers.own, now - interest.published_at
         if own is not None and silent > BEAT_SECONDS:
-            self._window.shrink(self._consumer.dispatcher.undispatched(own))
+            self._window.shrink(self._sharing.undispatched(own))
         if wants != interest.selectors or silent > (IDLE_BEAT_SECONDS if interest.is_idle else BEAT_SECONDS):
             self.publish()
 
     def _return_unwanted(self) -> None:
         """Move messages that match no consumer here any more back to the owner of their partition."""
         owned = set(self._consumer.numbers())
-        unmatched = self._consumer.dispatcher.give_up(
+        unmatched = self._sharing.give_up(
             lambda d: d.partition.is_transfer and not d.due and (d.record.partition() or 0) not in owned
         )
         self._consumer.relocations.submit(moves_back(self._consumer, unmatched))
 
 
-def _offer_all(dispatcher: Dispatcher, peers: Peers) -> None:
+def _offer_all(sharing: PeerSharing, peers: Peers) -> None:
     """Offer again what matches no consumer here: a peer that was to get it is gone."""
     for peer in peers:
         if peer.transfer_partition >= 0 and peer.wants:
-            dispatcher.offer(peer, list(peer.wants), is_new=False)
+            sharing.offer(peer, list(peer.wants), is_new=False)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kjms.engine.handover.peers import Peer, Peers
     from kjms.engine.transactions.plan import Copy, Move
 
-__all__ = ["Client", "Consumer", "Dispatcher", "Topics"]
+__all__ = ["Client", "Consumer", "Dispatcher", "PeerSharing", "Topics"]
 
 
 class Topics(Protocol):
@@ -37,23 +37,11 @@ class Topics(Protocol):
         """Give *topic* so many partitions."""
 
 
-class Dispatcher(Protocol):
-    """Holds the messages that wait for consumers; the caller holds the consumer's lock."""
+class PeerSharing(Protocol):
+    """Takes messages from the dispatcher for peers; the caller holds the consumer's lock."""
 
     peers: Peers | tuple[()]
     has_reopened: bool
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a consumer waits."""
-
-    @property
-    def waiting_slots(self) -> int:
-        """How many consumers wait."""
-
-    @property
-    def slots(self) -> int:
-        """How many consumers are started here."""
 
     def wants(self, *, without_withdrawn: bool = False) -> set[str | None]:
         """Return the selectors of the consumers that are started here."""
@@ -75,6 +63,22 @@ class Dispatcher(Protocol):
 
     def give_up(self, is_to_go: Callable[[Delivery], bool]) -> list[Delivery]:
         """Remove and return messages that match no consumer here, where *is_to_go* is true."""
+
+
+class Dispatcher(Protocol):
+    """Holds the messages that wait for consumers; the caller holds the consumer's lock."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a consumer waits."""
+
+    @property
+    def waiting_slots(self) -> int:
+        """How many consumers wait."""
+
+    @property
+    def slots(self) -> int:
+        """How many consumers are started here."""
 
 
 class Client(Protocol):
@@ -105,6 +109,10 @@ class Consumer(Protocol):
     @property
     def dispatcher(self) -> Dispatcher:
         """Its dispatcher."""
+
+    @property
+    def sharing(self) -> PeerSharing:
+        """Takes messages from its dispatcher for peers."""
 
     @property
     def relocations(self) -> Relocations:

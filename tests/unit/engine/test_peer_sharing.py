@@ -1,0 +1,140 @@
+"""Which messages go to other processes, and which go back, without Kafka and threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from kjms.destinations import Queue
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
+from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+from kjms.engine.consumer.dispatcher import Dispatcher
+from kjms.engine.consumer.peer_sharing import BUSY_SECONDS
+from kjms.engine.consumer.selector_queue import STUCK_SECONDS
+from kjms.engine.handover.peers import Peers
+from tests.unit.engine.records import EMPTY, Record, arrive, partition_from
+
+
+def test_who_is_busy_shares_and_who_waits_does_not() -> None:
+    """Others get what quick consumers here leave, up to the room they have; never what a consumer here waits for."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    partition = partition_from(0)
+    unused: Any = None
+    slot = ConsumerSlot(unused, None, threading.Event())
+    dispatcher.join(slot)
+    peers = Peers("we")
+    dispatcher.sharing.peers = peers
+    peers.apply({"e": "they", "lease": 10, "partition": 0, "partitions": [0], "room": 3, "wants": [None]}, 0.0)
+    for number in range(10):
+        delivery = Delivery(Record(number, b"group" if number == 2 else None), partition, number, number)
+        partition.settlement.read(number, delivery)
+        dispatcher.arrive(delivery)
+    assert dispatcher.sharing.share(1.0)
+    assert not dispatcher.sharing.leaving
+    assert slot.queue is not None
+    slot.queue.taken_at = 1.0 + BUSY_SECONDS / 2
+    assert dispatcher.sharing.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [
+        1,
+        3,
+        4,
+    ]  # one is left, and what is in a group
+    assert not dispatcher.sharing.share(2.0)
+    assert len(dispatcher.sharing.leaving) == 3  # there is no more room
+    taken = [dispatcher.take(slot) for _ in range(7)]
+    assert [delivery.offset for delivery in taken if delivery is not None] == [0, 2, 5, 6, 7, 8, 9]
+    assert dispatcher.held == 0
+
+
+def test_busy_consumers_keep_nothing_that_others_have_time_for() -> None:
+    """Where no consumer has taken anything for a while, others get all that is ready, down to the last message."""
+    dispatcher, slot, partition = shared_dispatcher(room=10)
+    arrive(dispatcher, partition, 3)
+    first = dispatcher.take(slot)
+    slot.took(first, 1.0)
+    dispatcher.sharing.share(1.0)
+    dispatcher.sharing.share(1.0 + BUSY_SECONDS)
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [1, 2]
+    arrive(dispatcher, partition, 1, start=3)
+    dispatcher.sharing.share(1.0 + BUSY_SECONDS)  # they have been busy for long when it arrives
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [1, 2, 3]
+    assert dispatcher.take(slot) is None
+    arrive(dispatcher, partition, 1, start=4)
+    dispatcher.sharing.share(2.0)
+    assert len(dispatcher.sharing.leaving) == 3
+    last = dispatcher.take(slot)
+    assert last is not None
+    assert last.offset == 4
+
+
+def test_what_was_handed_over_goes_back_from_busy_consumers() -> None:
+    """Behind consumers that are busy for long nothing waits that others handed over, but for message groups."""
+    box = AssignedPartition("t.kjms.handover", 0, EMPTY, is_kept=False, is_transfer=True)
+    dispatcher, slot, _ = shared_dispatcher()
+    arrive(dispatcher, box, 4, grouped=2)
+    slot.took(dispatcher.take(slot), 1.0)
+    assert not dispatcher.sharing.send_back(1.0 + STUCK_SECONDS / 2)
+    assert dispatcher.sharing.may_get_stuck(1.0 + STUCK_SECONDS / 2)
+    assert [delivery.offset for delivery in dispatcher.sharing.send_back(1.0 + STUCK_SECONDS)] == [1, 3]
+    assert not dispatcher.sharing.may_get_stuck(1.0 + STUCK_SECONDS)
+    assert (dispatcher.sharing.wants(), dispatcher.sharing.wants(without_withdrawn=True)) == ({None}, set())
+    left = dispatcher.take(slot)
+    assert left is not None
+    assert left.offset == 2
+    slot.took(left, 2.0)
+    assert dispatcher.take(slot) is None
+    assert dispatcher.sharing.has_reopened
+    assert dispatcher.sharing.wants(without_withdrawn=True) == {None}
+    assert dispatcher.held == 0
+
+
+def shared_dispatcher(room: int = 0) -> tuple[Dispatcher, ConsumerSlot, AssignedPartition]:
+    """Return a buffer with one consumer, and another process with *room* messages of room."""
+    unused: Any = None
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    slot = ConsumerSlot(unused, None, threading.Event())
+    dispatcher.join(slot)
+    peers = Peers("we")
+    dispatcher.sharing.peers = peers
+    peers.apply({"e": "they", "lease": 10, "partition": 0, "partitions": [0], "room": room, "wants": [None]}, 0.0)
+    return dispatcher, slot, partition_from(0)
+
+
+def test_what_only_others_want_is_theirs_at_once() -> None:
+    """A message that no consumer here wants goes to one who does, a group's messages to the same one."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    partition = partition_from(0)
+    peers = Peers("we")
+    dispatcher.sharing.peers = peers
+    for box, engine in enumerate(["first", "second"]):
+        notice = {"e": engine, "lease": 10, "partition": box, "partitions": [box], "room": 1, "wants": ["n < 5"]}
+        peers.apply(notice, 0.0)
+    for number in range(8):
+        delivery = Delivery(Record(number, b"group"), partition, number, number)
+        partition.settlement.read(number, delivery)
+        dispatcher.arrive(delivery)
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [0, 1, 2, 3, 4]
+    assert len({peer for peer, _ in dispatcher.sharing.leaving}) == 1
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]
+    third, new = peers.apply(
+        {"e": "third", "lease": 10, "partition": 2, "partitions": [2], "room": 1, "wants": ["n > 6"]}, 0.0
+    )
+    dispatcher.sharing.offer(third, new, is_new=True)
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]  # the group is somebody's who lives
+    peers.expire(11.0)
+    peers.apply({"e": "third", "lease": 10, "partition": 2, "partitions": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
+    dispatcher.sharing.offer(next(iter(peers)), ["n > 6"], is_new=True)
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6]
+
+
+def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
+    """Another process comes, and gets as many as it has room for; it says later that it has room for more."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    partition = partition_from(0)
+    dispatcher.sharing.peers = peers = Peers("we")
+    arrive(dispatcher, partition, 5)
+    asks = {"e": "other", "lease": 10, "partition": 0, "partitions": [0], "room": 2, "quick": False}
+    other, wants = peers.apply({**asks, "wants": [None]}, 0.0)
+    dispatcher.sharing.offer(other, wants, is_new=True)
+    assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [0, 1]
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [2, 3, 4]
