@@ -23,7 +23,7 @@ from kjms.options import SessionMode
 
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
-    from kjms.engine import ConsumerSlot, Copy, Delivery, MessageSource, Receipt
+    from kjms.engine import Copy, Delivery, MessageSource, Receipt, Slot
     from kjms.message import Message
     from kjms.options import FactoryOptions
 
@@ -58,7 +58,7 @@ class Acknowledgement:
         """Whether the session holds as many unacknowledged messages as it may."""
         return False
 
-    def before_next(self, slot: ConsumerSlot) -> None:
+    def before_next(self, slot: Slot) -> None:
         """Do what must be durable before the consumer of *slot* gets its next message."""
 
     def received(self, delivery: Delivery, message: Message) -> None:
@@ -69,7 +69,7 @@ class Acknowledgement:
         """Note that *message* is about to be given to a loop over its consumer."""
         self.received(delivery, message)
 
-    def loop_failed(self, error: BaseException, slot: ConsumerSlot | None = None) -> None:
+    def loop_failed(self, error: BaseException, slot: Slot | None = None) -> None:
         """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*."""
 
     def listening(self, delivery: Delivery, message: Message) -> None:
@@ -83,10 +83,10 @@ class Acknowledgement:
         delivery.cause = f"the listener raised {type(error).__name__}"
         self._give_back([delivery], to=delivery.slot, error=error)
 
-    def consumer_closes(self, slot: ConsumerSlot) -> None:
+    def consumer_closes(self, slot: Slot) -> None:
         """Note that the consumer of *slot* closes, before it does."""
 
-    def recover(self) -> ConsumerSlot | None:
+    def recover(self) -> Slot | None:
         """Deliver again what was dispatched and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11)."""
         raise NotImplementedError
 
@@ -97,7 +97,7 @@ class Acknowledgement:
         self,
         deliveries: list[Delivery],
         *,
-        to: ConsumerSlot | None,
+        to: Slot | None,
         error: BaseException | None = None,
         is_delayed: bool = False,
     ) -> None:
@@ -144,13 +144,13 @@ class Auto(Acknowledgement):
     def __init__(self, redelivery: Redelivery, *, is_pipelined: bool = False) -> None:
         super().__init__(redelivery)
         self._is_pipelined = is_pipelined
-        self._looped: dict[ConsumerSlot, Delivery] = {}  # what loops have; any thread may close the consumer
+        self._looped: dict[Slot, Delivery] = {}  # what loops have; any thread may close the consumer
         self._heard: Delivery | None = None  # what a listener has, unless it recovered its session
         self._unflushed: dict[MessageSource, list[Receipt]] = {}
         self._received_at = 0.0
         self._is_hasty = False  # whether the program asked for the next message at once
 
-    def before_next(self, slot: ConsumerSlot) -> None:
+    def before_next(self, slot: Slot) -> None:
         if self._looped:
             self._settle_looped(slot)
         if not self._unflushed:
@@ -182,17 +182,17 @@ class Auto(Acknowledgement):
         super().disown(process)
         self._looped.clear()
 
-    def loop_failed(self, error: BaseException, slot: ConsumerSlot | None = None) -> None:
+    def loop_failed(self, error: BaseException, slot: Slot | None = None) -> None:
         for each in list(self._looped) if slot is None else [slot]:
             delivery = self._looped.pop(each, None)
             if delivery is not None:
                 delivery.cause = f"the loop over its consumer raised {type(error).__name__}"
                 self._give_back([delivery], to=None, error=error, is_delayed=True)
 
-    def consumer_closes(self, slot: ConsumerSlot) -> None:
+    def consumer_closes(self, slot: Slot) -> None:
         self._settle_looped(slot, is_urgent=True)
 
-    def _settle_looped(self, slot: ConsumerSlot, *, is_urgent: bool = False) -> None:
+    def _settle_looped(self, slot: Slot, *, is_urgent: bool = False) -> None:
         delivery = self._looped.pop(slot, None)
         if delivery is not None:
             self._settle(delivery, is_urgent=is_urgent)
@@ -219,7 +219,7 @@ class Auto(Acknowledgement):
             self._heard = None
             super().listener_failed(delivery, error)
 
-    def recover(self) -> ConsumerSlot | None:
+    def recover(self) -> Slot | None:
         """Deliver again what a listener or a loop has: nothing else is unacknowledged."""
         again = [self._looped.pop(slot) for slot in list(self._looped)]
         if self._heard is not None:
@@ -312,10 +312,10 @@ class Client(Acknowledgement):
                 " to another consumer or in an outage; they are delivered again"
             )
 
-    def recover(self) -> ConsumerSlot | None:
+    def recover(self) -> Slot | None:
         return self._deliver_again("the session recovered")
 
-    def _deliver_again(self, cause: str) -> ConsumerSlot | None:
+    def _deliver_again(self, cause: str) -> Slot | None:
         """Give each consumer of the session again what it had; return whose the oldest is.
 
         Where the program calls this while it handles an exception, that exception is taken for the cause.
@@ -324,7 +324,7 @@ class Client(Acknowledgement):
         if error is not None:
             cause = f"{cause} after {type(error).__name__}"
         again, self._open = list(self._open), {}
-        by_slot: dict[ConsumerSlot, list[Delivery]] = {}
+        by_slot: dict[Slot, list[Delivery]] = {}
         for delivery in again:
             assert delivery.slot is not None
             delivery.cause = cause
@@ -442,7 +442,7 @@ class Transacted(Client):
             self._open = received
         return failure
 
-    def rollback(self) -> ConsumerSlot | None:
+    def rollback(self) -> Slot | None:
         """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""
         self._sent = []
         return self._deliver_again("its transaction was rolled back")

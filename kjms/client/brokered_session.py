@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kjms.client.connection import Connection
     from kjms.client.dead_letters import Redelivery
     from kjms.destinations import Destination, Topic
-    from kjms.engine import AssignedPartition, ConsumerSlot, Delivery, MessageSource, Receipt, Space, Terms
+    from kjms.engine import AssignedPartition, Delivery, MessageSource, Receipt, Slot, Space, Terms
     from kjms.message import Message
     from kjms.options import DeliveryMode
 
@@ -128,11 +128,11 @@ class Brokered(Acknowledgement):
         for reader, mine in by_reader.items():
             reader.give_back(mine, is_counted=is_counted, due=self._redelivery.due if is_counted else None)
 
-    def of(self, slot: ConsumerSlot) -> list[Delivery]:
+    def of(self, slot: Slot) -> list[Delivery]:
         """Return what the consumer of *slot* has open."""
         return [delivery for delivery in self._open if delivery.slot is slot]
 
-    def consumer_closes(self, slot: ConsumerSlot) -> None:
+    def consumer_closes(self, slot: Slot) -> None:
         self._lost(self.of(slot), "its consumer closed")
 
     def _lost(self, deliveries: list[Delivery], cause: str) -> None:
@@ -144,12 +144,12 @@ class Brokered(Acknowledgement):
                 delivery.uncounted += 1
         self.give_back(deliveries, is_counted=True)
 
-    def recover(self) -> ConsumerSlot | None:
+    def recover(self) -> Slot | None:
         raise IllegalStateException("recover: the messages of a brokered session are settled one by one")
 
     def close(self) -> None:
         self._is_closed = True
-        by_slot: dict[ConsumerSlot | None, list[Delivery]] = {}
+        by_slot: dict[Slot | None, list[Delivery]] = {}
         for delivery in self._open:
             by_slot.setdefault(delivery.slot, []).append(delivery)
         for deliveries in by_slot.values():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kjms.client.consumer import MessageConsumer
     from kjms.client.message_listener import MessageListener
     from kjms.client.session_core import SessionCore
-    from kjms.engine import Delivery
+    from kjms.engine import Delivery, Slot
     from kjms.message import Message
 
 __all__ = ["ListenerThread"]
@@ -55,7 +55,7 @@ class ListenerThread:
         self.listener: MessageListener | None = None
         self.listening: list[MessageConsumer] = []
         self.current: MessageConsumer | None = None
-        self.first: ConsumerSlot | None = None
+        self.first: Slot | None = None
         self._number = number
         self._core = core
         self._consumers = consumers

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from kjms.engine.admin.group_progress import GroupProgress
     from kjms.engine.browsing import Browsing
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
-    from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Receipt
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
     from kjms.engine.consumer.kafka_source import KafkaSource
-    from kjms.engine.consumer.source import MessageSource
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages
     from kjms.engine.engine import Engine, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
@@ -35,7 +34,7 @@ _MODULES = {
     "Bridged": "kjms.engine.transactions.bridged",
     "Browsing": "kjms.engine.browsing",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
-    "Copy": "kjms.engine.transactions.transactional_producer",
+    "Copy": "kjms.engine.transactions.plan",
     "DURABLE": "kjms.engine.subscriptions.definitions",
     "Admin": "kjms.engine.admin.admin",
     "DelayedMessage": "kjms.engine.delayed.inspection",
@@ -44,17 +43,18 @@ _MODULES = {
     "Engine": "kjms.engine.engine",
     "Found": "kjms.engine.subscriptions.definitions",
     "KafkaSource": "kjms.engine.consumer.kafka_source",
-    "MessageSource": "kjms.engine.consumer.source",
+    "MessageSource": "kjms.engine.consumer.delivery",
     "GroupProgress": "kjms.engine.admin.group_progress",
     "Identity": "kjms.engine.subscriptions.definitions",
     "InboxLook": "kjms.engine.temporary.inbox_browsing",
     "NON_DURABLE": "kjms.engine.subscriptions.definitions",
     "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.delivery",
+    "Slot": "kjms.engine.consumer.delivery",
     "Space": "kjms.engine.subscriptions.definitions",
     "Terms": "kjms.engine.subscriptions.definitions",
     "TooLargeError": "kjms.engine.transactions.bridged",
-    "UnknownError": "kjms.engine.transactions.transactional_producer",
+    "UnknownError": "kjms.engine.transactions.errors",
     "Work": "kjms.engine.transactions.group_committer",
     "admin_settings": "kjms.engine.settings",
     "common_settings": "kjms.engine.settings",
@@ -86,6 +86,7 @@ __all__ = [
     "MessageSource",
     "Publisher",
     "Receipt",
+    "Slot",
     "Space",
     "Terms",
     "TooLargeError",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from kjms.engine.kafka import ConsumerPort
 from kjms.errors import JMSException
 
-__all__ = ["ConsumerClient"]
+__all__ = ["COMMIT_SECONDS", "ConsumerClient"]
+
+COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again after transient errors, as of a rebalance
 
 
 class ConsumerClient:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from kjms.engine.consumer.delivery import MessageSource
 
 if TYPE_CHECKING:
+    from kjms.engine.consumer.access_denial import AccessDenial
     from kjms.engine.consumer.delivery import Delivery
     from kjms.engine.consumer.selector_queue import SelectorQueue
-    from kjms.engine.consumer.source import MessageSource
     from kjms.selector import Selector
 
-__all__ = ["ConsumerSlot"]
+__all__ = ["ConsumerSlot", "SlotSource"]
 
 
 class ConsumerSlot:
@@ -29,7 +31,7 @@ class ConsumerSlot:
 
     starts: ClassVar = 0
 
-    def __init__(self, reader: MessageSource, selector: Selector | None, wakeup: threading.Event) -> None:
+    def __init__(self, reader: SlotSource, selector: Selector | None, wakeup: threading.Event) -> None:
         self.reader = reader
         self.selector = selector
         self.wakeup = wakeup
@@ -80,3 +82,36 @@ class ConsumerSlot:
     def rest(self) -> None:
         """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
         self.reader.rest(self)
+
+
+class SlotSource(MessageSource, Protocol):
+    """What consumer slots use of a queue, a subscription or a temporary destination.
+
+    Attributes:
+        refusal: Raises what waiting consumers must hear.
+    """
+
+    refusal: AccessDenial
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several consumers are started, here or in other processes that may get messages from here."""
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether consumers in other processes may want the messages."""
+
+    def remove_slot(self, slot: ConsumerSlot) -> None:
+        """Take the consumer of *slot* away; what it was to get goes to others."""
+
+    def start_slot(self, slot: ConsumerSlot) -> None:
+        """Let messages come to *slot*."""
+
+    def stop_slot(self, slot: ConsumerSlot) -> None:
+        """Hold messages back from *slot*."""
+
+    def rest(self, slot: ConsumerSlot) -> None:
+        """Note that the consumer of *slot* stopped waiting."""
+
+    def take(self, slot: ConsumerSlot) -> Delivery | None:
+        """Return the next message for *slot*, or note that it waits for one."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from kjms.destinations import Destination
 from kjms.engine.statistics import PartitionStatistics
@@ -14,14 +16,14 @@ from kjms.txn.metadata import History, State
 from kjms.txn.states import NEVER, PartitionSettlement
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.message_groups import MessageGroup
     from kjms.engine.kafka import TopicPartition
+    from kjms.engine.transactions.plan import Copy, Settler
     from kjms.mapping import SourceRecord
     from kjms.mapping.bridges import Decoder
     from kjms.message import Message
 
-__all__ = ["AssignedPartition", "Delivery", "Receipt"]
+__all__ = ["AssignedPartition", "Delivery", "Event", "MessageSource", "Receipt", "Slot"]
 
 DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
 NARROW: Final = 64  # offsets from the last dispatched message to the dispatch limit: after a crash, possibly delivered
@@ -162,6 +164,9 @@ class AssignedPartition:
 Receipt: TypeAlias = "tuple[AssignedPartition, int]"
 """A partition, and the version of its settlement that has the message of the receipt settled."""
 
+Event: TypeAlias = Literal["redelivery", "dead letter", "expired"]
+"""What happens to a message after its first delivery."""
+
 
 class Delivery:
     """A message on its way: the record it came from, and how often it was dispatched.
@@ -229,7 +234,7 @@ class Delivery:
         self.is_relocating = False
         self.record_history = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
-        self.slot: ConsumerSlot | None = None
+        self.slot: Slot | None = None
         self.group = record.key()
         self.busy: MessageGroup[Delivery] | None = None
         self.priority = DEFAULT_PRIORITY
@@ -318,3 +323,97 @@ class Delivery:
         if self.decoded is None:
             self.decoded = self.partition.decode(self.record, destination, self.count)
         return self.decoded
+
+
+class MessageSource(Protocol):
+    """What sessions, and transactions, do with messages of a queue, a subscription or a temporary destination.
+
+    Attributes:
+        destination: Where the messages were sent.
+        lock: Guards what is held, dispatched and settled; taken by each method.
+    """
+
+    destination: Destination
+    lock: threading.RLock
+
+    @property
+    def relocations(self) -> Settler[Delivery]:
+        """What Kafka transactions settle."""
+
+    @property
+    def name(self) -> str:
+        """The destination's name."""
+
+    def settle(self, delivery: Delivery, *, is_urgent: bool = False) -> Receipt:
+        """Note that *delivery*, which a session had, is done; return what `flush` takes.
+
+        Args:
+            delivery: The delivery.
+            is_urgent: Whether the consumer thread commits it at once. Else the next `flush` does, or the thread within
+                0.1 s.
+        """
+
+    def flush(self, timeout: float = ..., receipts: Sequence[Receipt] = ()) -> int:
+        """Return when what was settled is committed, and how much of *receipts* was lost: see `OffsetCommitter.flush`.
+
+        Raises:
+            JMSException: The broker refused it.
+        """
+
+    def flush_before_exit(self, receipts: Sequence[Receipt] = ()) -> None:
+        """Flush, and return in any case: see `OffsetCommitter.flush_before_exit`.
+
+        Raises:
+            JMSException: The broker refused it, or did not answer in time.
+        """
+
+    def uncount(self, delivery: Delivery) -> None:
+        """Note that the session which has *delivery* goes on to another message."""
+
+    def record(self, delivery: Delivery) -> bool:
+        """Record *delivery* durably before it is made; return whether it still may be.
+
+        Raises:
+            JMSException: The broker refused it.
+        """
+
+    def give_back(
+        self,
+        deliveries: Iterable[Delivery],
+        *,
+        to: Slot | None = None,
+        is_counted: bool = True,
+        due: Callable[[Delivery], int] | None = None,
+    ) -> None:
+        """Take back messages that were dispatched: they are delivered again, in their order.
+
+        Args:
+            deliveries: The messages, oldest first.
+            to: The consumer that gets them again; None, or one that is stopped: any that matches.
+            is_counted: Whether they come marked as redelivered: they do, unless no application saw them.
+            due: Says when a message may be delivered again, in milliseconds since the epoch; 0 is at once.
+        """
+
+    def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
+        """Relocate *delivery*, which a session has, for good: no consumer here gets it again.
+
+        Its count says how many deliveries were made.
+        """
+
+
+class Slot(Protocol):
+    """What a message that was dispatched knows of its consumer.
+
+    Attributes:
+        wakeup: Set when there may be something to poll.
+        is_started: Whether messages may come.
+        returned: What the consumer gets again, before anything else.
+    """
+
+    wakeup: threading.Event
+    is_started: bool
+    returned: deque[Delivery]
+
+    @property
+    def reader(self) -> MessageSource:
+        """Where the message comes from."""

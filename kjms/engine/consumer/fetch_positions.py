@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kjms.engine.consumer.assignment import start_of
+from kjms.engine.consumer.client import COMMIT_SECONDS
 from kjms.engine.consumer.restoration import NOT_KNOWN, Recall, beginning
-from kjms.engine.consumer.source import COMMIT_SECONDS
 from kjms.engine.kafka import ConsumerPort, TopicPartition
 from kjms.errors import JMSException
 

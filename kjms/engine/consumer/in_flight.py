@@ -9,8 +9,7 @@ from kjms.txn.delivery_states import RETURN, SETTLE
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.consumer_slot import ConsumerSlot
-    from kjms.engine.consumer.delivery import Delivery, Receipt
+    from kjms.engine.consumer.delivery import Delivery, Receipt, Slot
     from kjms.engine.consumer.dispatcher import Dispatcher
 
 __all__ = ["InFlight"]
@@ -57,7 +56,7 @@ class InFlight:
         self,
         deliveries: Iterable[Delivery],
         *,
-        to: ConsumerSlot | None = None,
+        to: Slot | None = None,
         is_counted: bool = True,
         due: Callable[[Delivery], int] | None = None,
     ) -> bool:

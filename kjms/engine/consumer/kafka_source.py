@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.consumer.assignment import Assignment
-from kjms.engine.consumer.client import ConsumerClient
+from kjms.engine.consumer.client import COMMIT_SECONDS, ConsumerClient
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.fetch_positions import FetchPositions
@@ -25,7 +25,6 @@ from kjms.engine.consumer.rebalancing import Rebalancing
 from kjms.engine.consumer.relocations import Relocations
 from kjms.engine.consumer.restoration import SettlementRestorer
 from kjms.engine.consumer.slots import StartedSlots
-from kjms.engine.consumer.source import COMMIT_SECONDS
 from kjms.engine.consumer.stall import STALL_SECONDS, StallDetector
 from kjms.engine.consumer.standalone import StandaloneReading
 from kjms.engine.consumer.topic_identity import TopicIdentity
@@ -36,12 +35,11 @@ from kjms.engine.transactions.deduplicator import LOOK_BACK, Deduplicator
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
-    from kjms.engine.consumer.delivery import Delivery, Receipt
+    from kjms.engine.consumer.delivery import Delivery, Event, Receipt, Slot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.kafka import KafkaMessage
     from kjms.engine.transactions.plan import Copy
-    from kjms.engine.transactions.redelivery_log import Event
     from kjms.errors import JMSException
     from kjms.mapping.bridges import Decoder
     from kjms.selector import Selector
@@ -372,7 +370,7 @@ class KafkaSource:
         self,
         deliveries: Iterable[Delivery],
         *,
-        to: ConsumerSlot | None = None,
+        to: Slot | None = None,
         is_counted: bool = True,
         due: Callable[[Delivery], int] | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kjms.engine.consumer.source import COMMIT_SECONDS
+from kjms.engine.consumer.client import COMMIT_SECONDS
 from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition, jms_error, kafka_error
 from kjms.errors import JMSException
 from kjms.txn.metadata import owner

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.consumer.assignment import Assignment, Commit
     from kjms.engine.consumer.client import ConsumerClient
-    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Event
     from kjms.engine.consumer.dispatcher import Dispatcher
     from kjms.engine.consumer.in_flight import InFlight
     from kjms.engine.consumer.offset_committer import OffsetCommitter
     from kjms.engine.consumer.overflow import Overflow
-    from kjms.engine.transactions.redelivery_log import Event
 
 __all__ = ["Relocations"]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.consumer.assignment import start_of
+from kjms.engine.consumer.client import COMMIT_SECONDS
 from kjms.engine.consumer.delivery import Delivery
 from kjms.engine.consumer.fetch_positions import with_copies
 from kjms.engine.consumer.offset_committer import TRANSIENT
-from kjms.engine.consumer.source import COMMIT_SECONDS
 from kjms.engine.kafka import ConsumerPort, KafkaError, TopicPartition, jms_error, kafka_error, open_consumer
 from kjms.engine.log_reading import UNTIL_END
 from kjms.engine.settings import NEW_TOPIC

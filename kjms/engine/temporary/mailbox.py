@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.consumer.assignment import Assignment
-from kjms.engine.consumer.client import ConsumerClient
+from kjms.engine.consumer.client import COMMIT_SECONDS, ConsumerClient
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
-from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Receipt
+from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Event, Receipt, Slot
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.in_flight import InFlight
 from kjms.engine.consumer.intake import RecordIntake
@@ -20,7 +20,6 @@ from kjms.engine.consumer.kafka_source import statistics_of
 from kjms.engine.consumer.offset_committer import OffsetCommitter
 from kjms.engine.consumer.relocations import Relocations
 from kjms.engine.consumer.slots import StartedSlots
-from kjms.engine.consumer.source import COMMIT_SECONDS
 from kjms.engine.statistics import GroupConsumerStatistics
 from kjms.mapping.delayed import due_at
 from kjms.txn.delivery_states import SETTLE
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.kafka import KafkaMessage
     from kjms.engine.transactions.plan import Copy
-    from kjms.engine.transactions.redelivery_log import Event
     from kjms.errors import JMSException
     from kjms.selector import Selector
 
@@ -345,7 +343,7 @@ class InboxSource:
         self,
         deliveries: Iterable[Delivery],
         *,
-        to: ConsumerSlot | None = None,
+        to: Slot | None = None,
         is_counted: bool = True,
         due: Callable[[Delivery], int] | None = None,
     ) -> None:

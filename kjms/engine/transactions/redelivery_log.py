@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
@@ -21,14 +21,12 @@ from kjms.mapping.names import REDELIVERIES
 if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.delivery import Delivery
+    from kjms.engine.consumer.delivery import Delivery, Event
     from kjms.engine.publisher import Publisher
 
-__all__ = ["Event", "RedeliveryLog"]
+__all__ = ["RedeliveryLog"]
 
 _log = logging.getLogger("kjms.redeliveries")
-
-Event = Literal["redelivery", "dead letter", "expired"]
 
 ANY_PARTITION = -1
 MOST = 10_000  # events that wait to be written; beyond that the oldest is dropped
