@@ -145,7 +145,7 @@ def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool 
 
 
 def _beside(topic: str, topics: Iterable[str]) -> list[str]:
-    """Return those of *topics* that hold messages of the queue *topic* which were moved aside or handed over."""
+    """Return those of *topics* that hold messages of the queue *topic* which were relocated or handed over."""
     group = queue_group(topic)
     return [each for each in (overflow(topic, group), handover(topic, group)) if each in topics]
 

@@ -249,7 +249,7 @@ class Browsing:
         if place[0] != self._topic:
             source, told = original(record)
             if self._reading.includes(source):
-                return None  # it was moved aside since the look began
+                return None  # it was relocated since the look began
             history = max(history, told)
         message = self._decode(source, self._queue, history.deliveries + 1)
         now = self._overflow.tuning.now_ms()

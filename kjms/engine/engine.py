@@ -94,14 +94,14 @@ class Engine:
         self.prompt = self._publisher("prompt", 0)  # for synchronous sends
         self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
         self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self.settings, None))
-        self.space = RetentionCleaner(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
-        self.journal = RedeliveryLog(self.topics, lambda: self.bulk, tuning)
-        mover, committer, rescuer = transactional_ids(self.name)
-        self.mover = Relocator(
-            producer_settings(self.settings), mover, self.monitor.report, self.bookkeeping.is_visible, tuning
+        self.retention = RetentionCleaner(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
+        self.redelivery_log = RedeliveryLog(self.topics, lambda: self.bulk, tuning)
+        relocator, committer, sync_relocator = transactional_ids(self.name)
+        self.relocator = Relocator(
+            producer_settings(self.settings), relocator, self.monitor.report, self.bookkeeping.is_visible, tuning
         )
         self.committer = GroupCommitter(producer_settings(self.settings), committer, self.bookkeeping, tuning)
-        self.rescuer = SyncRelocator(producer_settings(self.settings), rescuer, tuning)
+        self.sync_relocator = SyncRelocator(producer_settings(self.settings), sync_relocator, tuning)
         self.handover = HandoverService(self.name, consumer_settings(self.settings, None), self.prompt)
         self.registry = self._registry()
         self.schedule = Schedule(
@@ -119,7 +119,7 @@ class Engine:
             self.registry,
             self.topics,
             self.prompt,
-            aside=self.aside,
+            overflow=self.overflow,
             report=self.monitor.report,
             timeout=options.send_timeout / 1000,
             tuning=tuning,
@@ -146,7 +146,7 @@ class Engine:
             self.prompt.thread,
             self.bulk.thread,
             self.monitor.outage.thread,
-            *(part.thread for part in (self.committer, self.mover, self.space, self.handover, self.registry)),
+            *(part.thread for part in (self.committer, self.relocator, self.retention, self.handover, self.registry)),
             *self.schedule.threads(),
             *self.temporaries.threads(),
             *(reader.thread for reader in readers),
@@ -161,9 +161,9 @@ class Engine:
             disconnections=self.monitor.outage.suspicions,
             group_consumers=tuple(consumers),
             commits=self.committer.statistics(),
-            moves=self.mover.statistics(),
-            rescues=self.rescuer.statistics(),
-            cleanings=self.space.rounds,
+            moves=self.relocator.statistics(),
+            rescues=self.sync_relocator.statistics(),
+            cleanings=self.retention.rounds,
             delayed=tuple(self.schedule.statistics()),
             inbox=self.temporaries.statistics(),
             registry=self.registry.statistics(),
@@ -225,21 +225,21 @@ class Engine:
 
     def _close(self) -> None:
         readers = list(self._readers.values())
-        for reader in readers:  # while the mover can still make room for what they have to say
+        for reader in readers:  # while the relocator can still make room for their last commits
             try:
                 reader.flush_before_exit()
             except JMSException as failure:
                 _log.warning("%s", failure)
         self.schedule.close()
         self.committer.close(MOVES_SECONDS)
-        self.mover.close(MOVES_SECONDS)
-        self.space.close()
+        self.relocator.close(MOVES_SECONDS)
+        self.retention.close()
         _close_readers(readers)
         self.subscriptions.close()
         self.handover.close()
         self.temporaries.close()
         self.registry.close()
-        self.journal.write()
+        self.redelivery_log.write()
         self.prompt.close()
         self.bulk.close()
         self.monitor.outage.close()
@@ -295,7 +295,7 @@ class Engine:
             queue=isinstance(destination, Queue),
         )
         if self.topics.new_queues:
-            self.space.begin()
+            self.retention.begin()
         return topic, count
 
     # Receiving.
@@ -323,7 +323,7 @@ class Engine:
                 queue_reader = self._readers[topic] = self._new_reader(
                     destination, topic, queue_group(topic), None, options, is_shared=True
                 )
-            self.space.look_after(queue_reader, chosen.kept_ms)
+            self.retention.look_after(queue_reader, chosen.kept_ms)
             return queue_reader.add_slot(selector, wakeup)
 
     def open_subscription(
@@ -379,7 +379,7 @@ class Engine:
             destination_name(destination),
             consumer_settings(self.settings, group),
             topic,
-            self.aside(topic, group or ""),
+            self.overflow(topic, group or ""),
             starts=starts,
             keeps_unmatched=isinstance(destination, Queue),
             prefetch=chosen.prefetch or 1,
@@ -395,10 +395,18 @@ class Engine:
             self._all_readers.add(reader)
         return reader
 
-    def aside(self, topic: str, group: str) -> Overflow:
+    def overflow(self, topic: str, group: str) -> Overflow:
         """Return what a reader of *topic* in *group* needs of the engine."""
         return Overflow(
-            self.mover, self.rescuer, self.topics, self.bookkeeping, self.journal, group, topic, self.name, self.tuning
+            self.relocator,
+            self.sync_relocator,
+            self.topics,
+            self.bookkeeping,
+            self.redelivery_log,
+            group,
+            topic,
+            self.name,
+            self.tuning,
         )
 
     def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
@@ -417,7 +425,7 @@ class Engine:
             queue,
             consumer_settings(self.settings, group),
             topic,
-            self.aside(topic, group),
+            self.overflow(topic, group),
             self.topics,
             decoder(options.destination(queue.queue_name).convention or "kjms"),
             selector,
@@ -434,8 +442,7 @@ class Engine:
         if reader is not None:
             reader.flush()
         config = consumer_settings(self.settings, group)
-        aside = self.aside(topic, group)
-        return find_progress(config, str(destination), topic, aside, self.topics, decoder("kjms"))
+        return find_progress(config, str(destination), topic, self.overflow(topic, group), self.topics, decoder("kjms"))
 
 
 def destination_name(destination: Destination) -> str:

@@ -62,7 +62,7 @@ def pending_records(
 ) -> DataFrame:
     """Return the records of the messages that *queues* hold, with the column `DELIVERIES`.
 
-    What was moved aside, or to another process, stands as it stood where it was sent.
+    A message that was relocated, here or to another process, counts as it did where it was sent.
 
     Args:
         spark: The session.

@@ -45,7 +45,7 @@ def seen(frame):
 
 
 def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_broker, kjms_queue):
-    """Settled in any order, moved aside, delivered and come back, expired: Spark sees what a browser sees."""
+    """Settled in any order, relocated, delivered and come back, expired: Spark sees what a browser sees."""
     chance = random.Random(7)
     with tuned(metadata_limit=250), factory.create_connection() as connection:
         connection.start()
@@ -62,7 +62,7 @@ def test_what_is_pending_is_what_a_browser_shows(spark, factory, kjms_broker, kj
             kjms_broker.bootstrap_servers, overflow(kjms_queue.queue_name, queue_group(kjms_queue.queue_name))
         )
         frame = read_batch(spark, factory, kjms_queue, pending=True)
-        # What a session holds tells of its delivery once it is moved aside, which happens when it happens.
+        # What a session holds tells of its delivery once it is relocated, which happens when it happens.
         assert [each[:2] for each in seen(frame)] == [each[:2] for each in browsed(session, kjms_queue)]
         assert {row["topic"] for row in frame.select("topic").distinct().collect()} == {kjms_queue.queue_name}
         session.recover()

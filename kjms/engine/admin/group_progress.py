@@ -38,14 +38,14 @@ class GroupProgress(NamedTuple):
 
 
 def read_progress(
-    name: str, topic: str, aside: Overflow, topics: Topics, consumer: ConsumerPort, decode: Decoder
+    name: str, topic: str, overflow: Overflow, topics: Topics, consumer: ConsumerPort, decode: Decoder
 ) -> list[GroupProgress]:
     """Return the progress of the consumer's group: in the overflow topic, in the handover topic, and in the topic.
 
     Args:
         name: Of the destination, for errors and logs.
         topic: Its Kafka topic.
-        aside: Says where its messages are moved aside, and recalls what Kafka has forgotten.
+        overflow: Says where its messages are relocated to, and recalls what Kafka has forgotten.
         topics: Knows Kafka topics.
         consumer: Is of the group, though no member.
         decode: How records are read.
@@ -58,11 +58,11 @@ def read_progress(
     def refuse(failure: JMSException) -> None:
         raise failure
 
-    counts = {each: topics.look_up(each) for each in (aside.topic, aside.handover, topic)}
-    # In one request: a message that is moved aside meanwhile is unsettled in one place of the answer.
-    restorer = SettlementRestorer(name, topic, aside, decode, refuse)
+    counts = {each: topics.look_up(each) for each in (overflow.topic, overflow.handover, topic)}
+    # In one request: a message that is relocated meanwhile is unsettled in one place of the answer.
+    restorer = SettlementRestorer(name, topic, overflow, decode, refuse)
     places = [(each, number) for each, count in counts.items() for number in range(count)]
-    partitions = restorer.restore(consumer, places, aside.recall)
+    partitions = restorer.restore(consumer, places, overflow.recall)
     # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
     ends = {each: topics.ends(each) for each, count in counts.items() if count}
     return [
@@ -71,7 +71,7 @@ def read_progress(
 
 
 def find_progress(
-    config: Mapping[str, Any], name: str, topic: str, aside: Overflow, topics: Topics, decode: Decoder
+    config: Mapping[str, Any], name: str, topic: str, overflow: Overflow, topics: Topics, decode: Decoder
 ) -> list[tuple[GroupProgress, int]]:
     """Return the progress of the group that *config*, a consumer's settings, names, and where each log begins.
 
@@ -80,9 +80,11 @@ def find_progress(
     """
     consumer = open_consumer(config)
     try:
-        found = read_progress(name, topic, aside, topics, consumer, decode)
+        found = read_progress(name, topic, overflow, topics, consumer, decode)
         return [(each, beginning(consumer, TopicPartition(each.topic, each.number))) for each in found]
     except KafkaException as error:
-        raise jms_error(error, f"find what is settled of {name}", to="Read", topic=topic, group=aside.group) from error
+        raise jms_error(
+            error, f"find what is settled of {name}", to="Read", topic=topic, group=overflow.group
+        ) from error
     finally:
         consumer.close()

@@ -100,12 +100,12 @@ class Assignment:
         self.crowding.discard(partition)
 
     def of(self, number: int) -> list[AssignedPartition]:
-        """Return partition *number* of the topic, and what was moved aside of it, if they are held."""
+        """Return partition *number* of the topic, and of the overflow topic, if they are held."""
         both = (self.get(topic, number) for topic in (self.topic, self._overflow_topic))
         return [partition for partition in both if partition is not None]
 
     def drop(self, number: int) -> list[AssignedPartition]:
-        """Hold partition *number*, and what was moved aside of it, no longer; return both."""
+        """Hold partition *number*, and that of the overflow topic, no longer; return both."""
         dropped = self.of(number)
         for partition in dropped:
             self.remove(partition)

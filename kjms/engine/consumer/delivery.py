@@ -126,7 +126,7 @@ class AssignedPartition:
 
     @property
     def group_scope(self) -> int:
-        """What tells it from others where message groups are concerned; what was moved aside of it has the same."""
+        """What tells it from others where message groups are concerned; its overflow partition has the same."""
         return -1 - self.number if self.is_transfer else self.number
 
     @property

@@ -142,7 +142,7 @@ class FetchPositions:
                 raise JMSException(f"partition {number} of {name} is read elsewhere now")
             # It was not there when the partition was assigned, so nothing of it can have been forgotten.
             if not self.open(consumer, list(begins), dict.fromkeys, begins=begins):
-                raise JMSException(f"what was moved aside of partition {number} of {name} cannot be read")
+                raise JMSException(f"partition {number} of the overflow topic of {name} cannot be read")
 
     def open(
         self,

@@ -30,7 +30,7 @@ class HandoverSupport:
         assignment: The partitions that are held.
         dispatcher: Where messages wait, for peers, too.
         client: Holds the Kafka consumer.
-        aside: The topics of the queue.
+        overflow: The topics of the queue.
         slots: Say whether messages can go anywhere here.
         fetch: Opens partitions of the overflow topic.
         transfers: Opens transfer partitions.
@@ -49,7 +49,7 @@ class HandoverSupport:
         assignment: Assignment,
         dispatcher: Dispatcher,
         client: ConsumerClient,
-        aside: Overflow,
+        overflow: Overflow,
         slots: StartedSlots,
         fetch: FetchPositions,
         transfers: TransferReading,
@@ -65,7 +65,7 @@ class HandoverSupport:
         self.dispatcher = dispatcher
         self.sharing = dispatcher.sharing
         self.client = client
-        self.aside = aside
+        self.overflow = overflow
         self.fetch = fetch
         self.transfers = transfers
         self.relocations = relocations

@@ -58,7 +58,7 @@ class KafkaSource:
         name: The destination's name, for thread names and logs.
         config: librdkafka's settings of the consumer.
         topic: The Kafka topic.
-        aside: What the engine does for messages that are relocated.
+        overflow: What the engine does for messages that are relocated.
         starts: Without a group: the offset from which each partition is read. None: the group knows.
         keeps_unmatched: Whether a message that no selector here wants stays (a queue) or is done with (a subscription).
         prefetch: How many messages it holds ready.
@@ -77,7 +77,7 @@ class KafkaSource:
         name: str,
         config: Mapping[str, Any],
         topic: str,
-        aside: Overflow,
+        overflow: Overflow,
         *,
         starts: Mapping[int, int] | None,
         keeps_unmatched: bool,
@@ -89,11 +89,11 @@ class KafkaSource:
         identity: str = "-",
         repeats: Deduplicator | None = None,
     ) -> None:
-        tuning, is_kept = aside.tuning, starts is None
+        tuning, is_kept = overflow.tuning, starts is None
         self.destination = destination
         self.lock = lock = threading.RLock()
         self._changed = changed = threading.Condition(lock)
-        self._overflow = aside
+        self._overflow = overflow
         self._dispatcher = dispatcher = Dispatcher(
             destination,
             keeps_unmatched=keeps_unmatched,
@@ -102,7 +102,7 @@ class KafkaSource:
             most_unmatched=tuning.most_unmatched,
         )
         self._assignment = assignment = Assignment(
-            name, topic, aside.topic, aside.group, aside.engine, dispatcher, tuning
+            name, topic, overflow.topic, overflow.group, overflow.engine, dispatcher, tuning
         )
         self._in_flight = in_flight = InFlight(dispatcher, tuning.now_ms)
         self._slots = slots = StartedSlots(dispatcher, assignment, in_flight, tuning.grace_seconds)
@@ -110,10 +110,10 @@ class KafkaSource:
         self._intake = intake = RecordIntake(assignment, dispatcher, prefetch, on_error, delayed_before, repeats)
         self.refusal = access = AccessDenial(on_error)
         client, lifecycle, membership = ConsumerClient(name, changed), Lifecycle(), Membership()
-        identities = TopicIdentity(assignment, aside, intake, destination, identity, lock, on_error)
-        restorer = SettlementRestorer(name, topic, aside, decode, on_error)
+        identities = TopicIdentity(assignment, overflow, intake, destination, identity, lock, on_error)
+        restorer = SettlementRestorer(name, topic, overflow, decode, on_error)
         look_back = LOOK_BACK if repeats is not None and keeps_unmatched else 0
-        fetch = FetchPositions(assignment, client, aside, restorer, identities, dispatcher, lock, look_back)
+        fetch = FetchPositions(assignment, client, overflow, restorer, identities, dispatcher, lock, look_back)
         self._committer = committer = OffsetCommitter(
             assignment,
             client,
@@ -124,7 +124,7 @@ class KafkaSource:
             make_room=lambda each, share: self.relocations.make_room(each, share),  # noqa: PLW0108 - likewise
         )
         self.relocations = relocations = Relocations(
-            assignment, client, committer, dispatcher, in_flight, aside, lock, changed, fetch.open_overflow
+            assignment, client, committer, dispatcher, in_flight, overflow, lock, changed, fetch.open_overflow
         )
         transfers = TransferReading(
             config,
@@ -133,7 +133,7 @@ class KafkaSource:
             fetch,
             committer,
             dispatcher,
-            aside,
+            overflow,
             lock,
             changed,
             may_open=lambda: stall.is_certain and not lifecycle.is_leaving,
@@ -142,7 +142,7 @@ class KafkaSource:
             assignment,
             dispatcher,
             client,
-            aside,
+            overflow,
             slots,
             fetch,
             transfers,
@@ -154,7 +154,7 @@ class KafkaSource:
         )
         self._handover.begin(handover)
         peers = self._handover.handover
-        upkeep = Upkeep(assignment, committer, client, dispatcher, stall, aside, lock)
+        upkeep = Upkeep(assignment, committer, client, dispatcher, stall, overflow, lock)
         rebalancing = Rebalancing(
             membership,
             assignment,
@@ -177,7 +177,7 @@ class KafkaSource:
             lifecycle,
             slots,
             rebalancing,
-            None if starts is None else StandaloneReading(starts, assignment, aside, identities, decode, lock),
+            None if starts is None else StandaloneReading(starts, assignment, overflow, identities, decode, lock),
             fetch,
             FlowControl(dispatcher, intake, in_flight, committer, client, lifecycle, peers, tuning, lock, changed),
             upkeep,
@@ -360,7 +360,7 @@ class KafkaSource:
         """
         with self.lock:
             delivery.note()
-        self._overflow.journal.note("redelivery", self.group, self.destination, delivery)
+        self._overflow.redelivery_log.note("redelivery", self.group, self.destination, delivery)
         self.flush()
         with self.lock:  # from here on, giving the partition up counts the delivery
             delivery.is_made = delivery.partition.is_held

@@ -1,4 +1,4 @@
-"""What a reader needs of its engine beyond Kafka's group: messages that must make way, and copies of settlement."""
+"""What a group consumer needs of its engine beyond Kafka's group: the overflow topic, and copies of settlement."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = ["Overflow"]
 _log = logging.getLogger("kjms.settlement")
 
 MARGIN: Final = 64 * 1024  # bytes by which a copy may be larger than what it was made of
-FIRST_BOXES: Final = 4  # partitions of a new hand-over topic; it gets more when more processes need one
-# What was said a minute ago does not matter any more. One clock, the broker's, says how long ago it was.
+FIRST_TRANSFER_PARTITIONS: Final = 4  # of a new handover topic; it gets more when more processes need one
+# Interest of a minute ago does not matter any more. One clock, the broker's, says how old a record is.
 INTEREST_CONFIG: Final = {
     "retention.ms": "3600000",
     "retention.bytes": "67108864",
@@ -37,44 +37,44 @@ INTEREST_CONFIG: Final = {
 
 
 class Overflow:
-    """What a reader needs of its engine to move messages, and not to forget what was settled.
+    """What a group consumer needs of its engine to relocate messages, and to keep what was settled.
 
-    Partition *n* of the aside topic belongs to whoever holds partition *n* of the topic itself: it is restored,
-    committed and given up together with that, so that a message that was moved aside has one owner at any time, too.
+    Partition *n* of the overflow topic belongs to the process that holds partition *n* of the topic itself: it is
+    restored, committed and given up together with that, so that a relocated message has one owner at any time, too.
 
     Args:
-        mover: Makes the moves.
-        rescuer: Makes those that cannot wait.
+        relocator: Relocates messages.
+        sync_relocator: Relocates those that cannot wait.
         topics: Knows and makes Kafka topics.
         bookkeeping: Keeps copies of settlement.
-        journal: Keeps, for people, what befell messages.
+        redelivery_log: Records, for people, what happened to messages.
         group: The consumer group.
-        source: The Kafka topic that messages are moved from.
+        source: The Kafka topic that messages are relocated from.
         engine: The engine's name, as settlement names its writer.
-        tuning: The times and limits of readers.
+        tuning: The times and limits of group consumers.
 
     Attributes:
-        topic: The Kafka topic for messages that make way; made when it is first needed.
-        handover: The one through which the group's processes hand messages to each other, likewise.
-        interest: The one in which they say what they want, likewise.
+        topic: The overflow topic; created when it is first needed.
+        handover: The topic through which the group's processes hand messages to each other, likewise.
+        interest: The topic in which they publish their interest, likewise.
     """
 
     def __init__(
         self,
-        mover: Relocator,
-        rescuer: SyncRelocator,
+        relocator: Relocator,
+        sync_relocator: SyncRelocator,
         topics: Topics,
         bookkeeping: Bookkeeping,
-        journal: RedeliveryLog,
+        redelivery_log: RedeliveryLog,
         group: str,
         source: str,
         engine: str,
         tuning: Tuning = DEFAULTS,
     ) -> None:
         self.tuning = tuning
-        self.mover = mover
-        self.rescuer = rescuer
-        self.journal = journal
+        self.relocator = relocator
+        self.sync_relocator = sync_relocator
+        self.redelivery_log = redelivery_log
         self.topic = overflow(source, group)
         self.handover = handover(source, group)
         self.interest = interest(source, group)
@@ -103,7 +103,7 @@ class Overflow:
     def recall(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, str] | None]:
         """Return the copies of what was committed for *places*, and forgotten by Kafka; None where there is none.
 
-        That reads a log, so the caller must not hold the reader's client.
+        That reads a log, so the caller must not hold the group's client.
 
         Raises:
             JMSException: Kafka does not say.
@@ -117,15 +117,15 @@ class Overflow:
         return is_new
 
     def end_transactions(self, places: Iterable[TopicPartition]) -> None:
-        """End the transactions of those who committed last for *places*.
+        """End the open transactions of the engines that committed last for *places*.
 
         Raises:
-            KafkaException: Kafka does not let us.
+            KafkaException: The broker refused it.
         """
         writers = {owner(known.metadata)[1] for known in self._topics.committed(self.group, places)}
         for engine in writers - {self.engine, "-", ""}:
             _log.warning("%s: a transaction that another process left open is ended", self.group)
-            self.mover.fence(transactional_ids(engine))
+            self.relocator.fence(transactional_ids(engine))
 
     def source_partitions(self) -> int:
         """Return how many partitions the topic itself has now.
@@ -136,7 +136,7 @@ class Overflow:
         return self._topics.look_up(self._source)
 
     def partitions(self) -> int:
-        """Return how many partitions what was moved aside has now; 0 where nothing ever was.
+        """Return how many partitions the overflow topic has now; 0: it was not created yet.
 
         Raises:
             JMSException: Kafka does not say.
@@ -198,6 +198,8 @@ class Overflow:
         Raises:
             JMSException: They cannot be made.
         """
-        self.ensure(self.source_partitions() - 1)  # what is sent back arrives there
+        self.ensure(self.source_partitions() - 1)  # messages that peers send back arrive there
         self._topics.ensure_internal(self.interest, like=self._source, partitions=1, config=INTEREST_CONFIG)
-        self._topics.ensure_internal(self.handover, like=self._source, partitions=FIRST_BOXES, margin=MARGIN)
+        self._topics.ensure_internal(
+            self.handover, like=self._source, partitions=FIRST_TRANSFER_PARTITIONS, margin=MARGIN
+        )

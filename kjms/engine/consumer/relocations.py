@@ -90,18 +90,18 @@ class Relocations:
             delivery.state = COMPLETE[delivery.state]
             delivery.is_made = True  # should its partition be lost before, it has the count that it has now
             self._dispatcher.let_go(delivery)
-        self._overflow.journal.note(why, self._assignment.group, destination, delivery)
-        self._overflow.mover.submit(self, [Move(delivery, copy, is_overflow=False)])
+        self._overflow.redelivery_log.note(why, self._assignment.group, destination, delivery)
+        self._overflow.relocator.submit(self, [Move(delivery, copy, is_overflow=False)])
 
     def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
         self._in_flight.count += len(moves)
-        self._overflow.mover.submit(self, moves)
+        self._overflow.relocator.submit(self, moves)
 
     def make_room(self, partitions: Iterable[AssignedPartition], share: float) -> None:
-        """Move messages of *partitions* aside, so that their settlement gets small again.
+        """Relocate messages of *partitions* to the overflow, so that their settlement gets small again.
 
-        While there is time, those go that lie scattered and that nobody wants: others will soon be settled. If there
+        While there is time, those go that lie scattered and match no consumer: others will soon be settled. If there
         are none, or at the last moment, it is the oldest *share*.
         """
         for partition in partitions:
@@ -117,7 +117,7 @@ class Relocations:
                 self._assignment.crowding.add(partition)
                 for delivery in chosen:
                     delivery.is_relocating = True
-                self._overflow.mover.submit(
+                self._overflow.relocator.submit(
                     self,
                     [
                         Move(each, self.copy_for(each, partial(self._room_for, each)), is_overflow=True)
@@ -137,14 +137,14 @@ class Relocations:
         return copy
 
     def _room_for(self, delivery: Delivery) -> tuple[str, int]:
-        """Return where *delivery* is moved aside to; it is read by then."""
-        topic, number = self._aside_place(delivery.partition)
+        """Return where *delivery* is relocated to; it is read by then."""
+        topic, number = self._overflow_place(delivery.partition)
         if topic == self._overflow.topic:
             self._open_overflow(number)
         return topic, number
 
-    def _aside_place(self, partition: AssignedPartition) -> tuple[str, int]:
-        """Return where messages of *partition* are moved aside to; those of a transfer partition to its end."""
+    def _overflow_place(self, partition: AssignedPartition) -> tuple[str, int]:
+        """Return where messages of *partition* overflow to; those of a transfer partition to its end."""
         return (partition.topic if partition.is_transfer else self._overflow.topic), partition.number
 
     def still_held(self, moves: Iterable[Move[Delivery]]) -> list[Move[Delivery]]:
@@ -200,14 +200,14 @@ class Relocations:
                 return [], None
             for move, told, (_, offset) in made:
                 if move.is_overflow:
-                    aside = self._aside_partition(move)
-                    settled.setdefault(aside, set())
+                    target = self._overflow_partition(move)
+                    settled.setdefault(target, set())
                     delivery = move.delivery
-                    aside.settlement.place(offset, delivery)
+                    target.settlement.place(offset, delivery)
                     if not delivery.partition.settlement.holds(delivery.offset):
-                        aside.settlement.settle(offset)
+                        target.settlement.settle(offset)
                     elif delivery.history != told:
-                        aside.settlement.note(offset, delivery.history)
+                        target.settlement.note(offset, delivery.history)
             commits, too_large = self._assignment.plan(settled=settled)
             if too_large:
                 self.unplan(made)
@@ -216,26 +216,24 @@ class Relocations:
                 raise OutgrownError(f"the settlement of {self._assignment.name} does not fit")
         return commits, consumer.consumer_group_metadata()
 
-    def _aside_partition(self, move: Move[Delivery]) -> AssignedPartition:
-        aside = self._target(move)
-        if aside is None:
+    def _overflow_partition(self, move: Move[Delivery]) -> AssignedPartition:
+        target = self._target(move)
+        if target is None:
             number = move.delivery.partition.number
-            raise JMSException(
-                f"what is moved aside of partition {number} of {self._assignment.name} is read elsewhere now"
-            )
-        return aside
+            raise JMSException(f"the overflow of partition {number} of {self._assignment.name} is read elsewhere now")
+        return target
 
     def _target(self, move: Move[Delivery]) -> AssignedPartition | None:
-        """Return where *move*, one aside, goes to, if that is held."""
-        return self._assignment.get(*(move.to or self._aside_place(move.delivery.partition)))
+        """Return the overflow partition that *move* goes to, if that is held."""
+        return self._assignment.get(*(move.to or self._overflow_place(move.delivery.partition)))
 
     def unplan(self, made: Sequence[Made[Delivery]]) -> None:
         """Note that *made* did not come through: their copies do not count."""
         with self._lock:
             for move, _, (_, offset) in made:
-                aside = self._target(move) if move.is_overflow else None
-                if aside is not None:
-                    aside.settlement.unplace(offset)
+                target = self._target(move) if move.is_overflow else None
+                if target is not None:
+                    target.settlement.unplace(offset)
 
     def forget(self, moves: Sequence[Move[Delivery]]) -> None:
         """Note that *moves* will not be made; others may be chosen."""
@@ -266,12 +264,12 @@ class Relocations:
                     if move.peer is not None:
                         move.peer.written(place)
                     continue
-                aside = self._target(move)
-                if aside is None:  # it was given up at once: whoever has it reads the copy
+                target = self._target(move)
+                if target is None:  # it was given up at once: whoever has it reads the copy
                     continue
-                delivery.partition, delivery.offset, delivery.record_history = aside, offset, told
+                delivery.partition, delivery.offset, delivery.record_history = target, offset, told
                 if is_done:
-                    aside.settlement.settle(offset)
+                    target.settlement.settle(offset)
                 else:
                     delivery.note()  # it may have come back meanwhile
             self._changed.notify()
@@ -295,7 +293,7 @@ class Relocations:
         place = self._overflow.topic, home
         try:
             self._open_overflow(home)
-            self._overflow.rescuer.move(
+            self._overflow.sync_relocator.move(
                 self, [Move(each, self.copy_for(each, lambda: place), is_overflow=True, to=place) for each in in_flight]
             )
         except (JMSException, AbortedError, KafkaException) as error:
@@ -303,9 +301,9 @@ class Relocations:
 
     def finish(self, seconds: float) -> None:
         """Return when nothing is left to relocate, or after *seconds*."""
-        self._overflow.mover.finish(self, seconds)
+        self._overflow.relocator.finish(self, seconds)
 
     @property
     def waiting(self) -> int:
         """How many messages are being relocated, or wait for it."""
-        return self._overflow.mover.moving(self)
+        return self._overflow.relocator.moving(self)

@@ -106,7 +106,7 @@ class Upkeep:
 
     def write_log(self) -> None:
         """Write down what is not yet in the log of redeliveries."""
-        self._overflow.journal.write()
+        self._overflow.redelivery_log.write()
 
     def keep_copies(self, partitions: Collection[AssignedPartition]) -> None:
         """Write down, for the day when the broker forgets it, what is committed of *partitions*."""

@@ -53,7 +53,7 @@ class Handover:
     """
 
     def __init__(self, consumer: Consumer, service: HandoverService) -> None:
-        self.interest_topic = consumer.aside.interest
+        self.interest_topic = consumer.overflow.interest
         self._consumer = consumer
         self._service = service
         self._sharing = consumer.sharing
@@ -63,7 +63,7 @@ class Handover:
 
     def _reset(self) -> None:
         self.peers = Peers(self._service.engine)
-        self._topics = HandoverTopics(self._consumer.aside)
+        self._topics = HandoverTopics(self._consumer.overflow)
         self._transfers.reset(self.peers, self._topics)
         margin = self._consumer.session_timeout + MARGIN_SECONDS
         self._interest = Interest(self.interest_topic, self._service.engine, self._service.publisher, margin)

@@ -103,7 +103,7 @@ class Consumer(Protocol):
         """Its Kafka consumer."""
 
     @property
-    def aside(self) -> Topics:
+    def overflow(self) -> Topics:
         """Its topics."""
 
     @property

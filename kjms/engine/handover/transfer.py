@@ -97,7 +97,7 @@ class TransferPartitions:
     """
 
     def __init__(self, consumer: Consumer, publish: Callable[[], None]) -> None:
-        self.topic = consumer.aside.handover
+        self.topic = consumer.overflow.handover
         self._consumer = consumer
         self._lock = consumer.lock
         self._publish = publish
@@ -263,8 +263,8 @@ def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move[
     """Return the moves of *deliveries* to the overflow topic's partition of the owner of their partition."""
 
     def place(number: int) -> tuple[str, int]:
-        consumer.aside.ensure(number)
-        return consumer.aside.topic, number
+        consumer.overflow.ensure(number)
+        return consumer.overflow.topic, number
 
     return [
         Move(each, consumer.relocations.copy_for(each, partial(place, each.record.partition() or 0)), is_overflow=False)

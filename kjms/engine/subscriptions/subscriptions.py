@@ -453,7 +453,7 @@ class Subscriptions:
                 self._delete_group(topic, group_of(identity, definition))
 
     def _delete_group(self, topic: str, group: str) -> None:
-        """Delete what *group* has committed, and what was moved aside for it; what fails, Kafka forgets later."""
+        """Delete what *group* has committed, and its overflow topic; what fails, Kafka forgets later."""
         doing = f"delete group {group!r} of a subscription that has ended"
         topics = [overflow(topic, group), handover(topic, group), interest(topic, group)]
         try:

@@ -182,7 +182,7 @@ class Inbox:
                 now = time.monotonic()
                 if now - written > LOG_SECONDS:
                     written = now
-                    self.overflow.journal.write()
+                    self.overflow.redelivery_log.write()
                 self.retention.clean(now, self.positions.offsets, self._mailboxes)
             except Exception as error:  # other messages must still be delivered
                 _log.exception("reading the Kafka topic %r failed", self.topic)

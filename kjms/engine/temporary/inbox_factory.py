@@ -44,7 +44,7 @@ class InboxFactory:
         registry: Registry,
         topics: Topics,
         publisher: Publisher,
-        aside: Callable[[str, str], Overflow],
+        overflow: Callable[[str, str], Overflow],
         report: Callable[[JMSException], None],
         timeout: float,
         tuning: Tuning,
@@ -55,7 +55,7 @@ class InboxFactory:
         self._registry = registry
         self._topics = topics
         self._publisher = publisher
-        self._aside = aside
+        self._overflow = overflow
         self._report = report
         self._timeout = timeout
         self._tuning = tuning
@@ -78,7 +78,7 @@ class InboxFactory:
                     self._config,
                     self._publisher,
                     self._topics,
-                    self._aside(topic, ""),
+                    self._overflow(topic, ""),
                     forget=forget,
                     report=self._report,
                     timeout=self._timeout,

@@ -115,7 +115,7 @@ class InboxSource:
         destination: The temporary destination, as a plain value.
         number: Its number in the inbox.
         topic: The inbox's Kafka topic.
-        aside: What the engine does for messages that go to dead-letter queues.
+        overflow: What the engine does for messages that go to dead-letter queues.
         inbox: Hears that messages wait for their time, or that there is room for what is behind.
         keeps_unmatched: Whether a message that no selector here wants stays.
         prefetch: How many messages it holds ready.
@@ -134,14 +134,14 @@ class InboxSource:
         destination: Destination,
         number: int,
         topic: str,
-        aside: Overflow,
+        overflow: Overflow,
         inbox: Inbox,
         *,
         keeps_unmatched: bool,
         prefetch: int,
         on_error: Callable[[JMSException], None],
     ) -> None:
-        name, tuning = destination._name, aside.tuning
+        name, tuning = destination._name, overflow.tuning
         self.destination = destination
         self.number = number
         self.slots: set[ConsumerSlot] = set()
@@ -153,7 +153,7 @@ class InboxSource:
             limit=prefetch,
             most_unmatched=tuning.most_unmatched,
         )
-        self._assignment = assignment = Assignment(name, topic, aside.topic, "", aside.engine, dispatcher, tuning)
+        self._assignment = assignment = Assignment(name, topic, overflow.topic, "", overflow.engine, dispatcher, tuning)
         self._in_flight = in_flight = InFlight(dispatcher, tuning.now_ms)
         self._started = StartedSlots(dispatcher, assignment, in_flight, tuning.grace_seconds)
         self._intake = RecordIntake(assignment, dispatcher, prefetch, on_error)
@@ -163,9 +163,9 @@ class InboxSource:
             assignment, client, dispatcher, lock, changed, lambda: None, lambda _partitions, _share: None
         )
         self.relocations = Relocations(
-            assignment, client, committer, dispatcher, in_flight, aside, lock, changed, lambda _number: None
+            assignment, client, committer, dispatcher, in_flight, overflow, lock, changed, lambda _number: None
         )
-        self.overflow = aside
+        self.overflow = overflow
         self._inbox = inbox
         self._backlog = Backlog()
         self._is_closed = False
@@ -334,7 +334,7 @@ class InboxSource:
         """Record *delivery* before it is made; return whether it still may be."""
         with self.lock:
             delivery.note()
-        self.overflow.journal.note("redelivery", "", self.destination, delivery)
+        self.overflow.redelivery_log.note("redelivery", "", self.destination, delivery)
         with self.lock:
             delivery.is_made = delivery.partition.is_held
             return delivery.is_made

@@ -74,7 +74,7 @@ class Temporaries:
         registry: Where the inbox is claimed, so that others can find out when it has no owner any more.
         topics: Makes and deletes Kafka topics.
         publisher: What writes.
-        aside: Gives what a reader of a Kafka topic needs of the engine.
+        overflow: Returns what a reader of a Kafka topic needs of the engine.
         report: Reports a failure that belongs to no call.
         timeout: Seconds to wait for Kafka.
         tuning: Its times and limits.
@@ -89,13 +89,13 @@ class Temporaries:
         topics: Topics,
         publisher: Publisher,
         *,
-        aside: Callable[[str, str], Overflow],
+        overflow: Callable[[str, str], Overflow],
         report: Callable[[JMSException], None],
         timeout: float,
         tuning: Tuning = DEFAULTS,
     ) -> None:
         self._factory = InboxFactory(
-            name, principal, config, registry, topics, publisher, aside, report, timeout, tuning
+            name, principal, config, registry, topics, publisher, overflow, report, timeout, tuning
         )
         self._registry = registry
         self._topics = topics

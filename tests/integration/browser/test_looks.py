@@ -22,7 +22,7 @@ def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
     return {m.text: (m.jms_redelivered, m.get_int_property("JMSXDeliveryCount")) for m in browser}  # type: ignore[attr-defined]
 
 
-def test_what_was_moved_aside_is_shown_once(desk: Desk, queue: Queue) -> None:
+def test_what_was_relocated_is_shown_once(desk: Desk, queue: Queue) -> None:
     """A message that made way for the settlement's sake is still on the queue, during the move and after it."""
     with tuned(metadata_limit=300):
         connection = desk.connect()

@@ -78,18 +78,18 @@ def test_registry_and_inbox_follow_the_factory(connection: Connection) -> None:
     assert refused([str(raised.value)], REGISTRY)
 
 
-@pytest.mark.parametrize("suffix", ["later", "aside"])
+@pytest.mark.parametrize("suffix", ["delayed", "overflow"])
 def test_topics_beside_a_destination_follow_the_factory(connection: Connection, suffix: str) -> None:
     """What stands beside a destination has its replicas, and the factory's where they are more."""
     session = connection.create_session()
-    if suffix == "later":
+    if suffix == "delayed":
         with pytest.raises(JMSException) as raised:
             session.create_producer(Queue("orders")).send(session.create_text_message("late"), delivery_delay=60_000)
         assert refused([str(raised.value)], "orders.kjms.delayed")
         return
     session.create_producer(Queue("orders"))
     with pytest.raises(JMSException) as raised:
-        engine_of(connection).aside("orders", "kjms.queue.orders").ensure(0)
+        engine_of(connection).overflow("orders", "kjms.queue.orders").ensure(0)
     assert refused([str(raised.value)], "orders.kjms.overflow")
 
 

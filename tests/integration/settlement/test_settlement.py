@@ -254,7 +254,7 @@ def test_settlement_that_does_not_fit_makes_room_for_itself(
         assert overflow(queue.queue_name, queue_group(queue.queue_name)) in offsets(kjms_broker, queue)
         picked.shuffle(kept)
         half = len(kept) // 2
-        for one in kept[:half]:  # moved aside, in the session's hands, and acknowledged there
+        for one in kept[:half]:  # relocated, in the session's hands, and acknowledged there
             one.acknowledge()
         left = sorted(int(text(one)) for one in kept[half:])
     received = [seen(message) for message in drain(connection.create_session().create_consumer(queue))]

@@ -112,7 +112,7 @@ def test_an_offset_beyond_the_end_of_the_log_loses_nothing(
 
 
 def test_room_is_made_in_partitions_that_were_added(kjms_broker: Any, queue: Queue, eventually: Eventually) -> None:
-    """What is moved aside of a partition that the topic was given later has a place, too."""
+    """What is relocated of a partition that the topic was given later has a place, too."""
     servers, topic = kjms_broker.bootstrap_servers, queue.queue_name
     admin = AdminClient({"bootstrap.servers": servers})
     group = queue_group(topic)

@@ -523,7 +523,7 @@ def test_more_may_be_settled_at_random_than_kafka_has_room_for(desk: Any, queue:
     topics = AdminClient({"bootstrap.servers": desk.servers}).list_topics(timeout=10).topics
     assert overflow(queue.queue_name, queue_group(queue.queue_name)) in topics
     assert sorted(map(int, [*desk.stored(other_queue), *held])) == list(range(count))
-    holder.rollback()  # of what was moved aside, too
+    holder.rollback()  # of what was relocated, too
     again = desk.texts(ends[holder], len(held))
     assert sorted(again) == sorted(held)
     desk.send(other_queue, *again, by=holder)

@@ -279,8 +279,8 @@ def test_very_many_that_nobody_wants_are_evicted() -> None:
     assert partition.settlement.committed_offset == 35
 
 
-def test_what_was_moved_aside_and_evicted_comes_before_what_is_newer() -> None:
-    """Who wants everything gets what was moved aside first, though it has to be read again, and the rest is here."""
+def test_what_was_relocated_and_evicted_comes_before_what_is_newer() -> None:
+    """Who wants everything gets what was relocated first, though it has to be read again, and the rest is here."""
     unused: Any = None
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, evicts=True, most_unmatched=10)
     aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_overflow=True), partition_from(0)
