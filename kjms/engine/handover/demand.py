@@ -48,6 +48,7 @@ class RequestWindow:
         self.size = 0
         self._work = 0.0  # seconds that a consumer takes for a message, on an average
         self._requested = 0
+        self._arrived = 0  # messages that waited here when some arrived last
         self._taken = 0  # messages taken since the last request
         self._taken_in_all = 0  # the same since the window grew last
 
@@ -67,11 +68,15 @@ class RequestWindow:
         self.size = 0
         self._work = max(self._work, seconds)
 
+    def arrived(self, unread: int) -> None:
+        """Record that messages arrived, so that *unread* wait here: peers may send more than the window."""
+        self._arrived = unread
+
     def took(self) -> bool:
         """Record that a consumer took a message that was handed over; return whether to request more."""
         self._taken += 1
         self._taken_in_all += 1
-        return self.size > 0 and self._taken * 2 >= self.size
+        return self.size > 0 and self._taken * 2 >= max(self.size, self._arrived)
 
     def missed(self, consumers: int, waiting: int, most: int) -> bool:
         """Record that a consumer found nothing; return whether to request more.
@@ -83,10 +88,13 @@ class RequestWindow:
         """
         is_soon = self.size * 2 * self._work <= AHEAD_SECONDS * consumers  # twice as many would be settled soon
         if self._taken_in_all > self.size and self.is_quick and is_soon:
-            self.size = min(max(self.size * 2, consumers), most)
-            self._taken_in_all = 0
+            soon = int(AHEAD_SECONDS * consumers / self._work) if self._work else most
+            self.size = min(max(self.size * 2, min(self._arrived, soon), consumers), most)
+            self._arrived = self._taken_in_all = 0
             return True
-        return not self.size and (self._taken > 0 or waiting > self._requested)
+        if self.size:
+            return self._taken * 2 >= self.size
+        return self._taken > 0 or waiting > self._requested
 
     def shrink(self, unread: int) -> None:
         """Halve the size where *unread* messages are more than half of it."""

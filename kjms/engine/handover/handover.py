@@ -144,6 +144,8 @@ class Handover:
     def arrived(self) -> None:
         """Record that messages came to a transfer partition."""
         self._transfers.arrived_at = self._moved_at = time.monotonic()
+        own = self._transfers.own
+        self._window.arrived(0 if own is None else min(own.settlement.unsettled, self._consumer.dispatcher.held))
         if self._interest.is_idle:
             self.publish()
 
@@ -367,6 +369,8 @@ class Handover:
 
     def _return_unwanted(self) -> None:
         """Move messages that match no consumer here any more back to the owner of their partition."""
+        if not self._transfers.open:
+            return
         owned = set(self._consumer.numbers())
         unmatched = self._sharing.give_up(
             lambda d: d.partition.is_transfer and not d.due and (d.record.partition() or 0) not in owned

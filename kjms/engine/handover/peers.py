@@ -44,7 +44,8 @@ __all__ = [
 _log = logging.getLogger("kjms.handover")
 
 VERSION: Final = 1
-TARGETED: Final = 500  # messages that only a peer wants and that may be on their way to it at any time
+TARGETED: Final = 500  # messages that only a peer wants and that may be on their way to it at any time, at the least
+WINDOWS: Final = 4  # the same of its windows: one is written, one read, one consumed, and one requested
 NONE: Final = -1  # no transfer partition
 
 
@@ -129,6 +130,13 @@ class TransferCredit:
         """How many messages the peer has requested that are not on their way to it."""
         return max(self._room - self.outstanding, 0)
 
+    @property
+    def targeted(self) -> int:
+        """How many more messages it may get that match consumers of that peer alone."""
+        if not self.is_quick:
+            return self.free
+        return max(max(TARGETED, WINDOWS * self._room) - self.outstanding, 0)
+
     def sent(self) -> None:
         """Record that a message is on its way."""
         self._unwritten += 1
@@ -203,9 +211,7 @@ class Peer:
         if self.state is not PeerState.ACTIVE:
             self.on(PeerEvent.MESSAGE)
             return 0
-        if not (is_targeted and self.credit.is_quick):
-            return self.credit.free
-        return max(TARGETED - self.credit.outstanding, 0)
+        return self.credit.targeted if is_targeted else self.credit.free
 
     def does_want(self, message: Message, among: Iterable[str | None] | None = None) -> bool:
         """Return whether one of its consumers, or of those with the selectors *among*, wants *message*."""

@@ -69,6 +69,10 @@ class Dispatcher(Protocol):
     """Holds the messages that wait for consumers; the caller holds the consumer's lock."""
 
     @property
+    def held(self) -> int:
+        """How many messages are ready."""
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a consumer waits."""
 

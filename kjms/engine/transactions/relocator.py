@@ -19,7 +19,7 @@ __all__ = ["Relocator"]
 
 _log = logging.getLogger("kjms.relocator")
 
-BATCH: Final = 500  # messages in one transaction: a transaction costs as much as a hundred of them
+BATCH: Final = 2_000  # messages in one transaction: it costs as much as some hundreds of them
 LONGEST_PAUSE: Final = 5.0  # seconds between attempts
 PASSING_SECONDS: Final = 1.0  # pauses shorter than that follow what passes by itself, as a rebalance
 LEANEST: Final = 2  # how often a copy can be made smaller

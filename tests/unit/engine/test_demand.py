@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kjms.engine.handover.demand import QUICK_SECONDS, STARVATION_LIMIT_SECONDS, RequestWindow, Starvation
+from kjms.engine.handover.demand import (
+    AHEAD_SECONDS,
+    QUICK_SECONDS,
+    STARVATION_LIMIT_SECONDS,
+    RequestWindow,
+    Starvation,
+)
 
 
 def test_starvation_counts_from_the_first_miss() -> None:
@@ -55,6 +61,44 @@ def test_more_is_requested_when_half_of_the_window_is_taken() -> None:
     window.size = 4
     window.published()
     assert [window.took(), window.took()] == [False, True]
+
+
+def test_what_peers_send_beyond_the_window_is_requested_by_halves() -> None:
+    """Peers send more than the window of what only consumers here want; a request follows when half of it is taken."""
+    window = RequestWindow()
+    window.size = 2
+    window.published()
+    window.arrived(8)
+    assert [window.took() for _ in range(4)] == [False, False, False, True]
+    window.published()
+    assert [window.took() for _ in range(4)] == [False, False, False, True]
+    assert window.missed(consumers=1, waiting=1, most=100)  # the next window is as large as what was used up
+    assert window.size == 8
+
+
+def test_a_consumer_that_finds_nothing_requests_what_was_taken() -> None:
+    """A window that may not grow is requested again as soon as a consumer waits, however much had arrived."""
+    window = RequestWindow()
+    window.size = 10
+    for _ in range(30):
+        window.worked(QUICK_SECONDS / 2)
+    window.arrived(200)
+    assert not any(window.took() for _ in range(4))
+    assert not window.missed(consumers=1, waiting=1, most=100)
+    assert not window.took()
+    assert window.missed(consumers=1, waiting=1, most=100)
+    assert window.size == 10
+
+
+def test_the_window_holds_no_more_than_is_settled_soon() -> None:
+    """However much arrived at once, what is requested in advance is work for a fifth of a second."""
+    window = RequestWindow()
+    window.arrived(500)
+    for _ in range(500):
+        window.took()
+        window.worked(0.01)
+    assert window.missed(consumers=1, waiting=1, most=1_000)
+    assert 1 < window.size <= AHEAD_SECONDS / 0.009
 
 
 def test_slow_consumers_get_nothing_in_advance() -> None:

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kjms.engine.handover.peers import NEXT, TARGETED, PeerEvent, Peers, PeerState, read_interest, write_interest
+from kjms.engine.handover.peers import (
+    NEXT,
+    TARGETED,
+    WINDOWS,
+    PeerEvent,
+    Peers,
+    PeerState,
+    read_interest,
+    write_interest,
+)
 
 
 def interest(engine: str, **values: Any) -> dict[str, Any]:
@@ -135,6 +144,17 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
     assert peer.room(is_targeted=False) == 2
     peer.apply(interest("they", room=4, read=12, held=0))
     assert peer.room(is_targeted=False) == 4
+
+
+def test_a_peer_that_requests_much_gets_batches_in_advance() -> None:
+    """What only a quick peer wants goes to it in several batches at a time, as large as its requests are."""
+    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], room=1_000), 0.0)
+    assert (peer.room(is_targeted=False), peer.room(is_targeted=True)) == (1_000, 1_000 * WINDOWS)
+    for _ in range(1_500):
+        peer.sent()
+    assert (peer.room(is_targeted=False), peer.room(is_targeted=True)) == (0, 1_000 * WINDOWS - 1_500)
+    peer.apply(interest("they", room=2))
+    assert peer.room(is_targeted=True) == 0
 
 
 def test_a_slow_peer_gets_nothing_in_advance() -> None:
