@@ -9,9 +9,9 @@ import logging
 import os
 import secrets
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
@@ -23,26 +23,24 @@ from kjms.engine.admin.retention import RetentionCleaner
 from kjms.engine.admin.topics import Topics
 from kjms.engine.browsing import Browsing
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
-from kjms.engine.consumer.intake import NOTHING
 from kjms.engine.consumer.kafka_source import KafkaSource
-from kjms.engine.consumer.overflow import Overflow
 from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.handover.service import HandoverService
 from kjms.engine.kafka import wall_clock_of
 from kjms.engine.monitor import ConnectionMonitor, Listener
+from kjms.engine.overflows import Overflows
 from kjms.engine.publisher import Publisher
 from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
+from kjms.engine.sources import KafkaSources
 from kjms.engine.statistics import EngineStatistics
 from kjms.engine.subscriptions.definitions import Identity, Terms
 from kjms.engine.subscriptions.subscriptions import OnLost, Subscriptions
+from kjms.engine.temporary.deletions import Deletions
+from kjms.engine.temporary.inbox_factory import InboxFactory
 from kjms.engine.temporary.temporary_destinations import Temporaries
-from kjms.engine.transactions.deduplicator import Deduplicator
 from kjms.engine.transactions.group_committer import GroupCommitter
-from kjms.engine.transactions.redelivery_log import RedeliveryLog
-from kjms.engine.transactions.relocator import Relocator
-from kjms.engine.transactions.sync_relocator import SyncRelocator
 from kjms.engine.tuning import DEFAULTS, Tuning, current
-from kjms.errors import InvalidDestinationException, JMSException
+from kjms.errors import InvalidDestinationException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import REGISTRY, is_internal, queue_group, topic_for, transactional_ids
 from kjms.options import FactoryOptions
@@ -76,56 +74,52 @@ class Engine:
         self.tuning = tuning
         self.number = next(_numbers)
         self.options = options
+        timeout = options.send_timeout / 1000
         self.monitor = ConnectionMonitor(
             options.bootstrap_servers,
             f"kjms-engine-{self.number}-outage",
             lambda seconds: self.topics.connect(seconds, []),
             tuning,
         )
-        self._lock = threading.Lock()
-        self._readers: dict[str, KafkaSource] = {}  # of queues, by Kafka topic
-        self._all_readers: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
-        self._all_lock = threading.Lock()  # of that set; never held while another lock is waited for
+        report = self.monitor.report
         self.settings = common_settings(options.bootstrap_servers, options.kafka, user, password, self.monitor.error)
-        self.name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
+        reading, writing = consumer_settings(self.settings, None), producer_settings(self.settings)
+        name = base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()  # in Kafka: no two engines share one
         self.topics = Topics(admin_settings(self.settings), options.send_timeout, tuning)
         self.topics.follow(options.defaults.replication_factor)
         # Idempotent producers ask for their ids in the background: they have them by the time of the first send.
-        self.prompt = self._publisher("prompt", 0)  # for synchronous sends
-        self.bulk = self._publisher("bulk", BULK_LINGER_MS)  # for the others: it gathers records into batches
-        self.bookkeeping = Bookkeeping(self.topics, lambda: self.bulk, consumer_settings(self.settings, None))
-        self.retention = RetentionCleaner(self.topics, self.bookkeeping, options.send_timeout / 1000, tuning)
-        self.redelivery_log = RedeliveryLog(self.topics, lambda: self.bulk, tuning)
-        relocator, committer, sync_relocator = transactional_ids(self.name)
-        self.relocator = Relocator(
-            producer_settings(self.settings), relocator, self.monitor.report, self.bookkeeping.is_visible, tuning
-        )
-        self.committer = GroupCommitter(producer_settings(self.settings), committer, self.bookkeeping, tuning)
-        self.sync_relocator = SyncRelocator(producer_settings(self.settings), sync_relocator, tuning)
-        self.handover = HandoverService(self.name, consumer_settings(self.settings, None), self.prompt)
-        self.registry = self._registry()
-        self.schedule = Schedule(
-            lambda group: consumer_settings(self.settings, group),
-            producer_settings(self.settings),
+        self.prompt = self._publisher("prompt", 0, tuning)  # for synchronous sends
+        self.bulk = self._publisher("bulk", BULK_LINGER_MS, tuning)  # for the others: it gathers records into batches
+        bookkeeping = Bookkeeping(self.topics, self.bulk, reading)
+        self.overflows = Overflows(name, writing, self.topics, bookkeeping, self.bulk, report, tuning)
+        self.committer = GroupCommitter(writing, transactional_ids(name)[1], bookkeeping, tuning)
+        self.registry = self._registry(reading, timeout, tuning)
+        self.schedule = Schedule(partial(consumer_settings, self.settings), writing, self.topics, report, tuning)
+        self.sources = KafkaSources(
+            self.settings,
             self.topics,
-            self.monitor.report,
-            tuning,
+            self.overflows,
+            self.schedule,
+            HandoverService(name, reading, self.prompt),
+            RetentionCleaner(self.topics, bookkeeping, timeout, tuning),
+            report,
         )
-        self.subscriptions = Subscriptions(self.registry, self.topics, options.send_timeout / 1000, self.schedule.ends)
-        self.temporaries = Temporaries(
-            self.name,
+        self.subscriptions = Subscriptions(self.registry, self.topics, timeout, self.schedule.ends)
+        inboxes = InboxFactory(
+            name,
             str(self.settings.get("sasl.username") or "anonymous"),
-            consumer_settings(self.settings, None),
+            reading,
             self.registry,
             self.topics,
             self.prompt,
-            overflow=self.overflow,
-            report=self.monitor.report,
-            timeout=options.send_timeout / 1000,
-            tuning=tuning,
+            self.overflows,
+            report,
+            timeout,
+            tuning,
         )
+        self.temporaries = Temporaries(inboxes, Deletions(reading, timeout), self.registry, self.topics, report)
         try:
-            self.topics.connect(options.send_timeout / 1000, self.monitor.last_error)
+            self.topics.connect(timeout, self.monitor.last_error)
         except BaseException:
             self._close()
             raise
@@ -140,30 +134,30 @@ class Engine:
 
     def statistics(self) -> EngineStatistics:
         """Return what the engine holds and does now; it asks nothing of Kafka."""
-        with self._all_lock:
-            readers = [reader for reader in self._all_readers if not reader.is_closed]
         threads = [
             self.prompt.thread,
             self.bulk.thread,
             self.monitor.outage.thread,
-            *(part.thread for part in (self.committer, self.relocator, self.retention, self.handover, self.registry)),
+            self.committer.thread,
+            self.overflows.thread,
+            self.registry.thread,
             *self.schedule.threads(),
             *self.temporaries.threads(),
-            *(reader.thread for reader in readers),
+            *self.sources.threads(),
         ]
-        consumers = sorted((reader.statistics() for reader in readers), key=lambda each: each.name)
+        moves, rescues = self.overflows.statistics()
         return EngineStatistics(
             number=self.number,
-            name=self.name,
+            name=self.overflows.engine,
             bootstrap_servers=self.options.bootstrap_servers,
             connections=len(self.monitor.listeners),
             is_cluster_lost=self.monitor.outage.is_reported,
             disconnections=self.monitor.outage.suspicions,
-            group_consumers=tuple(consumers),
+            group_consumers=tuple(self.sources.statistics()),
             commits=self.committer.statistics(),
-            moves=self.relocator.statistics(),
-            rescues=self.sync_relocator.statistics(),
-            cleanings=self.retention.rounds,
+            moves=moves,
+            rescues=rescues,
+            cleanings=self.sources.retention.rounds,
             delayed=tuple(self.schedule.statistics()),
             inbox=self.temporaries.statistics(),
             registry=self.registry.statistics(),
@@ -224,22 +218,15 @@ class Engine:
         self._close()
 
     def _close(self) -> None:
-        readers = list(self._readers.values())
-        for reader in readers:  # while the relocator can still make room for their last commits
-            try:
-                reader.flush_before_exit()
-            except JMSException as failure:
-                _log.warning("%s", failure)
+        self.sources.flush_before_exit()  # while the relocator can still make room for their last commits
         self.schedule.close()
         self.committer.close(MOVES_SECONDS)
-        self.relocator.close(MOVES_SECONDS)
-        self.retention.close()
-        _close_readers(readers)
+        self.overflows.close(MOVES_SECONDS)
         self.subscriptions.close()
-        self.handover.close()
+        self.sources.close()
         self.temporaries.close()
         self.registry.close()
-        self.redelivery_log.write()
+        self.overflows.write_log()
         self.prompt.close()
         self.bulk.close()
         self.monitor.outage.close()
@@ -247,28 +234,28 @@ class Engine:
 
     # Sending.
 
-    def _publisher(self, name: str, linger_ms: int) -> Publisher:
+    def _publisher(self, name: str, linger_ms: int, tuning: Tuning) -> Publisher:
         settings = producer_settings(self.settings, linger_ms=linger_ms)
         if linger_ms == 0:
             settings["linger.ms"] = 0  # a waiting caller pays for every millisecond
         name = f"kjms-engine-{self.number}-{name}"
-        return Publisher(settings, name, self.options.send_timeout, self.topics.largest, self.tuning)
+        return Publisher(settings, name, self.options.send_timeout, self.topics.largest, tuning)
 
     # What processes have to agree on.
 
-    def _registry(self) -> Registry:
+    def _registry(self, config: Mapping[str, Any], timeout: float, tuning: Tuning) -> Registry:
         def lost(key: str) -> None:
             self.subscriptions.lost(key)
             self.temporaries.lost(key)
 
         return Registry(
-            {**consumer_settings(self.settings, None), "fetch.wait.max.ms": REGISTRY_WAIT_MS},
+            {**config, "fetch.wait.max.ms": REGISTRY_WAIT_MS},
             self.prompt,
             prepare=lambda: self.topics.ensure_compacted(REGISTRY),
             on_lost=lost,
             on_error=self.monitor.report,
-            timeout=self.options.send_timeout / 1000,
-            tuning=self.tuning,
+            timeout=timeout,
+            tuning=tuning,
         )
 
     # Destinations.
@@ -295,7 +282,7 @@ class Engine:
             queue=isinstance(destination, Queue),
         )
         if self.topics.new_queues:
-            self.retention.begin()
+            self.sources.retention.begin()
         return topic, count
 
     # Receiving.
@@ -309,22 +296,9 @@ class Engine:
     ) -> ConsumerSlot:
         """Return a slot for a consumer of *destination*: of the queue, or of the topic from where it stands now."""
         topic, partitions = self.topic_of(destination, options)
-        name = destination_name(destination)
-        chosen = options.destination(name)
-        if not isinstance(destination, Queue):
-            before = self.schedule.ends(topic)
-            identity = self.topics.ids.find(topic)  # first: it may be deleted and made again at any time
-            starts = self.topics.ends(topic, partitions)
-            reader = self._new_reader(destination, topic, None, starts, options, before, identity, is_shared=False)
-            return reader.add_slot(selector, wakeup)
-        with self._lock:
-            queue_reader = self._readers.get(topic)
-            if queue_reader is None:
-                queue_reader = self._readers[topic] = self._new_reader(
-                    destination, topic, queue_group(topic), None, options, is_shared=True
-                )
-            self.retention.look_after(queue_reader, chosen.kept_ms)
-            return queue_reader.add_slot(selector, wakeup)
+        if isinstance(destination, Queue):
+            return self.sources.open_queue_slot(destination, topic, options, selector, wakeup)
+        return self.sources.open_topic_slot(destination, topic, partitions, options, selector, wakeup)
 
     def open_subscription(
         self,
@@ -337,77 +311,26 @@ class Engine:
     ) -> ConsumerSlot:
         """Return a slot for a consumer of a named subscription; see `Subscriptions.open`."""
 
-        def new_reader(group: str, delayed_before: Mapping[int, int]) -> KafkaSource:
-            return self._new_reader(
-                terms.destination, terms.topic, group, None, options, delayed_before, is_shared=terms.is_shared
+        def open_source(group: str, delayed_before: Mapping[int, int]) -> KafkaSource:
+            return self.sources.open(
+                terms.destination,
+                terms.topic,
+                group,
+                options,
+                delayed_before=delayed_before,
+                is_shared=terms.is_shared,
             )
 
-        return self.subscriptions.open(identity, terms, wanted, wakeup, new_reader, on_lost)
+        return self.subscriptions.open(identity, terms, wanted, wakeup, open_source, on_lost)
 
     def close_slots(self, slots: Sequence[ConsumerSlot]) -> None:
         """Close *slots*, and the group consumers without other slots."""
         for slot in slots:
             slot.reader.remove_slot(slot)
         slots = self.temporaries.leave(slots)
-        shared = set(self._readers.values())
-        _close_readers(
-            [
-                slot.reader
-                for slot in slots
-                if isinstance(slot.reader, KafkaSource)
-                and slot.reader not in shared
-                and not self.subscriptions.keeps(slot.reader)
-            ]
-        )
+        sources = [slot.reader for slot in slots if isinstance(slot.reader, KafkaSource)]
+        self.sources.close_unshared(source for source in sources if not self.subscriptions.keeps(source))
         self.subscriptions.leave(slots)
-
-    def _new_reader(
-        self,
-        destination: Destination,
-        topic: str,
-        group: str | None,
-        starts: Mapping[int, int] | None,
-        options: FactoryOptions,
-        delayed_before: Mapping[int, int] = NOTHING,
-        identity: str = "-",
-        *,
-        is_shared: bool,
-    ) -> KafkaSource:
-        chosen = options.destination(destination_name(destination))
-        reader = KafkaSource(
-            destination,
-            destination_name(destination),
-            consumer_settings(self.settings, group),
-            topic,
-            self.overflow(topic, group or ""),
-            starts=starts,
-            keeps_unmatched=isinstance(destination, Queue),
-            prefetch=chosen.prefetch or 1,
-            decode=decoder(chosen.convention or "kjms"),
-            on_error=self.monitor.report,
-            delayed_before=delayed_before,
-            identity=identity,
-            handover=self.handover if is_shared and chosen.hand_over is not False else None,
-            repeats=Deduplicator() if options.drop_duplicates else None,
-        )
-        self.schedule.watch(reader)
-        with self._all_lock:
-            self._all_readers.add(reader)
-        return reader
-
-    def overflow(self, topic: str, group: str) -> Overflow:
-        """Return what a reader of *topic* in *group* needs of the engine."""
-        return Overflow(
-            self.relocator,
-            self.sync_relocator,
-            self.topics,
-            self.bookkeeping,
-            self.redelivery_log,
-            group,
-            topic,
-            self.name,
-            self.tuning,
-        )
 
     def browse(self, queue: Queue, options: FactoryOptions, selector: Selector | None) -> Browsing:
         """Return a look at *queue*; what is settled in this process is settled for it.
@@ -418,14 +341,12 @@ class Engine:
         """
         topic, _ = self.topic_of(queue, options)
         group = queue_group(topic)
-        reader = self._readers.get(topic)
-        if reader is not None:
-            reader.flush()
+        self.sources.flush_queue(topic)
         return Browsing(
             queue,
             consumer_settings(self.settings, group),
             topic,
-            self.overflow(topic, group),
+            self.overflows.of(topic, group),
             self.topics,
             decoder(options.destination(queue.queue_name).convention or "kjms"),
             selector,
@@ -438,24 +359,14 @@ class Engine:
         Raises:
             JMSException: Kafka does not answer, or the settlement was written by a later kjms.
         """
-        reader = self._readers.get(topic)
-        if reader is not None:
-            reader.flush()
-        config = consumer_settings(self.settings, group)
-        return find_progress(config, str(destination), topic, self.overflow(topic, group), self.topics, decoder("kjms"))
+        self.sources.flush_queue(topic)
+        config, overflow = consumer_settings(self.settings, group), self.overflows.of(topic, group)
+        return find_progress(config, str(destination), topic, overflow, self.topics, decoder("kjms"))
 
 
 def destination_name(destination: Destination) -> str:
     """Return the name by which options and threads call *destination*."""
     return destination._name
-
-
-def _close_readers(readers: Sequence[KafkaSource]) -> None:
-    """Close *readers*, all at the same time."""
-    for reader in readers:
-        reader.begin_to_close()
-    for reader in readers:
-        reader.close()
 
 
 def _hashable(value: Any) -> object:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.kafka import (
@@ -54,7 +54,7 @@ class Bookkeeping:
         settings: librdkafka's settings of a consumer without a group.
     """
 
-    def __init__(self, topics: Topics, publisher: Callable[[], Publisher], settings: Mapping[str, Any]) -> None:
+    def __init__(self, topics: Topics, publisher: Publisher, settings: Mapping[str, Any]) -> None:
         self._topics = topics
         self._publisher = publisher
         self._settings = settings
@@ -72,7 +72,7 @@ class Bookkeeping:
 
     def _write(self, key: bytes, value: bytes) -> None:
         self._ensure()
-        self._publisher().send(BOOKKEEPING, COPIES, KafkaRecord(key, value, [], 0), _report)
+        self._publisher.send(BOOKKEEPING, COPIES, KafkaRecord(key, value, [], 0), _report)
 
     def _ensure(self) -> None:
         with self._lock:
@@ -156,7 +156,7 @@ class Bookkeeping:
         """Have Kafka forget the last mark: its producer ends."""
         try:
             record = KafkaRecord(_mark_key(transactional_id), None, [], 0)
-            self._publisher().send(BOOKKEEPING, MARKS, record, _report)
+            self._publisher.send(BOOKKEEPING, MARKS, record, _report)
         except JMSException as error:
             _log.debug("%s", error)
 

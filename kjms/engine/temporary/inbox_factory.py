@@ -21,7 +21,7 @@ from kjms.mapping.temporary import PARTITIONS
 if TYPE_CHECKING:
     from kjms.engine.admin.registry import Registry
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.overflows import Overflows
     from kjms.engine.publisher import Publisher
     from kjms.engine.temporary.inbox import Entry
     from kjms.selector import Selector
@@ -34,7 +34,20 @@ CLOSE_SECONDS: Final = 5.0  # how long closing waits for a broker that does not 
 
 
 class InboxFactory:
-    """Creates inboxes with the settings of one engine; see `Temporaries` for the arguments."""
+    """Creates inboxes with the settings of one engine.
+
+    Args:
+        name: The engine's name.
+        principal: The user that the broker knows the engine as.
+        config: librdkafka's settings of a consumer without a group.
+        registry: Where an inbox is claimed, so that others can find out when it has no owner any more.
+        topics: Makes and deletes Kafka topics.
+        publisher: Writes deletions.
+        overflows: Relocates messages, such as to dead-letter queues.
+        report: Reports a failure that belongs to no call.
+        timeout: Seconds to wait for Kafka.
+        tuning: Its times and limits.
+    """
 
     def __init__(
         self,
@@ -44,7 +57,7 @@ class InboxFactory:
         registry: Registry,
         topics: Topics,
         publisher: Publisher,
-        overflow: Callable[[str, str], Overflow],
+        overflows: Overflows,
         report: Callable[[JMSException], None],
         timeout: float,
         tuning: Tuning,
@@ -55,7 +68,7 @@ class InboxFactory:
         self._registry = registry
         self._topics = topics
         self._publisher = publisher
-        self._overflow = overflow
+        self._overflows = overflows
         self._report = report
         self._timeout = timeout
         self._tuning = tuning
@@ -78,7 +91,7 @@ class InboxFactory:
                     self._config,
                     self._publisher,
                     self._topics,
-                    self._overflow(topic, ""),
+                    self._overflows.of(topic, ""),
                     forget=forget,
                     report=self._report,
                     timeout=self._timeout,

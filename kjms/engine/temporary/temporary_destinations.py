@@ -7,10 +7,10 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine.admin.janitor import Janitor
@@ -21,7 +21,6 @@ from kjms.engine.temporary.inbox import Entry, Inbox
 from kjms.engine.temporary.inbox_browsing import InboxLook
 from kjms.engine.temporary.inbox_factory import InboxFactory
 from kjms.engine.temporary.mailbox import InboxSource
-from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from kjms.engine.admin.registry import Registry
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
-    from kjms.engine.consumer.overflow import Overflow
-    from kjms.engine.publisher import Publisher
     from kjms.options import DestinationOptions
     from kjms.selector import Selector
 
@@ -68,39 +65,26 @@ class Temporaries:
     """Creates the engine's inbox when it is first needed, and keeps its temporary destinations.
 
     Args:
-        name: The engine's name.
-        principal: The user that the broker knows the engine as.
-        config: librdkafka's settings of a consumer without a group.
+        factory: Creates inboxes.
+        deletions: Says what other processes have deleted.
         registry: Where the inbox is claimed, so that others can find out when it has no owner any more.
         topics: Makes and deletes Kafka topics.
-        publisher: What writes.
-        overflow: Returns what a reader of a Kafka topic needs of the engine.
         report: Reports a failure that belongs to no call.
-        timeout: Seconds to wait for Kafka.
-        tuning: Its times and limits.
     """
 
     def __init__(
         self,
-        name: str,
-        principal: str,
-        config: Mapping[str, Any],
+        factory: InboxFactory,
+        deletions: Deletions,
         registry: Registry,
         topics: Topics,
-        publisher: Publisher,
-        *,
-        overflow: Callable[[str, str], Overflow],
         report: Callable[[JMSException], None],
-        timeout: float,
-        tuning: Tuning = DEFAULTS,
     ) -> None:
-        self._factory = InboxFactory(
-            name, principal, config, registry, topics, publisher, overflow, report, timeout, tuning
-        )
+        self._factory = factory
+        self._deletions = deletions
         self._registry = registry
         self._topics = topics
         self._report = report
-        self._deletions = Deletions(config, timeout)
         self._lock = threading.Lock()  # never held while Kafka or another thread is waited for
         self._making = threading.Lock()
         self._sharing = threading.Lock()  # held while consumers of shared subscriptions come and go

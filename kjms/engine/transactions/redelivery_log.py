@@ -10,7 +10,6 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kjms.engine.tuning import DEFAULTS, Tuning
@@ -41,7 +40,7 @@ class RedeliveryLog:
         tuning: Has the clock.
     """
 
-    def __init__(self, topics: Topics, publisher: Callable[[], Publisher], tuning: Tuning = DEFAULTS) -> None:
+    def __init__(self, topics: Topics, publisher: Publisher, tuning: Tuning = DEFAULTS) -> None:
         self._now_ms = tuning.now_ms
         self._topics = topics
         self._publisher = publisher
@@ -83,7 +82,7 @@ class RedeliveryLog:
                     event = self._events.popleft()
                     value = json.dumps(event, ensure_ascii=False).encode()
                     record = KafkaRecord(str(event["topic"]).encode(), value, [], event["time"])
-                    self._publisher().send(REDELIVERIES, ANY_PARTITION, record, _report)
+                    self._publisher.send(REDELIVERIES, ANY_PARTITION, record, _report)
             except JMSException as error:
                 _log.warning("%s", error)
             except IndexError:  # the oldest event was dropped meanwhile

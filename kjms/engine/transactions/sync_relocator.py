@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kjms.engine.transactions.plan import Move, Settler, TransactionPart
@@ -16,7 +16,7 @@ __all__ = ["SyncRelocator"]
 class SyncRelocator(TransactionalProducer[None]):
     """Relocates messages in the calling thread, before a rebalance continues."""
 
-    def __init__(self, config: dict[str, object], transactional_id: str, tuning: Tuning = DEFAULTS) -> None:
+    def __init__(self, config: Mapping[str, Any], transactional_id: str, tuning: Tuning = DEFAULTS) -> None:
         super().__init__(config, transactional_id, tuning)
         self._lock = threading.Lock()
 

@@ -89,7 +89,7 @@ def test_topics_beside_a_destination_follow_the_factory(connection: Connection, 
         return
     session.create_producer(Queue("orders"))
     with pytest.raises(JMSException) as raised:
-        engine_of(connection).overflow("orders", "kjms.queue.orders").ensure(0)
+        engine_of(connection).overflows.of("orders", "kjms.queue.orders").ensure(0)
     assert refused([str(raised.value)], "orders.kjms.overflow")
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kjms import Connection, Queue, Session, TextMessage
 from kjms.broker import LocalBroker
+from kjms.engine import Engine
 from kjms.engine.admin import bookkeeping
 from kjms.engine.admin.bookkeeping import Bookkeeping
 from kjms.engine.log_reading import records
@@ -103,12 +104,16 @@ def test_a_later_record_ends_the_reading(kjms_broker: LocalBroker, queue: Queue,
         assert [record.value() for record in records(consumer, {(topic, 0): 2}, MOST_SECONDS)] == [b"first"]
 
 
+def bookkeeping_of(engine: Engine) -> Bookkeeping:
+    return Bookkeeping(engine.topics, engine.bulk, consumer_settings(engine.settings, None))
+
+
 def test_copies_of_settlement_are_found(
     connection: Connection, queue: Queue, kjms_broker: LocalBroker, write_all_the_time: Write
 ) -> None:
     """What a group committed is recalled from `kjms.bookkeeping` while others write there."""
     engine = engine_of(connection)
-    books = engine.bookkeeping
+    books = bookkeeping_of(engine)
     topic = topic_for(queue)
     books.keep(queue_group(topic), [TopicPartition(topic, 0, 7, metadata="state")])
     wait_for(lambda: not engine.bulk.backlog)  # Kafka has it
@@ -122,7 +127,7 @@ def test_a_transaction_that_only_sends_is_found(
     connection: Connection, kjms_broker: LocalBroker, write_all_the_time: Write
 ) -> None:
     """Whether such a transaction came through is read from one record, and not from all that others wrote."""
-    books = engine_of(connection).bookkeeping
+    books = bookkeeping_of(engine_of(connection))
     copy = books.mark("an-id")
     assert (copy.topic, copy.partition) == (BOOKKEEPING, bookkeeping.MARKS)
     write_all_the_time(BOOKKEEPING, bookkeeping.MARKS)

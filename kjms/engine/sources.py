@@ -1,0 +1,208 @@
+"""The group consumers of one engine: opened for its destinations, shared by consumers of the process, and closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kjms.destinations import Queue
+from kjms.engine.consumer.intake import NOTHING
+from kjms.engine.consumer.kafka_source import KafkaSource
+from kjms.engine.settings import consumer_settings
+from kjms.engine.transactions.deduplicator import Deduplicator
+from kjms.errors import JMSException
+from kjms.mapping.bridges import decoder
+from kjms.mapping.names import queue_group
+
+if TYPE_CHECKING:
+    from kjms.destinations import Destination
+    from kjms.engine.admin.retention import RetentionCleaner
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
+    from kjms.engine.delayed.schedule import Schedule
+    from kjms.engine.handover.service import HandoverService
+    from kjms.engine.overflows import Overflows
+    from kjms.engine.statistics import GroupConsumerStatistics
+    from kjms.options import FactoryOptions
+    from kjms.selector import Selector
+
+__all__ = ["KafkaSources"]
+
+_log = logging.getLogger("kjms.consumer")
+
+
+class KafkaSources:
+    """Opens and closes what reads queues, subscriptions and topics.
+
+    A queue has one source in a process, which stays open until the engine closes; others belong to one subscription,
+    or to one consumer.
+
+    Args:
+        settings: librdkafka's settings of all clients of the engine.
+        topics: Knows Kafka topics.
+        overflows: Relocates messages.
+        schedule: Serves the delayed messages of what is read.
+        handover: Hands messages over to other processes.
+        retention: Deletes what queues have settled.
+        report: Reports a failure that belongs to no call.
+
+    Attributes:
+        retention: Deletes what queues have settled.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        topics: Topics,
+        overflows: Overflows,
+        schedule: Schedule,
+        handover: HandoverService,
+        retention: RetentionCleaner,
+        report: Callable[[JMSException], None],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._overflows = overflows
+        self._schedule = schedule
+        self._handover = handover
+        self.retention = retention
+        self._report = report
+        self._queues: dict[str, KafkaSource] = {}  # by Kafka topic
+        self._lock = threading.Lock()  # of the queues' sources; held while one is opened
+        self._all: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
+        self._all_lock = threading.Lock()  # of that set; never held while another lock is waited for
+
+    def __repr__(self) -> str:
+        return f"<KafkaSources: {len(self._queues)} queues>"
+
+    def statistics(self) -> list[GroupConsumerStatistics]:
+        """Return what each of them holds and does, by name."""
+        return sorted((source.statistics() for source in self._open_ones()), key=lambda each: each.name)
+
+    def threads(self) -> list[threading.Thread | None]:
+        """Return their threads, and those that serve them."""
+        return [self.retention.thread, self._handover.thread, *(source.thread for source in self._open_ones())]
+
+    def _open_ones(self) -> list[KafkaSource]:
+        with self._all_lock:
+            return [source for source in self._all if not source.is_closed]
+
+    # Opening.
+
+    def open(
+        self,
+        destination: Destination,
+        topic: str,
+        group: str | None,
+        options: FactoryOptions,
+        *,
+        starts: Mapping[int, int] | None = None,
+        delayed_before: Mapping[int, int] = NOTHING,
+        identity: str = "-",
+        is_shared: bool = False,
+    ) -> KafkaSource:
+        """Return a new source of *destination*.
+
+        Args:
+            destination: The destination.
+            topic: Its Kafka topic.
+            group: The consumer group; None: it reads without one, from *starts*.
+            options: The options of the factory.
+            starts: Where each partition begins; None: where the group has committed.
+            delayed_before: Where the delayed messages end that were sent before; those are not for this source.
+            identity: Kafka's id of the topic, ``-`` where it is not known.
+            is_shared: Whether other processes may have consumers of the same group.
+        """
+        name = destination._name
+        chosen = options.destination(name)
+        source = KafkaSource(
+            destination,
+            name,
+            consumer_settings(self._settings, group),
+            topic,
+            self._overflows.of(topic, group or ""),
+            starts=starts,
+            keeps_unmatched=isinstance(destination, Queue),
+            prefetch=chosen.prefetch or 1,
+            decode=decoder(chosen.convention or "kjms"),
+            on_error=self._report,
+            delayed_before=delayed_before,
+            identity=identity,
+            handover=self._handover if is_shared and chosen.hand_over is not False else None,
+            repeats=Deduplicator() if options.drop_duplicates else None,
+        )
+        self._schedule.watch(source)
+        with self._all_lock:
+            self._all.add(source)
+        return source
+
+    def open_topic_slot(
+        self,
+        destination: Destination,
+        topic: str,
+        partitions: int,
+        options: FactoryOptions,
+        selector: Selector | None,
+        wakeup: threading.Event,
+    ) -> ConsumerSlot:
+        """Return a slot for a consumer of a topic without a subscription, from where the topic stands now."""
+        delayed_before = self._schedule.ends(topic)
+        identity = self._topics.ids.find(topic)  # first: it may be deleted and made again at any time
+        starts = self._topics.ends(topic, partitions)
+        source = self.open(
+            destination, topic, None, options, starts=starts, delayed_before=delayed_before, identity=identity
+        )
+        return source.add_slot(selector, wakeup)
+
+    def open_queue_slot(
+        self, queue: Queue, topic: str, options: FactoryOptions, selector: Selector | None, wakeup: threading.Event
+    ) -> ConsumerSlot:
+        """Return a slot for a consumer of *queue*, whose source the consumers of this process share."""
+        with self._lock:
+            source = self._queues.get(topic)
+            if source is None:
+                source = self._queues[topic] = self.open(queue, topic, queue_group(topic), options, is_shared=True)
+            self.retention.look_after(source, options.destination(queue.queue_name).kept_ms)
+            return source.add_slot(selector, wakeup)
+
+    def flush_queue(self, topic: str) -> None:
+        """Commit what this process has settled of the queue in *topic*, if it reads it.
+
+        Raises:
+            JMSException: The broker refused it.
+        """
+        source = self._queues.get(topic)
+        if source is not None:
+            source.flush()
+
+    # Closing.
+
+    def close_unshared(self, sources: Iterable[KafkaSource]) -> None:
+        """Close those of *sources* that are not of queues."""
+        shared = set(self._queues.values())
+        _close([source for source in sources if source not in shared])
+
+    def flush_before_exit(self) -> None:
+        """Commit what was settled of queues; a failure is logged."""
+        for source in list(self._queues.values()):
+            try:
+                source.flush_before_exit()
+            except JMSException as failure:
+                _log.warning("%s", failure)
+
+    def close(self) -> None:
+        """Close those of queues, the last ones of the engine, and what serves all."""
+        self.retention.close()
+        _close(self._queues.values())
+        self._handover.close()
+
+
+def _close(sources: Collection[KafkaSource]) -> None:
+    """Close *sources*, all at the same time."""
+    for source in sources:
+        source.begin_to_close()
+    for source in sources:
+        source.close()
