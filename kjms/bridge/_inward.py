@@ -47,7 +47,7 @@ class BridgeIn(Bridge):
     def _prepare(self, connection: Connection, session: BrokeredSession) -> None:
         target = self._target
         topic, _ = engine_of(connection).topic_of(target, connection._options)
-        self._producer: PassthroughProducer = session.create_forwarder(target)
+        self._producer: PassthroughProducer = session.create_passthrough_producer(target)
         self._held: list[InboundDelivery] = []
         self._bridged = Bridged(engine_of(connection), topic, self.name)
         self._interrupt = self._bridged.interrupt

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.dead_letters import handled_exception
-from kjms.engine import UnknownError, Work
+from kjms.engine import SessionTransaction, UnknownError
 from kjms.engine.kafka import inherited
 from kjms.errors import (
     IllegalStateException,
@@ -392,7 +392,7 @@ class Transacted(Client):
     def __init__(
         self,
         redelivery: Redelivery,
-        commit: Callable[[Work], JMSException | None],
+        commit: Callable[[SessionTransaction], JMSException | None],
         limit: int | None = None,
     ) -> None:
         super().__init__(redelivery, limit)
@@ -437,7 +437,7 @@ class Transacted(Client):
         received, self._open = self._open, {}  # a close meanwhile gives nothing back that may be committed
         if not sent and not received:
             return None
-        failure = self._commit(Work(sent, list(received)))
+        failure = self._commit(SessionTransaction(sent, list(received)))
         if failure is not None:
             self._open = received
         return failure

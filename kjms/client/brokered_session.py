@@ -273,13 +273,13 @@ class BrokeredSession(Session):
 
     # Sending.
 
-    def create_forwarder(self, destination: Destination | None) -> PassthroughProducer:
+    def create_passthrough_producer(self, destination: Destination | None) -> PassthroughProducer:
         """Return a producer that leaves header fields alone.
 
         Raises:
             InvalidDestinationException: There is no such destination, and it may not be created.
         """
-        return self._open_producer("create_forwarder", PassthroughProducer, destination)
+        return self._open_producer("create_passthrough_producer", PassthroughProducer, destination)
 
     def _senders(self) -> tuple[bytes | None, bytes | None]:
         _, without_id = super()._senders()  # ids say nothing of this connection

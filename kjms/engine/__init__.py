@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kjms.engine.temporary.temporary_destinations import Address
     from kjms.engine.transactions.bridged import Bridged, TooLargeError
     from kjms.engine.transactions.errors import UnknownError
-    from kjms.engine.transactions.group_committer import Work
+    from kjms.engine.transactions.group_committer import SessionTransaction
     from kjms.engine.transactions.plan import Copy
 
 _MODULES = {
@@ -55,7 +55,7 @@ _MODULES = {
     "Terms": "kjms.engine.subscriptions.definitions",
     "TooLargeError": "kjms.engine.transactions.bridged",
     "UnknownError": "kjms.engine.transactions.errors",
-    "Work": "kjms.engine.transactions.group_committer",
+    "SessionTransaction": "kjms.engine.transactions.group_committer",
     "admin_settings": "kjms.engine.settings",
     "common_settings": "kjms.engine.settings",
     "consumer_settings": "kjms.engine.settings",
@@ -86,12 +86,12 @@ __all__ = [
     "MessageSource",
     "Publisher",
     "Receipt",
+    "SessionTransaction",
     "Slot",
     "Space",
     "Terms",
     "TooLargeError",
     "UnknownError",
-    "Work",
     "admin_settings",
     "common_settings",
     "consumer_settings",

@@ -51,7 +51,7 @@ class IncomingLink(ClientLink):
             self.enter()
 
     def named(self) -> None:
-        self.worker.do(lambda session: session.create_forwarder(self.destination), self._attached)
+        self.worker.do(lambda session: session.create_passthrough_producer(self.destination), self._attached)
 
     def _attached(self, producer: PassthroughProducer | None, failure: Exception | None) -> None:
         if failure is not None:
@@ -196,7 +196,7 @@ class TemporaryDestinationLink(IncomingLink):
         is_topic = kind == "TemporaryTopic"
         self._made = session.create_temporary_topic() if is_topic else session.create_temporary_queue()
         self.destination = self._made
-        return session.create_forwarder(self._made)
+        return session.create_passthrough_producer(self._made)
 
     def answer(self) -> None:
         super().answer()

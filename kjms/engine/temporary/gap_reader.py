@@ -1,4 +1,4 @@
-"""Reads records of an inbox again for mailboxes that had no room for them."""
+"""Reads records of an inbox again for sources that had no room for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kjms.errors import JMSException
 from kjms.mapping.temporary import addressed_to
 
 if TYPE_CHECKING:
-    from kjms.engine.temporary.mailbox import InboxSource
+    from kjms.engine.temporary.inbox_source import InboxSource
 
 __all__ = ["GapReader"]
 
@@ -23,7 +23,7 @@ RETRY_SECONDS: Final = 1.0  # between a failure and the next attempt
 
 
 class GapReader:
-    """Fills mailboxes that have room again, in a thread that is there while there are any.
+    """Fills sources that have room again, in a thread that is there while there are any.
 
     Args:
         topic: The inbox's Kafka topic.
@@ -47,12 +47,12 @@ class GapReader:
         self._closing = False
         self.thread: threading.Thread | None = None
 
-    def read_again(self, mailbox: InboxSource) -> None:
-        """Read soon what *mailbox* missed while it was full."""
+    def read_again(self, source: InboxSource) -> None:
+        """Read soon what *source* missed while it was full."""
         with self._changed:
-            if self._closing or mailbox in self._behind:
+            if self._closing or source in self._behind:
                 return
-            self._behind[mailbox] = None
+            self._behind[source] = None
             if self.thread is None:
                 self.thread = threading.Thread(target=self._read_all_again, name="kjms-inbox-again", daemon=True)
                 self.thread.start()
@@ -62,38 +62,38 @@ class GapReader:
         try:
             while True:
                 with self._changed:
-                    mailbox = next(iter(self._behind), None)
-                    if mailbox is None or self._closing:
+                    source = next(iter(self._behind), None)
+                    if source is None or self._closing:
                         self.thread = None
                         return
                 try:
-                    self._fill(consumer, mailbox)
-                except Exception as error:  # other mailboxes must still be filled
-                    _log.exception("%s: what did not fit could not be read", mailbox.name)
-                    self._report(JMSException(f"reading {mailbox.name} failed: {error}", None, error))
+                    self._fill(consumer, source)
+                except Exception as error:  # other sources must still be filled
+                    _log.exception("%s: what did not fit could not be read", source.name)
+                    self._report(JMSException(f"reading {source.name} failed: {error}", None, error))
                     with self._changed:
                         self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)
                 else:
                     with self._changed:
-                        del self._behind[mailbox]
-                    mailbox.look_for_room()  # it may have been emptied meanwhile
+                        del self._behind[source]
+                    source.look_for_room()  # it may have been emptied meanwhile
         finally:
             consumer.close()
 
-    def _fill(self, consumer: ConsumerPort, mailbox: InboxSource) -> None:
-        """Read on for *mailbox*, until it is full or has caught up."""
+    def _fill(self, consumer: ConsumerPort, source: InboxSource) -> None:
+        """Read on for *source*, until it is full or has caught up."""
         while not self._closing:
-            gaps = mailbox.gaps()
+            gaps = source.gaps()
             for place, (start, end) in gaps.items():
-                reached = self._read_gap(consumer, mailbox, place, start, end)
-                mailbox.catch_up({place: reached})
+                reached = self._read_gap(consumer, source, place, start, end)
+                source.catch_up({place: reached})
                 if reached < end:
                     return
-            if mailbox.catch_up({}):
+            if source.catch_up({}):
                 return
 
-    def _read_gap(self, consumer: ConsumerPort, mailbox: InboxSource, place: int, start: int, end: int) -> int:
-        """Return up to where *mailbox* took the records from *start* to *end*."""
+    def _read_gap(self, consumer: ConsumerPort, source: InboxSource, place: int, start: int, end: int) -> int:
+        """Return up to where *source* took the records from *start* to *end*."""
         if start >= end:
             return start
         consumer.assign([TopicPartition(self._topic, place, start)])
@@ -101,7 +101,7 @@ class GapReader:
             reached = start
             ends = {(self._topic, place): end}
             for record in records(consumer, ends, self._timeout, lambda: self._closing):
-                if addressed_to(record) == mailbox.number and not mailbox.read_again(record):
+                if addressed_to(record) == source.number and not source.read_again(record):
                     return record.offset() or 0
                 reached = (record.offset() or 0) + 1
             return reached if self._closing else end

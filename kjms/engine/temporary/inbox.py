@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.publisher import Publisher
-    from kjms.engine.temporary.mailbox import InboxSource
+    from kjms.engine.temporary.inbox_source import InboxSource
 
 __all__ = ["Entry", "Inbox"]
 
@@ -56,8 +56,8 @@ class Entry:
         destination: Its plain value; the program's own object is not kept alive.
         number: Its number.
         owner: The id of its connection.
-        prefetch: How many messages a mailbox of it holds ready.
-        mailboxes: A queue's one, or one for each consumer of a topic.
+        prefetch: How many messages a source of it holds ready.
+        sources: A queue's one, or one for each consumer of a topic.
         slots: Those of its open consumers.
         is_forgotten: Whether the program has lost it: it goes with its last consumer.
     """
@@ -66,7 +66,7 @@ class Entry:
     number: int
     owner: str
     prefetch: int
-    mailboxes: tuple[InboxSource, ...] = ()
+    sources: tuple[InboxSource, ...] = ()
     slots: set[ConsumerSlot] = field(default_factory=set)
     is_forgotten: bool = False
 
@@ -96,7 +96,7 @@ class ReadPositions:
                 self._changed.notify_all()
 
     def wait(self, ends: Mapping[int, int]) -> None:
-        """Return when all before *ends* has been delivered to the mailboxes.
+        """Return when all before *ends* has been delivered to the sources.
 
         Raises:
             JMSException: Kafka does not answer.
@@ -113,7 +113,7 @@ class ReadPositions:
 
 
 class Inbox:
-    """Delivers each record to the mailboxes of its temporary destination.
+    """Delivers each record to the sources of its temporary destination.
 
     One thread reads the Kafka topic from its start.
 
@@ -122,7 +122,7 @@ class Inbox:
         config: librdkafka's settings of a consumer without a group.
         publisher: What writes.
         topics: Deletes records.
-        overflow: Settles messages of mailboxes, and has the redelivery log.
+        overflow: Settles messages of sources, and has the redelivery log.
         forget: Called with the numbers of temporary destinations that the program has lost, in the inbox's thread.
         report: Reports a failure that belongs to no call.
         timeout: Seconds to wait for Kafka.
@@ -183,7 +183,7 @@ class Inbox:
                 if now - written > LOG_SECONDS:
                     written = now
                     self.overflow.redelivery_log.write()
-                self.retention.clean(now, self.positions.offsets, self._mailboxes)
+                self.retention.clean(now, self.positions.offsets, self._sources)
             except Exception as error:  # other messages must still be delivered
                 _log.exception("reading the Kafka topic %r failed", self.topic)
                 self._report(JMSException(f"reading the Kafka topic {self.topic!r} failed: {error}", None, error))
@@ -196,8 +196,8 @@ class Inbox:
             number = addressed_to(record)
             entry = None if number is None else self.entries.get(number)
             if entry is not None:
-                for mailbox in entry.mailboxes:
-                    mailbox.accept(record)
+                for source in entry.sources:
+                    source.accept(record)
             self.positions.offsets[place] = offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:
             self.positions.offsets[place] = max(self.positions.offsets[place], offset)
@@ -213,12 +213,12 @@ class Inbox:
         if self._due:
             with self._lock:
                 due = list(self._due)
-            over = [mailbox for mailbox in due if not mailbox.release()]
+            over = [source for source in due if not source.release()]
             with self._lock:
                 self._due.difference_update(over)
-            for mailbox in over:
-                if mailbox.release():  # something came back meanwhile
-                    self.wait_until_due(mailbox)
+            for source in over:
+                if source.release():  # something came back meanwhile
+                    self.wait_until_due(source)
 
     def statistics(self) -> InboxStatistics:
         """Return which temporary destinations there are, and what waits for them."""
@@ -226,11 +226,11 @@ class Inbox:
         return InboxStatistics(
             topic=self.topic,
             destinations=tuple(entry.destination._name for entry in entries),
-            behind=tuple(sorted({m.name for entry in entries for m in entry.mailboxes if m.gaps()})),
+            behind=tuple(sorted({m.name for entry in entries for m in entry.sources if m.gaps()})),
             position=self.positions.offsets[MESSAGES],
             freed=self.retention.freed,
             deletions=self.retention.deletions,
-            group_consumers=tuple(mailbox.statistics() for entry in entries for mailbox in entry.mailboxes),
+            group_consumers=tuple(source.statistics() for entry in entries for source in entry.sources),
         )
 
     @property
@@ -238,13 +238,13 @@ class Inbox:
         """Its threads."""
         return [self._thread, self.gaps.thread]
 
-    def _mailboxes(self) -> list[InboxSource]:
-        return [mailbox for entry in list(self.entries.values()) for mailbox in entry.mailboxes]
+    def _sources(self) -> list[InboxSource]:
+        return [source for entry in list(self.entries.values()) for source in entry.sources]
 
-    def wait_until_due(self, mailbox: InboxSource) -> None:
-        """Have messages of *mailbox* made ready when it is their time."""
+    def wait_until_due(self, source: InboxSource) -> None:
+        """Have messages of *source* made ready when it is their time."""
         with self._lock:
-            self._due.add(mailbox)
+            self._due.add(source)
 
     def close(self) -> None:
         """End the threads."""

@@ -14,7 +14,7 @@ from kjms.mapping.temporary import addressed_to
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
-    from kjms.engine.temporary.mailbox import InboxSource
+    from kjms.engine.temporary.inbox_source import InboxSource
     from kjms.message import Message
     from kjms.selector import Selector
 
@@ -22,11 +22,11 @@ __all__ = ["InboxLook"]
 
 
 class InboxLook:
-    """Shows what a mailbox holds, and then what it has no room for, as it is in the inbox.
+    """Shows what a source holds, and then what it has no room for, as it is in the inbox.
 
     Args:
         queue: The temporary queue.
-        mailbox: Its mailbox.
+        source: Its source.
         config: librdkafka's settings of a consumer without a group.
         ends: Where the inbox ended when the look began.
         selector: Which messages are wanted; None is all.
@@ -36,20 +36,20 @@ class InboxLook:
     def __init__(
         self,
         queue: Destination,
-        mailbox: InboxSource,
+        source: InboxSource,
         config: Mapping[str, Any],
         ends: Mapping[int, int],
         selector: Selector | None,
         timeout: float,
     ) -> None:
         self._queue = queue
-        self._number = mailbox.number
-        self._now_ms = mailbox.overflow.tuning.now_ms
+        self._number = source.number
+        self._now_ms = source.overflow.tuning.now_ms
         self._config = {**config, **UNTIL_END}
         self._selector = selector
         self._timeout = timeout
-        held, gaps = mailbox.held()
-        self._topic = mailbox.topic
+        held, gaps = source.held()
+        self._topic = source.topic
         self._gaps = {place: (start, ends[place]) for place, (start, _) in gaps.items() if start < ends[place]}
         self._lock = threading.Lock()  # held by the thread that looks
         self._consumer: ConsumerPort | None = None
@@ -83,7 +83,7 @@ class InboxLook:
         return message if self._selector is None or self._selector.matches(message) else None
 
     def _missed(self) -> Iterator[tuple[KafkaMessage, int]]:
-        """Give what the mailbox has no room for."""
+        """Give what the source has no room for."""
         consumer = self._consumer = open_consumer(self._config)
         for place, (start, end) in self._gaps.items():
             consumer.assign([TopicPartition(self._topic, place, start)])

@@ -12,7 +12,7 @@ from kjms.engine.admin.claims import USE
 from kjms.engine.admin.janitor import inbox_resource
 from kjms.engine.temporary.inbox import CONFIG, Inbox
 from kjms.engine.temporary.inbox_browsing import InboxLook
-from kjms.engine.temporary.mailbox import InboxSource
+from kjms.engine.temporary.inbox_source import InboxSource
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from kjms.mapping import names
@@ -102,8 +102,8 @@ class InboxFactory:
                 raise
         return inbox, claim
 
-    def mailbox(self, inbox: Inbox, entry: Entry) -> InboxSource:
-        """Return a new mailbox for *entry* in *inbox*."""
+    def source(self, inbox: Inbox, entry: Entry) -> InboxSource:
+        """Return a new source for *entry* in *inbox*."""
         return InboxSource(
             entry.destination,
             entry.number,
@@ -123,7 +123,7 @@ class InboxFactory:
         """
         ends = self._topics.ends(inbox.topic, PARTITIONS)
         inbox.positions.wait(ends)
-        return InboxLook(entry.destination, entry.mailboxes[0], self._config, ends, selector, self._timeout)
+        return InboxLook(entry.destination, entry.sources[0], self._config, ends, selector, self._timeout)
 
     def delete(self, inbox: Inbox) -> bool:
         """Delete the Kafka topic of *inbox*; return whether that succeeded, or else a janitor deletes it later."""

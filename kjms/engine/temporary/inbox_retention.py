@@ -15,7 +15,7 @@ from kjms.mapping.temporary import DELETIONS, MESSAGES, Numbers, deletion
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
     from kjms.engine.publisher import Publisher
-    from kjms.engine.temporary.mailbox import InboxSource
+    from kjms.engine.temporary.inbox_source import InboxSource
 
 __all__ = ["InboxRetention"]
 
@@ -64,19 +64,19 @@ class InboxRetention:
         else:
             self._publisher.send(self._topic, DELETIONS, deletion(gone), _log_failure)
 
-    def clean(self, now: float, positions: Mapping[int, int], mailboxes: Callable[[], Iterable[InboxSource]]) -> None:
+    def clean(self, now: float, positions: Mapping[int, int], sources: Callable[[], Iterable[InboxSource]]) -> None:
         """Delete, from time to time, records that need not be read again, and sum up the deletions.
 
         Args:
             now: The time.
             positions: Up to where each partition was read.
-            mailboxes: Returns all mailboxes; they may have missed records.
+            sources: Returns all sources; they may have missed records.
         """
         if now - self._cleaned_at <= self._tuning.inbox_space_seconds:
             return
         self._cleaned_at = now
         read = positions[MESSAGES]
-        gaps = [mailbox.gaps() for mailbox in mailboxes()]
+        gaps = [source.gaps() for source in sources()]
         oldest = min([read, *(gap[MESSAGES][0] for gap in gaps if MESSAGES in gap)])
         wanted: dict[int, int] = {}
         if oldest - self.freed >= self._tuning.inbox_space_records:

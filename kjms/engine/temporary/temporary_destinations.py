@@ -20,7 +20,7 @@ from kjms.engine.temporary.deletions import Deletions
 from kjms.engine.temporary.inbox import Entry, Inbox
 from kjms.engine.temporary.inbox_browsing import InboxLook
 from kjms.engine.temporary.inbox_factory import InboxFactory
-from kjms.engine.temporary.mailbox import InboxSource
+from kjms.engine.temporary.inbox_source import InboxSource
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
 
@@ -57,7 +57,7 @@ class _Shared:
     """A shared non-durable subscription on a temporary topic: all its consumers are of one connection."""
 
     entry: Entry
-    mailbox: InboxSource
+    source: InboxSource
     terms: tuple[Selector | None, bool]
 
 
@@ -122,7 +122,7 @@ class Temporaries:
         name = temporary_name(inbox.topic, number)
         entry = Entry(kind(name), number, owner, chosen.prefetch or 1)
         if kind is TemporaryQueue:
-            entry.mailboxes = (self._factory.mailbox(inbox, entry),)
+            entry.sources = (self._factory.source(inbox, entry),)
         destination = kind(name)
         destination._end = partial(self._delete, inbox, number)
         weakref.finalize(destination, inbox.forgotten.append, number).atexit = False
@@ -180,10 +180,10 @@ class Temporaries:
             JMSException: Kafka does not answer.
         """
         inbox, entry = self._owned(destination, owner)
-        if entry.mailboxes and isinstance(destination, Queue):
-            return self._add_slot(inbox, entry, entry.mailboxes[0], selector, wakeup)
-        mailbox = self._subscribe(inbox, entry)
-        return self._add_slot(inbox, entry, mailbox, selector, wakeup)
+        if entry.sources and isinstance(destination, Queue):
+            return self._add_slot(inbox, entry, entry.sources[0], selector, wakeup)
+        source = self._subscribe(inbox, entry)
+        return self._add_slot(inbox, entry, source, selector, wakeup)
 
     def open_shared(
         self,
@@ -219,7 +219,7 @@ class Temporaries:
                     " change (JMS 2.0 §6.11.4)",
                     IN_USE,
                 )
-            return self._add_slot(inbox, entry, shared.mailbox, wanted, wakeup)
+            return self._add_slot(inbox, entry, shared.source, wanted, wakeup)
 
     def _owned(self, destination: Destination, owner: str) -> tuple[Inbox, Entry]:
         topic, number = place_of(destination)
@@ -236,57 +236,57 @@ class Temporaries:
         return inbox, entry
 
     def _subscribe(self, inbox: Inbox, entry: Entry) -> InboxSource:
-        """Return a mailbox that gets what is sent to a topic from now on."""
-        mailbox = self._factory.mailbox(inbox, entry)
+        """Return a source that gets what is sent to a topic from now on."""
+        source = self._factory.source(inbox, entry)
         with self._lock:
-            entry.mailboxes = (*entry.mailboxes, mailbox)
+            entry.sources = (*entry.sources, source)
         try:
             # It gets more than that already, and lets it go.
-            mailbox.begin_at(self._topics.ends(inbox.topic, PARTITIONS))
+            source.begin_at(self._topics.ends(inbox.topic, PARTITIONS))
         except BaseException:
-            self._unsubscribe(entry, mailbox)
+            self._unsubscribe(entry, source)
             raise
-        return mailbox
+        return source
 
-    def _unsubscribe(self, entry: Entry, mailbox: InboxSource) -> None:
+    def _unsubscribe(self, entry: Entry, source: InboxSource) -> None:
         with self._lock:
-            entry.mailboxes = tuple(other for other in entry.mailboxes if other is not mailbox)
-        mailbox.end()
+            entry.sources = tuple(other for other in entry.sources if other is not source)
+        source.end()
 
     def _add_slot(
-        self, inbox: Inbox, entry: Entry, mailbox: InboxSource, selector: Selector | None, wakeup: threading.Event
+        self, inbox: Inbox, entry: Entry, source: InboxSource, selector: Selector | None, wakeup: threading.Event
     ) -> ConsumerSlot:
-        slot = mailbox.add_slot(selector, wakeup)
+        slot = source.add_slot(selector, wakeup)
         with self._lock:
             if inbox.entries.get(entry.number) is not entry:
                 raise InvalidDestinationException(f"{entry.destination} is deleted (JMS 2.0 §4.4.3)")
             entry.slots.add(slot)
-            mailbox.slots.add(slot)
+            source.slots.add(slot)
         return slot
 
     def leave(self, slots: Sequence[ConsumerSlot]) -> list[ConsumerSlot]:
         """Note that consumers are closed; return those that are not of temporary destinations."""
         others: list[ConsumerSlot] = []
         for slot in slots:
-            mailbox = slot.reader
-            if isinstance(mailbox, InboxSource):
-                self._left(mailbox, slot)
+            source = slot.reader
+            if isinstance(source, InboxSource):
+                self._left(source, slot)
             else:
                 others.append(slot)
         return others
 
-    def _left(self, mailbox: InboxSource, slot: ConsumerSlot) -> None:
+    def _left(self, source: InboxSource, slot: ConsumerSlot) -> None:
         inbox = self._inbox
-        entry = inbox.entries.get(mailbox.number) if inbox is not None and inbox.topic == mailbox.topic else None
+        entry = inbox.entries.get(source.number) if inbox is not None and inbox.topic == source.topic else None
         if entry is None or inbox is None:
             return
         with contextlib.nullcontext() if isinstance(entry.destination, Queue) else self._sharing:
             with self._lock:
                 entry.slots.discard(slot)
-                mailbox.slots.discard(slot)
-            if not mailbox.slots and not isinstance(entry.destination, Queue):
-                self._shared = {key: shared for key, shared in self._shared.items() if shared.mailbox is not mailbox}
-                self._unsubscribe(entry, mailbox)
+                source.slots.discard(slot)
+            if not source.slots and not isinstance(entry.destination, Queue):
+                self._shared = {key: shared for key, shared in self._shared.items() if shared.source is not source}
+                self._unsubscribe(entry, source)
         if entry.is_forgotten and not entry.slots:
             inbox.forgotten.append(entry.number)
 
@@ -410,5 +410,5 @@ class Temporaries:
 
 def _end(entries: Iterable[Entry]) -> None:
     for entry in entries:
-        for mailbox in entry.mailboxes:
-            mailbox.end()
+        for source in entry.sources:
+            source.end()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import Delivery
     from kjms.engine.kafka import TopicPartition
 
-__all__ = ["GroupCommitter", "Work"]
+__all__ = ["GroupCommitter", "SessionTransaction"]
 
 _log = logging.getLogger("kjms.transactions")
 
@@ -31,7 +31,7 @@ CALMING: Final = 0.8  # of the crowd is expected again, if fewer came
 LONGEST_GATHERING: Final = 0.05  # seconds
 
 
-class Work:
+class SessionTransaction:
     """The work of a session in one transaction.
 
     Args:
@@ -69,7 +69,7 @@ class Work:
         return self._failure
 
 
-class GroupCommitter(TransactionalProducer[Work]):
+class GroupCommitter(TransactionalProducer[SessionTransaction]):
     """Commits the work of an engine's transacted sessions in a thread of its own.
 
     Args:
@@ -89,7 +89,7 @@ class GroupCommitter(TransactionalProducer[Work]):
         self._crowd = 1.0  # how many sessions commit at about the same time
         self._gathering = 0.0  # for how many seconds to wait for them
 
-    def commit(self, work: Work) -> JMSException | None:
+    def commit(self, work: SessionTransaction) -> JMSException | None:
         """Commit *work*: return None when all of it was committed, or the reason why nothing was."""
         return work.wait() if self._submit(work) else JMSException("commit: the connection is closed")
 
@@ -103,7 +103,7 @@ class GroupCommitter(TransactionalProducer[Work]):
         if self._has_marked:
             self._bookkeeping.wipe_mark(self._id)
 
-    def _take(self) -> list[Work]:
+    def _take(self) -> list[SessionTransaction]:
         if self._alone:
             self._alone -= 1
             return [self._units.popleft()]
@@ -117,7 +117,7 @@ class GroupCommitter(TransactionalProducer[Work]):
             count += len(batch[-1].copies)
         return batch
 
-    def _carry_out(self, batch: list[Work]) -> None:
+    def _carry_out(self, batch: list[SessionTransaction]) -> None:
         parts = [part for work in batch for part in work.parts()]
         if not any(part.settler is not None and part.settler.is_kept for part in parts):
             self._has_marked = True
@@ -133,7 +133,7 @@ class GroupCommitter(TransactionalProducer[Work]):
             raise UnknownError("transaction outcome unknown: another process has the messages that it received")
         return self._bookkeeping.is_visible(first)
 
-    def _failed(self, batch: list[Work], error: Exception) -> None:
+    def _failed(self, batch: list[SessionTransaction], error: Exception) -> None:
         """End the work that caused *error*, or all if none did; the rest is committed in transactions of its own."""
         failure = error.cause if isinstance(error, AbortedError) else error
         reason = failure if isinstance(failure, JMSException) else JMSException(f"commit: {failure}", None, failure)
@@ -148,7 +148,7 @@ class GroupCommitter(TransactionalProducer[Work]):
         for work in culprits:
             work.end(reason)
 
-    def _culprits(self, batch: list[Work], error: Exception) -> list[Work]:
+    def _culprits(self, batch: list[SessionTransaction], error: Exception) -> list[SessionTransaction]:
         """Return the work that caused *error*; none, if that is to be found out."""
         if isinstance(error, AbortedError) and isinstance(error.cause, LostError):
             lost = set(error.cause.deliveries)

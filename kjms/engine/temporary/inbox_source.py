@@ -39,8 +39,8 @@ __all__ = ["InboxSource"]
 class Gaps(Protocol):
     """Reads again what did not fit."""
 
-    def read_again(self, mailbox: InboxSource) -> None:
-        """Read, soon, what *mailbox* missed while it was full."""
+    def read_again(self, source: InboxSource) -> None:
+        """Read, soon, what *source* missed while it was full."""
 
 
 class Inbox(Protocol):
@@ -50,8 +50,8 @@ class Inbox(Protocol):
     def gaps(self) -> Gaps:
         """Reads again what did not fit."""
 
-    def wait_until_due(self, mailbox: InboxSource) -> None:
-        """Have messages of *mailbox* made ready when it is their time."""
+    def wait_until_due(self, source: InboxSource) -> None:
+        """Have messages of *source* made ready when it is their time."""
 
 
 class Backlog:
