@@ -223,8 +223,7 @@ class LoopSession(Session):
         """Return the next message for *consumer*; without one it waits from now on, until its slot rests."""
         core = self._core
         with core.guard.taken_to("receive"):
-            core.acknowledgement.before_next(consumer._slot)
-            if core.acknowledgement.is_full:
+            if not core.acknowledgement.before_next(consumer._slot):
                 raise core.overrun("receive")
             return core.take(consumer._slot, consumer._destination)
 

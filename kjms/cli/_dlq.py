@@ -465,8 +465,8 @@ def _take(
 
 def _settle(reader: MessageSource, deliveries: Sequence[Delivery]) -> int:
     """Settle *deliveries*; return for how many Kafka took it."""
-    receipts = [reader.settle(delivery) for delivery in deliveries]
-    return len(receipts) - (reader.flush(receipts=receipts) if receipts else 0)
+    receipts = reader.settle(deliveries)
+    return len(deliveries) - (reader.flush(receipts=receipts) if receipts else 0)
 
 
 # --------------------------------------------------------------------------------------------------------- letters

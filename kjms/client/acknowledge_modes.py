@@ -58,8 +58,12 @@ class Acknowledgement:
         """Whether the session holds as many unacknowledged messages as it may."""
         return False
 
-    def before_next(self, slot: Slot) -> None:
-        """Do what must be durable before the consumer of *slot* gets its next message."""
+    def before_next(self, slot: Slot) -> bool:
+        """Do what must be durable before the consumer of *slot* gets its next message; return whether it may get one.
+
+        It may not where `is_full`.
+        """
+        return True
 
     def received(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be returned from a receive."""
@@ -150,11 +154,11 @@ class Auto(Acknowledgement):
         self._received_at = 0.0
         self._is_hasty = False  # whether the program asked for the next message at once
 
-    def before_next(self, slot: Slot) -> None:
+    def before_next(self, slot: Slot) -> bool:
         if self._looped:
             self._settle_looped(slot)
         if not self._unflushed:
-            return
+            return True
         self._is_hasty = time.monotonic() - self._received_at < HASTE_SECONDS
         for reader in list(self._unflushed):
             lost = reader.flush(receipts=self._unflushed[reader])
@@ -164,11 +168,12 @@ class Auto(Acknowledgement):
                     f"the last message of {reader.name} could not be acknowledged: the partition was lost,"
                     " to another consumer or in an outage; the message is delivered again"
                 )
+        return True
 
     def received(self, delivery: Delivery, message: Message) -> None:
         message._receipt = self
         if self._is_pipelined:
-            self._settle(delivery)
+            delivery.slot.reader.settle_soon(delivery)  # type: ignore[union-attr] # dispatched, so it has a slot
         else:
             self._settle(delivery, is_urgent=not self._is_hasty)
             self._received_at = time.monotonic()
@@ -233,9 +238,10 @@ class Auto(Acknowledgement):
     def _settle(self, delivery: Delivery, *, is_urgent: bool = False) -> None:
         assert delivery.slot is not None
         reader = delivery.slot.reader
-        receipt = reader.settle(delivery, is_urgent=is_urgent)
-        if not self._is_pipelined:
-            self._unflushed.setdefault(reader, []).append(receipt)
+        if self._is_pipelined:
+            reader.settle_soon(delivery)
+        else:
+            self._unflushed.setdefault(reader, []).extend(reader.settle([delivery], is_urgent=is_urgent))
 
     def close(self) -> None:
         self._is_closed = True
@@ -270,6 +276,9 @@ class Client(Acknowledgement):
     def is_full(self) -> bool:
         return self._limit is not None and len(self._open) >= self._limit
 
+    def before_next(self, slot: Slot) -> bool:
+        return self._limit is None or len(self._open) < self._limit
+
     def received(self, delivery: Delivery, message: Message) -> None:
         self._go_on_to(delivery)
         message._receipt = self
@@ -298,10 +307,12 @@ class Client(Acknowledgement):
         self._settle(list(settled))
 
     def _settle(self, deliveries: list[Delivery]) -> None:
+        by_reader: dict[MessageSource, list[Delivery]] = {}
         for delivery in deliveries:
             assert delivery.slot is not None
-            reader = delivery.slot.reader
-            self._unflushed.setdefault(reader, []).append(reader.settle(delivery))
+            by_reader.setdefault(delivery.slot.reader, []).append(delivery)
+        for reader, mine in by_reader.items():
+            self._unflushed.setdefault(reader, []).extend(reader.settle(mine))
         lost = 0
         for reader in list(self._unflushed):
             lost += reader.flush(receipts=self._unflushed[reader])

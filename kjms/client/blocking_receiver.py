@@ -11,6 +11,7 @@ from kjms.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
     from kjms.client.listener_thread import ListenerThread
+    from kjms.client.message_listener import MessageListener
     from kjms.client.session_connection import SessionConnection
     from kjms.client.session_core import SessionCore
     from kjms.destinations import Destination
@@ -25,7 +26,11 @@ class Receiving(Protocol):
 
     _destination: Destination
     _slot: ConsumerSlot
+    _listener: MessageListener | None
     _is_closed: bool
+
+    def _check_open(self, doing: str) -> None:
+        """Raise IllegalStateException where it is closed."""
 
 
 class BlockingReceiver:
@@ -54,7 +59,12 @@ class BlockingReceiver:
         self._connection = connection
 
     def receive(
-        self, consumer: Receiving, seconds: float | None, read: Callable[[Message], None] | None, *, is_loop: bool
+        self,
+        consumer: Receiving,
+        seconds: float | None,
+        read: Callable[[Message], None] | None = None,
+        *,
+        is_loop: bool = False,
     ) -> Message | None:
         """Return the next message for *consumer*; None when the time is over, or it was closed meanwhile.
 
@@ -64,18 +74,20 @@ class BlockingReceiver:
             read: Reads the message first; if it raises, the session's mode decides what becomes of the message.
             is_loop: Whether the message is for a loop over the consumer.
         """
+        if consumer._is_closed:
+            consumer._check_open("receive")
+        if consumer._listener is not None:
+            raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
         if self._listeners.listening:
             raise IllegalStateException(
                 f"receive: session {self._number} has message listeners, and is their thread's (JMS 2.0 §4.4.6)"
             )
-        core = self._core
+        core, slot = self._core, consumer._slot
+        acknowledgement = core.acknowledgement
         guard = core.guard
         outer = guard.acquire("receive")
         try:
-            slot = consumer._slot
-            acknowledgement = core.acknowledgement
-            acknowledgement.before_next(slot)
-            if acknowledgement.is_full:
+            if not acknowledgement.before_next(slot):
                 raise core.overrun("receive")
             deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
             found = core.take(slot, consumer._destination, deliver)

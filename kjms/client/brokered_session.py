@@ -104,7 +104,8 @@ class Brokered(Acknowledgement):
         """Note that *delivery* is done; `flush` makes that durable, and so does the reader by itself soon."""
         assert delivery.slot is not None
         reader = delivery.slot.reader
-        self._unflushed.setdefault(reader, {})[delivery.partition] = reader.settle(delivery)
+        for receipt in reader.settle([delivery]):
+            self._unflushed.setdefault(reader, {})[delivery.partition] = receipt
 
     def flush(self) -> int:
         """Make durable what is settled, and return of how many queues or subscriptions something came too late.
@@ -314,7 +315,7 @@ class BrokeredSession(Session):
             if not partition.is_held:
                 transaction.put_back(received)
                 return gone
-            receipts = [reader.settle(each) for each in received][-1:]
+            receipts = reader.settle(received)
         while True:
             try:
                 return gone if reader.flush(receipts=receipts) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kjms.client.closing import AutoCloseable
 from kjms.client.message_listener import MessageListener, called_as_listener
-from kjms.errors import IllegalStateException, JMSException
+from kjms.errors import IllegalStateException
 from kjms.options import milliseconds
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def seconds_of(timeout: int | timedelta | None) -> float | None:
     Raises:
         ValueError: It is negative.
     """
+    if type(timeout) is int and timeout >= 0:  # what nearly all are
+        return timeout / 1000 or None
     return None if timeout is None else milliseconds(timeout, "timeout") / 1000 or None
 
 
@@ -32,7 +34,12 @@ class ConsumerSession(Protocol):
     """What a consumer uses of its session."""
 
     def _receive(
-        self, consumer: MessageConsumer, seconds: float | None, read: Callable[[Message], None] | None, *, is_loop: bool
+        self,
+        consumer: MessageConsumer,
+        seconds: float | None,
+        read: Callable[[Message], None] | None = None,
+        *,
+        is_loop: bool = False,
     ) -> Message | None:
         """Return the next message for *consumer*, waiting for it."""
 
@@ -112,20 +119,14 @@ class MessageConsumer(AutoCloseable):
 
         Spec: JMS 2.0 §4.4.11, §4.5.1.
         """
-        return self._receive(seconds_of(timeout))
+        return self._session._receive(self, seconds_of(timeout))
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""
-        return self._receive(0.0)
+        return self._session._receive(self, 0.0)
 
-    def _receive(
-        self, seconds: float | None, read: Callable[[Message], None] | None = None, *, is_loop: bool = False
-    ) -> Message | None:
-        if self._is_closed:
-            self._check_open("receive")
-        if self._listener is not None:
-            raise JMSException("receive: this consumer has a message listener (JMS 2.0 §4.5.2)")
-        return self._session._receive(self, seconds, read, is_loop=is_loop)
+    def _receive(self, seconds: float | None, read: Callable[[Message], None] | None = None) -> Message | None:
+        return self._session._receive(self, seconds, read)
 
     def __iter__(self) -> Iterator[Message]:
         """Return the messages one by one, waiting for each, until the consumer is closed.
@@ -135,7 +136,7 @@ class MessageConsumer(AutoCloseable):
         of one of them, the message is not acknowledged: it is delivered again, marked and counted.
         """
         while not self._is_closed:
-            message = self._receive(None, is_loop=True)
+            message = self._session._receive(self, None, is_loop=True)
             if message is None:
                 return
             yield message

@@ -79,7 +79,7 @@ class SessionCore:
         """
         while True:
             with self.delivering:
-                delivery = slot.reader.take(slot)
+                delivery = slot.poll()
                 if delivery is None:
                     return None
                 message = self.acceptable(delivery, destination)
@@ -90,7 +90,9 @@ class SessionCore:
 
     def acceptable(self, delivery: Delivery, destination: Destination) -> Message | None:
         """Return the message of *delivery*; None if it has expired or was delivered too often: then it is settled."""
-        message = delivery.message(destination)
+        message = delivery.decoded
+        if message is None:
+            message = delivery.message(destination)
         if "JMSExpiration" in message._properties:  # where header fields wait until they are read
             expires = message.jms_expiration
             if expires and expires < self._now_ms():
@@ -105,7 +107,7 @@ class SessionCore:
         queue_name = self._options.destination(destination_name(destination)).expiry_queue
         if queue_name is None or destination == Queue(queue_name):
             assert delivery.slot is not None
-            delivery.slot.reader.settle(delivery)
+            delivery.slot.reader.settle([delivery])
         else:
             self.redelivery.expire(delivery, queue_name)
 

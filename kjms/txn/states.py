@@ -130,9 +130,11 @@ class PartitionSettlement(Generic[T]):
 
         Return False, and note nothing, where that is not certain: `read` looks at each.
         """
-        is_certain = first == self.position and first >= self._restored.known and not self._ahead
+        is_certain = first >= self.position and first >= self._restored.known and not self._ahead
         if not is_certain or self._reread != NOWHERE:
             return False
+        if first != self.position and self.position >= 0:
+            self._unsettled.skip(self.position, first)
         self.position = first + len(messages)
         self._open.update(zip(range(first, self.position), messages, strict=True))
         self._unsettled.add(first, self.position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -39,6 +40,8 @@ class ConsumerSlot:
         self.is_open = True
         self.returned: deque[Delivery] = deque()  # what this consumer gets again, before anything else
         self.queue: SelectorQueue[Delivery, ConsumerSlot] | None = None  # while it is started
+        self.batch: deque[Delivery] = deque()  # dispatched to this consumer; its session has not taken it yet
+        self.batch_until = 0.0  # until when, by time.monotonic, the session may take from it without the source's lock
         self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
 
     @property
@@ -66,7 +69,20 @@ class ConsumerSlot:
         self.reader.stop_slot(self)
 
     def poll(self) -> Delivery | None:
-        """Return the next message, or None; in that case `wakeup` will be set when there may be one."""
+        """Return the next message, or None; in that case `wakeup` will be set when there may be one.
+
+        While the batch lasts this takes no lock: the source, where it takes the batch back, gets what is left of it.
+        """
+        if self.batch:
+            now = time.monotonic()
+            if now < self.batch_until:
+                try:
+                    delivery = self.batch.popleft()
+                except IndexError:  # taken back meanwhile
+                    pass
+                else:
+                    self.taken_at = now
+                    return delivery
         return self.reader.take(self)
 
     def took(self, delivery: Delivery | None, now: float) -> float:
@@ -75,8 +91,6 @@ class ConsumerSlot:
         self.taken_at = 0.0
         if delivery is not None:
             self.taken_at = now
-            if self.queue is not None:
-                self.queue.taken_at = now
         return worked
 
     def rest(self) -> None:

@@ -161,8 +161,8 @@ class AssignedPartition:
         self.extend_at = self.settlement.dispatch_limit - (self._window.size >> 1)
 
 
-Receipt: TypeAlias = "tuple[AssignedPartition, int]"
-"""A partition, and the version of its settlement that has the message of the receipt settled."""
+Receipt: TypeAlias = "tuple[AssignedPartition, int, int]"
+"""A partition, the version of its settlement that has the messages of the receipt settled, and how many these are."""
 
 Event: TypeAlias = Literal["redelivery", "dead letter", "expired"]
 """What happens to a message after its first delivery."""
@@ -307,16 +307,10 @@ class Delivery:
         self.first_failure = history.failed
 
     def rank(self, destination: Destination) -> None:
-        """Look for the message's priority; to decode each message for it would cost too much."""
-        has_own = self.partition.decode is not decode
-        try:
-            for name, _ in self.record.headers() or ():
-                if name == "JMSPriority":
-                    has_own = True
-        except Exception:  # the client raises on header names that are no UTF-8
-            return
-        if has_own:
-            self.priority = self.message(destination).jms_priority
+        """Look for the message's priority."""
+        message = self.decoded = self.partition.decode(self.record, destination, self.count)
+        if "JMSPriority" in message._properties or self.partition.decode is not decode:  # as header fields wait there
+            self.priority = message.jms_priority
 
     def message(self, destination: Destination) -> Message:
         """Return the JMS message: decoded once per delivery, since an application may change the one it got."""
@@ -344,11 +338,14 @@ class MessageSource(Protocol):
     def name(self) -> str:
         """The destination's name."""
 
-    def settle(self, delivery: Delivery, *, is_urgent: bool = False) -> Receipt:
-        """Note that *delivery*, which a session had, is done; return what `flush` takes.
+    def settle_soon(self, delivery: Delivery) -> None:
+        """Note, without the lock, that *delivery*, which a session had, is done: it is committed within 0.1 s."""
+
+    def settle(self, deliveries: Sequence[Delivery], *, is_urgent: bool = False) -> list[Receipt]:
+        """Note that *deliveries*, which a session had, are done; return what `flush` takes.
 
         Args:
-            delivery: The delivery.
+            deliveries: The deliveries, oldest first.
             is_urgent: Whether the consumer thread commits it at once. Else the next `flush` does, or the thread within
                 0.1 s.
         """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.destinations import Destination
+from kjms.engine.consumer.batches import Batches
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
+from kjms.engine.consumer.delayed_messages import DelayedMessages
 from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, Delivery
 from kjms.engine.consumer.eviction import Eviction
 from kjms.engine.consumer.message_groups import MessageGroups
@@ -17,7 +18,6 @@ from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.engine.tuning import DEFAULTS
 from kjms.txn.delivery_states import (
     BLOCK,
-    DELAY,
     DELAYED,
     DISPATCH,
     MATCH,
@@ -54,9 +54,13 @@ class Dispatcher:
         limit: How many messages it should hold ready; its caller looks at `held`.
         evicts: Whether messages can be re-read.
         most_unmatched: How many unmatched messages are held before the older half of them is evicted.
+        batch: How many messages are dispatched at once to a consumer, at the most.
 
     Attributes:
+        in_flight: How many messages are dispatched, batches included, and those that are on their way to peers.
+        dispatched: How many were dispatched, ever.
         eviction: The partitions with evicted messages.
+        batches: What is dispatched, and was not taken by a session yet.
         selector_queues: What the consumers of each selector want.
         groups: The message groups that sessions are busy with.
         sharing: What goes to other processes.
@@ -70,12 +74,14 @@ class Dispatcher:
         limit: int,
         evicts: bool = False,
         most_unmatched: int = DEFAULTS.most_unmatched,
+        batch: int = 0,
     ) -> None:
-        self.held = 0
+        self.held = self.in_flight = self.dispatched = 0
+        self.batches = Batches(self, batch)
         self.unmatched: list[Delivery] = []
         self.is_ranked = False  # whether a message came that is more, or less, urgent than others
         self.wants_dispatch_limit = False  # whether a message was asked for that is near or beyond the limit
-        self._delayed: list[tuple[int, int, Delivery]] = []  # a heap: when due, order
+        self._delayed = DelayedMessages[Delivery]()
         self.selector_queues: dict[Selector | None, _Queue] = {}
         self.groups = MessageGroups[Delivery]()
         self._destination = destination
@@ -132,10 +138,11 @@ class Dispatcher:
     @property
     def next_due(self) -> int:
         """When the next message is due that waits, in milliseconds since the epoch; 0: none waits."""
-        return self._delayed[0][0] if self._delayed else 0
+        return self._delayed.next_due
 
     def join(self, slot: ConsumerSlot) -> None:
         """Let the consumer of *slot* take part."""
+        self.recall()
         queue = self.selector_queues.get(slot.selector)
         if queue is None:
             queue = self.selector_queues[slot.selector] = _Queue(slot.selector, 2 * self._limit)
@@ -163,6 +170,7 @@ class Dispatcher:
         queue = slot.queue
         if queue is None:
             return
+        self.recall()
         slot.queue = None
         queue.slots.remove(slot)
         self._pass_on(queue, slot)
@@ -185,8 +193,10 @@ class Dispatcher:
         delivery.rank(self._destination)
         if delivery.priority != DEFAULT_PRIORITY:
             self.is_ranked = True
+            if delivery.priority > DEFAULT_PRIORITY:
+                self.recall()
         if delivery.due:
-            self._delay(delivery)
+            self._delayed.add(delivery)
             return
         if self.eviction.is_urgent and self.eviction.holds_back(delivery.partition):
             self.eviction.evict(delivery)
@@ -201,6 +211,33 @@ class Dispatcher:
         elif lucky is not None:
             lucky.wake_one()
 
+    def arrive_run(self, deliveries: Sequence[Delivery]) -> None:
+        """Make *deliveries*, the newest messages in their order, ready: as `arrive` does with each."""
+        queue = next(iter(self.selector_queues.values()), None)
+        if queue is None or queue.selector is not None or len(self.selector_queues) > 1 or self.eviction.is_urgent:
+            for delivery in deliveries:
+                self.arrive(delivery)
+            return
+        destination = self._destination
+        for number, delivery in enumerate(deliveries):
+            delivery.rank(destination)
+            if delivery.priority != DEFAULT_PRIORITY or delivery.due:
+                self._extend(queue, deliveries[:number])
+                for other in deliveries[number:]:
+                    self.arrive(other)
+                return
+        self._extend(queue, deliveries)
+
+    def _extend(self, queue: _Queue, deliveries: Sequence[Delivery]) -> None:
+        """Make *deliveries*, of the default priority, ready in *queue*, which is for all and the only one."""
+        for delivery in deliveries:
+            delivery.state = READY
+            delivery.ready_in = 1
+        queue.extend(DEFAULT_PRIORITY, deliveries)
+        self.held += len(deliveries)
+        for _ in range(min(len(deliveries), len(queue.waiting))):
+            queue.wake_one()
+
     def take(self, slot: ConsumerSlot) -> Delivery | None:
         """Return the next message for *slot*, or note that it waits for one."""
         queue = slot.queue
@@ -209,15 +246,26 @@ class Dispatcher:
         delivery = self._next(slot, queue)
         if delivery is None:
             self._wait(slot, queue)
-        elif queue.waiting:
-            queue.waiting.pop(slot, None)  # it does not wait any more: the next wake-up is somebody else's
+            return None
+        if queue.waiting:
+            queue.waiting.pop(slot, None)  # it does not wait any more: the next wake-up is another consumer's
+        else:
+            self.batches.fill(slot, queue)
         return delivery
+
+    def recall(self) -> None:
+        """Take back what is left of batches: these messages are ready again, in their old places."""
+        self.batches.recall()
 
     def _next(self, slot: ConsumerSlot, queue: _Queue) -> Delivery | None:
         if slot.returned:
             delivery = slot.returned.popleft()
             delivery.state = DISPATCH[delivery.state]
+            self.in_flight += 1
+            self.dispatched += 1
             return delivery
+        if slot.batch:
+            return slot.batch.popleft()
         if self.groups.waiting:
             for delivery in self.groups.followers(slot.wakeup):
                 if self._wants(queue, delivery):
@@ -271,6 +319,8 @@ class Dispatcher:
         delivery.state = DISPATCH[delivery.state]
         delivery.ready_in = 0
         delivery.slot = slot
+        self.in_flight += 1
+        self.dispatched += 1
         instead = self.groups.take(slot.wakeup, delivery)
         if instead is not None:
             instead.state = BLOCK[instead.state]
@@ -328,7 +378,7 @@ class Dispatcher:
             delivery.state = UNMATCH[delivery.state]
             delivery.ready_in = 0
             if delivery.due:
-                self._delay(delivery)
+                self._delayed.add(delivery)
                 continue
             for queue in self.selector_queues.values():
                 if self._wants(queue, delivery):
@@ -343,12 +393,7 @@ class Dispatcher:
 
     def release(self, now: int) -> None:
         """Make the messages ready that are due at *now*, in milliseconds since the epoch."""
-        due = []
-        while self._delayed and self._delayed[0][0] <= now:
-            delivery = heapq.heappop(self._delayed)[2]
-            delivery.due = 0
-            due.append(delivery)
-        self.put_back(due)
+        self.put_back(self._delayed.release(now))
 
     def dispatch_limit_moved(self) -> None:
         """Go on handing out: the marks have moved."""
@@ -368,12 +413,9 @@ class Dispatcher:
             while queue.wake_one():
                 pass
 
-    def _delay(self, delivery: Delivery) -> None:
-        delivery.state = DELAY[delivery.state]
-        heapq.heappush(self._delayed, (delivery.due, delivery.order, delivery))
-
     def drop(self, partition: AssignedPartition) -> None:
         """Forget the messages of *partition*: another reader has it now."""
+        self.recall()
         gone: set[int] = set()
         for queue in self.selector_queues.values():
             gone.update(delivery.order for delivery in queue if delivery.partition is partition)
@@ -382,8 +424,7 @@ class Dispatcher:
                 slot.returned = deque(d for d in slot.returned if d.partition is not partition)
         self.held -= len(gone)
         self.unmatched = [delivery for delivery in self.unmatched if delivery.partition is not partition]
-        self._delayed = [entry for entry in self._delayed if entry[2].partition is not partition]
-        heapq.heapify(self._delayed)
+        self._delayed.drop(partition)
         self.groups.drop(partition.group_scope)
         self.eviction.drop(partition)
 
@@ -434,6 +475,7 @@ class Dispatcher:
 
         Where all of them are wanted, these are only the partitions of the overflow topic as long as there are such.
         """
+        self.recall()
         first, left, ready = self.eviction.reread(self._everything(), is_for_all=None in self.selector_queues)
         self.held -= ready
         self.unmatched = []

@@ -109,7 +109,7 @@ class FlowControl:
             is_active, self._in_flight.is_active = self._in_flight.is_active, False
             if not self._dispatcher.is_awaited:
                 return 0
-            if is_active or self._in_flight.count or self._dispatcher.held:
+            if is_active or self._dispatcher.in_flight or self._dispatcher.held:
                 return SHORT_POLL_SECONDS
             return self._until_due()
 

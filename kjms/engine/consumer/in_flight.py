@@ -2,55 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kjms.txn.delivery_states import RETURN, SETTLE
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
-    from kjms.engine.consumer.delivery import Delivery, Receipt, Slot
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Receipt, Slot
     from kjms.engine.consumer.dispatcher import Dispatcher
 
 __all__ = ["InFlight"]
 
 
 class InFlight:
-    """Counts what is in flight, and takes it back; its caller holds the lock of the source.
+    """Settles what sessions are done with, and takes back the rest; its caller holds the lock of the source.
 
     Args:
         dispatcher: Where what comes back goes.
         now_ms: Tells the time, in milliseconds since the epoch.
 
     Attributes:
-        count: How many messages are in flight, those that are being relocated included.
-        dispatched: How many were dispatched, ever.
+        settled: What sessions are done with, to be settled with the next `collect`; they append to it without the lock.
         is_active: Whether some were dispatched since the last poll, so that their commits may be near.
     """
 
     def __init__(self, dispatcher: Dispatcher, now_ms: Callable[[], int]) -> None:
         self._dispatcher = dispatcher
         self._now_ms = now_ms
-        self.count = 0
-        self.dispatched = 0
+        self.settled: deque[Delivery] = deque()
         self.is_active = False
 
-    def add(self, delivery: Delivery) -> None:
-        """Note that *delivery* was dispatched."""
-        self.count += 1
-        self.dispatched += 1
-        self.is_active = True
+    def collect(self) -> None:
+        """Settle what sessions are done with."""
+        settled = self.settled
+        if settled:
+            self.settle([settled.popleft() for _ in range(len(settled))])
 
-    def settle(self, delivery: Delivery) -> Receipt:
-        """Note that *delivery* is done; return what `MessageSource.flush` takes."""
-        self.count -= 1
-        delivery.state = SETTLE[delivery.state]
-        if delivery.busy is not None:
-            self._dispatcher.let_go(delivery)
-        partition = delivery.partition
-        settlement = partition.settlement
-        settlement.settle(delivery.offset)
-        return partition, settlement.version
+    def settle(self, deliveries: Sequence[Delivery]) -> list[Receipt]:
+        """Note that *deliveries* are done; return what `MessageSource.flush` takes."""
+        dispatcher = self._dispatcher
+        dispatcher.in_flight -= len(deliveries)
+        counts: dict[AssignedPartition, int] = {}
+        partition, first, past = None, 0, 0
+        for delivery in deliveries:
+            delivery.state = SETTLE[delivery.state]
+            if delivery.busy is not None:
+                dispatcher.let_go(delivery)
+            if delivery.partition is not partition or delivery.offset != past:
+                if partition is not None:
+                    partition.settlement.settle_run(first, past)
+                    counts[partition] = counts.get(partition, 0) + past - first
+                partition, first = delivery.partition, delivery.offset
+            past = delivery.offset + 1
+        if partition is not None:
+            partition.settlement.settle_run(first, past)
+            counts[partition] = counts.get(partition, 0) + past - first
+        return [(partition, partition.settlement.version, count) for partition, count in counts.items()]
 
     def give_back(
         self,
@@ -61,10 +70,11 @@ class InFlight:
         due: Callable[[Delivery], int] | None = None,
     ) -> bool:
         """Take back messages: see `MessageSource.give_back`. Return whether some of them wait for a time."""
+        self._dispatcher.recall()  # what comes back is older
         back: list[Delivery] = []
         later: list[Delivery] = []
         for delivery in deliveries:
-            self.count -= 1
+            self._dispatcher.in_flight -= 1
             delivery.state = RETURN[delivery.state]
             delivery.decoded = None
             delivery.is_made = False

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.admin.topics import NOT_READY
-from kjms.engine.consumer.delivery import Delivery
+from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.kafka import KafkaError, KafkaMessage, jms_error
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.delayed import place_of
@@ -66,49 +66,69 @@ class RecordIntake:
 
     def arrived(self, records: Sequence[KafkaMessage]) -> tuple[bool, JMSSecurityException | None]:
         """Take in *records*; return whether some are of transfer partitions, and whether the broker denies access."""
-        assignment, dispatcher, repeats = self._assignment, self._dispatcher, self._repeats
-        topic = assignment.topic
+        assignment = self._assignment
+        topic, looks_at_each = assignment.topic, self._repeats is not None or bool(self._delayed_before)
         has_transfers = False
         denial = None
+        partition, run, past = None, list[Delivery](), -1  # records of one partition that follow each other
         for record in records:
             error = record.error()
             if error is not None:
                 denial = self._report(error) or denial
                 continue
-            partition = assignment.get(record.topic(), record.partition())
-            if partition is None:
-                continue
-            offset = record.offset()
+            record_topic, number, offset = record.topic(), record.partition(), record.offset()
+            if offset != past or partition is None or number != partition.number or record_topic != partition.topic:
+                self._take_run(partition, run)
+                partition, run = assignment.get(record_topic, number), []
+                if partition is None:
+                    continue
+                has_transfers = has_transfers or partition.is_transfer
+            past = offset + 1
             delivery = Delivery(record, partition, offset, next(self._orders))
-            settlement = partition.settlement
-            is_repeat = repeats is not None and partition.topic == topic and repeats.sees(record)
-            if not settlement.read(offset, delivery):
-                self.is_suspicious = self.is_suspicious or offset < settlement.position - 1
-                continue
-            if is_repeat:
-                settlement.settle(offset)
-                continue
-            if self._delayed_before and self._is_too_old(record):
-                settlement.settle(offset)
-                continue
-            if partition.is_overflow:
-                delivery.record, delivery.record_history = original(record)
-                delivery.restore(delivery.record_history)
-                if repeats is not None:
-                    repeats.sees(delivery.record)
-            if offset < settlement.histories_end:
-                noted = settlement.noted(offset)
-                if noted is not None:
-                    delivery.restore(noted)
-                elif delivery.count == 1:
-                    delivery.restore(settlement.history(offset))
-                    if delivery.count > 1:
-                        delivery.cause = "previous consumer terminated unexpectedly"
-            dispatcher.arrive(delivery)
-            has_transfers = has_transfers or partition.is_transfer
-        if dispatcher.is_ranked:
+            if looks_at_each or record_topic != topic:
+                self._take(partition, delivery)
+            else:
+                run.append(delivery)
+        self._take_run(partition, run)
+        if self._dispatcher.is_ranked:
             self._look_ahead(records)
         return has_transfers, denial
+
+    def _take_run(self, partition: AssignedPartition | None, run: list[Delivery]) -> None:
+        """Take in *run*, which is of the topic itself: at once, where all of it is new."""
+        if partition is None or not run:
+            return
+        settlement = partition.settlement
+        if run[0].offset < settlement.histories_end or not settlement.read_run(run[0].offset, run):
+            for delivery in run:
+                self._take(partition, delivery)
+        else:
+            self._dispatcher.arrive_run(run)
+
+    def _take(self, partition: AssignedPartition, delivery: Delivery) -> None:
+        """Take in *delivery*, if it is to be delivered, with what happened to its message before."""
+        repeats, settlement, record, offset = self._repeats, partition.settlement, delivery.record, delivery.offset
+        is_repeat = repeats is not None and partition.topic == self._assignment.topic and repeats.sees(record)
+        if not settlement.read(offset, delivery):
+            self.is_suspicious = self.is_suspicious or offset < settlement.position - 1
+            return
+        if is_repeat or (self._delayed_before and self._is_too_old(record)):
+            settlement.settle(offset)
+            return
+        if partition.is_overflow:
+            delivery.record, delivery.record_history = original(record)
+            delivery.restore(delivery.record_history)
+            if repeats is not None:
+                repeats.sees(delivery.record)
+        if offset < settlement.histories_end:
+            noted = settlement.noted(offset)
+            if noted is not None:
+                delivery.restore(noted)
+            elif delivery.count == 1:
+                delivery.restore(settlement.history(offset))
+                if delivery.count > 1:
+                    delivery.cause = "previous consumer terminated unexpectedly"
+        self._dispatcher.arrive(delivery)
 
     def arrived_early(self, record: KafkaMessage, due: int) -> bool:
         """Take in *record*, which is *due* later; return whether it waits for its time now."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.consumer.assignment import Assignment
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from kjms.selector import Selector
 
 __all__ = ["KafkaSource", "statistics_of"]
+
+BATCH: Final = 100  # messages that are dispatched at once to a consumer; more gains little
 
 
 class KafkaSource:
@@ -93,18 +95,19 @@ class KafkaSource:
         self.destination = destination
         self.lock = lock = threading.RLock()
         self._changed = changed = threading.Condition(lock)
-        self._overflow = overflow
         self._dispatcher = dispatcher = Dispatcher(
             destination,
             keeps_unmatched=keeps_unmatched,
             limit=prefetch,
             evicts=keeps_unmatched and is_kept,
             most_unmatched=tuning.most_unmatched,
+            batch=min(BATCH, prefetch >> 2),
         )
         self._assignment = assignment = Assignment(
             name, topic, overflow.topic, overflow.group, overflow.engine, dispatcher, tuning
         )
         self._in_flight = in_flight = InFlight(dispatcher, tuning.now_ms)
+        self.settle_soon = in_flight.settled.append
         self._slots = slots = StartedSlots(dispatcher, assignment, in_flight, tuning.grace_seconds)
         self._stall = stall = StallDetector(is_member=is_kept)
         self._intake = intake = RecordIntake(assignment, dispatcher, prefetch, on_error, delayed_before, repeats)
@@ -118,6 +121,7 @@ class KafkaSource:
             assignment,
             client,
             dispatcher,
+            in_flight,
             lock,
             changed,
             before_commit=lambda: self._handover.give_up_expired(),  # noqa: PLW0108 - it is made below
@@ -190,7 +194,7 @@ class KafkaSource:
     def __repr__(self) -> str:
         return (
             f"<KafkaSource {self.name}: partitions {sorted(self._assignment.numbers())},"
-            f" {self._dispatcher.held} ready, {self._in_flight.count} in flight, {self._slots.count} consumers started>"
+            f" {self._dispatcher.held} ready, {self._dispatcher.in_flight} in flight, {self._slots.count} started>"
         )
 
     @property
@@ -247,12 +251,12 @@ class KafkaSource:
     def statistics(self) -> GroupConsumerStatistics:
         """Return what it holds, and how many consumers wait for it."""
         with self.lock:
+            self._in_flight.collect()
             return statistics_of(
                 self.destination,
                 self._assignment,
                 self._dispatcher,
                 self._slots,
-                self._in_flight,
                 self.relocations,
                 is_reading=self.is_reading,
                 is_certain=self._stall.is_certain,
@@ -307,6 +311,8 @@ class KafkaSource:
             now = time.monotonic()
             stall, in_flight = self._stall, self._in_flight
             is_certain = stall.is_certain if now - stall.seen < STALL_SECONDS else stall.check(now)
+            in_flight.collect()
+            ready = dispatcher.held
             delivery = dispatcher.take(slot) if is_certain else dispatcher.wait(slot)
             worked = slot.took(delivery, now)
             handover = self._handover.handover
@@ -316,20 +322,19 @@ class KafkaSource:
                 if slot.is_started:
                     self._changed.notify()
                 return None
-            in_flight.count += 1  # without a call, for speed
-            in_flight.dispatched += 1
+            slot.batch_until = stall.seen + STALL_SECONDS
             in_flight.is_active = True
-            if dispatcher.wants_dispatch_limit or dispatcher.held == self._intake.limit >> 1:
+            if dispatcher.wants_dispatch_limit or ready > self._intake.limit >> 1 >= dispatcher.held:
                 self._changed.notify()
             return delivery
 
-    def settle(self, delivery: Delivery, *, is_urgent: bool = False) -> Receipt:
-        """Note that *delivery* is done: see `MessageSource.settle`."""
+    def settle(self, deliveries: Sequence[Delivery], *, is_urgent: bool = False) -> list[Receipt]:
+        """Note that *deliveries* are done: see `MessageSource.settle`."""
         with self.lock:
-            receipt = self._in_flight.settle(delivery)
-            if is_urgent and delivery.partition.is_kept:
+            receipts = self._in_flight.settle(deliveries)
+            if is_urgent and self._assignment.is_kept:
                 self._committer.urge()
-            return receipt
+            return receipts
 
     def flush(self, timeout: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> int:
         """Return when what was settled is committed, and how much of *receipts* was lost: see `OffsetCommitter.flush`.
@@ -358,13 +363,7 @@ class KafkaSource:
         Raises:
             JMSException: The broker refused it.
         """
-        with self.lock:
-            delivery.note()
-        self._overflow.redelivery_log.note("redelivery", self.group, self.destination, delivery)
-        self.flush()
-        with self.lock:  # from here on, giving the partition up counts the delivery
-            delivery.is_made = delivery.partition.is_held
-            return delivery.is_made
+        return self.relocations.record(delivery, self.destination)
 
     def give_back(
         self,
@@ -414,7 +413,6 @@ def statistics_of(
     assignment: Assignment,
     dispatcher: Dispatcher,
     slots: StartedSlots,
-    in_flight: InFlight,
     relocations: Relocations,
     *,
     is_reading: bool = False,
@@ -431,13 +429,13 @@ def statistics_of(
         consumers=slots.count,
         waiting=dispatcher.waiting_slots,
         selectors=tuple(dispatcher.selectors),
-        ready=dispatcher.held,
+        ready=dispatcher.held + len(dispatcher.batches),
         unmatched=len(dispatcher.unmatched),
         delayed=dispatcher.delayed,
         group_blocked=dispatcher.group_blocked,
-        in_flight=in_flight.count,
+        in_flight=dispatcher.in_flight - len(dispatcher.batches),
         moving=relocations.waiting,
-        dispatched=in_flight.dispatched,
+        dispatched=dispatcher.dispatched - len(dispatcher.batches),
         commits=relocations.committer.commits,
         is_certain=is_certain,
         partitions=tuple(partition.statistics() for partition in assignment),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.client import ConsumerClient
     from kjms.engine.consumer.delivery import AssignedPartition, Receipt
     from kjms.engine.consumer.dispatcher import Dispatcher
+    from kjms.engine.consumer.in_flight import InFlight
 
 __all__ = ["ALL", "TICK_SECONDS", "TRANSIENT", "OffsetCommitter"]
 
@@ -55,6 +56,7 @@ class OffsetCommitter:
         assignment: The partitions whose settlement is committed.
         client: Makes the commits.
         dispatcher: Hears that the dispatch limits have moved.
+        in_flight: Has what sessions are done with, and is not settled yet.
         lock: The group consumer's lock.
         changed: Its condition: the consumer thread waits for it.
         before_commit: Called, with the lock, before a commit is planned: gives up what is not this process's any more.
@@ -72,6 +74,7 @@ class OffsetCommitter:
         assignment: Assignment,
         client: ConsumerClient,
         dispatcher: Dispatcher,
+        in_flight: InFlight,
         lock: threading.RLock,
         changed: threading.Condition,
         before_commit: Callable[[], None],
@@ -80,6 +83,7 @@ class OffsetCommitter:
         self._assignment = assignment
         self._client = client
         self._dispatcher = dispatcher
+        self._in_flight = in_flight
         self._lock = lock
         self._changed = changed
         self._before_commit = before_commit
@@ -171,23 +175,24 @@ class OffsetCommitter:
     def _is_durable(self, receipts: Sequence[Receipt]) -> bool:
         """Return whether *receipts* are committed, or lost; where they are empty, everything that was settled."""
         with self._lock:
+            self._in_flight.collect()
             if not receipts:
                 return not any(partition.settlement.is_dirty for partition in self._assignment)
-            for partition, version in receipts:  # a loop, for speed
+            for partition, version, _ in receipts:  # a loop, for speed
                 if partition.is_held and not partition.settlement.knows(version):
                     return False
             return True
 
     def _lost(self, receipts: Iterable[Receipt]) -> int:
-        """Return how many of *receipts*, flushed before, are not committed: their partition was lost."""
+        """Return how many messages of *receipts*, flushed before, are not committed: their partition was lost."""
         lost = 0
-        for partition, version in receipts:  # a loop, for speed
+        for partition, version, count in receipts:  # a loop, for speed
             if (
                 partition.is_kept
                 and not (partition.is_held or partition.is_gone)
                 and not partition.settlement.knows(version)
             ):
-                lost += 1
+                lost += count
         return lost
 
     def flush_before_exit(self, receipts: Sequence[Receipt] = ()) -> None:
@@ -239,6 +244,7 @@ class OffsetCommitter:
         assignment, dispatcher = self._assignment, self._dispatcher
         with self._lock:
             self._urgent_planned = self.urgent  # a commit that fails is tried again by the next flush, or in 0.1 s
+            self._in_flight.collect()
             self._before_commit()
             commits, too_large = assignment.plan(last=last, is_proof=is_proof)
             consumer = self._client.consumer
@@ -273,6 +279,7 @@ class OffsetCommitter:
         """
         if self._is_stopped:
             raise jms_error(OUTCOME_UNKNOWN, f"acknowledge messages of {self._assignment.name}")
+        self._in_flight.collect()
         self._before_commit()
 
     def stop(self) -> None:

@@ -40,6 +40,9 @@ class Held(Protocol):
     def selector_queues(self) -> Mapping[Selector | None, SelectorQueue[Delivery, ConsumerSlot]]:
         """What the consumers of each selector want."""
 
+    def recall(self) -> None:
+        """Take back what is left of batches."""
+
 
 class PeerSharing:
     """Takes messages from a dispatcher for peers; its caller holds the lock of the source.
@@ -85,6 +88,7 @@ class PeerSharing:
 
     def undispatched(self, partition: AssignedPartition) -> int:
         """Return how many messages of *partition* are here and not dispatched."""
+        self._held.recall()
         queues = self._held.selector_queues.values()
         orders = {delivery.order for queue in queues for delivery in queue if delivery.partition is partition}
         return len(orders) + sum(delivery.partition is partition for delivery in self._held.unmatched)
@@ -119,6 +123,7 @@ class PeerSharing:
         If that *is_new*, its consumers may want what is evicted, too.
         """
         held = self._held
+        held.recall()
         if is_new:
             held.eviction.peer_joined()
         kept: list[Delivery] = []
@@ -139,6 +144,7 @@ class PeerSharing:
         Message groups stay here, and what peers handed over; so do as many messages as there are consumers, while
         these take them quickly. Return whether time alone may change what is to be shared: to be called again soon.
         """
+        self._held.recall()
         pressed = []
         is_soon = False
         for queue in [queue for queue in self._held.selector_queues.values() if queue.is_busy(now)]:

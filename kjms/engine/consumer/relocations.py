@@ -82,6 +82,20 @@ class Relocations:
         """Whether Kafka keeps the settlement of the source."""
         return self._assignment.is_kept
 
+    def record(self, delivery: Delivery, destination: Destination) -> bool:
+        """Record *delivery*, a repeated one, durably before it is made; return whether it still may be.
+
+        Raises:
+            JMSException: The broker refused it.
+        """
+        with self._lock:
+            delivery.note()
+        self._overflow.redelivery_log.note("redelivery", self._assignment.group, destination, delivery)
+        self.committer.flush()
+        with self._lock:  # from here on, giving the partition up counts the delivery
+            delivery.is_made = delivery.partition.is_held
+            return delivery.is_made
+
     def dead_letter(
         self, delivery: Delivery, copy: Callable[[int], Copy], why: Event, destination: Destination
     ) -> None:
@@ -95,7 +109,7 @@ class Relocations:
 
     def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
-        self._in_flight.count += len(moves)
+        self._dispatcher.in_flight += len(moves)
         self._overflow.relocator.submit(self, moves)
 
     def make_room(self, partitions: Iterable[AssignedPartition], share: float) -> None:
@@ -107,6 +121,7 @@ class Relocations:
         for partition in partitions:
             if partition in self._assignment.crowding:
                 continue
+            self._dispatcher.recall()  # what no session has taken is copied as it is
             chosen = (
                 [d for d in partition.settlement.fragments(share) if self._dispatcher.is_staying(d)]
                 if share < 1
@@ -158,7 +173,7 @@ class Relocations:
                 self._assignment.crowding.discard(move.delivery.partition)
                 move.delivery.is_relocating = False
                 if not move.is_overflow:
-                    self._in_flight.count -= 1
+                    self._dispatcher.in_flight -= 1
                 if move.peer is not None:
                     move.peer.written(None)
                     if move.delivery.partition.is_held:  # the peer is gone
@@ -248,8 +263,7 @@ class Relocations:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
         with self._lock:
             self._assignment.committed(commits)
-            for delivery in deliveries:
-                self._in_flight.settle(delivery)
+            self._in_flight.settle(deliveries)
             self.committer.lacks_room = False
             for move, told, place in made:
                 delivery, offset = move.delivery, place[1]
@@ -260,7 +274,7 @@ class Relocations:
                 old.settle(delivery.offset)
                 if not move.is_overflow:
                     delivery.state = SETTLE[delivery.state]
-                    self._in_flight.count -= 1
+                    self._dispatcher.in_flight -= 1
                     if move.peer is not None:
                         move.peer.written(place)
                     continue
@@ -280,6 +294,7 @@ class Relocations:
         Message groups are left: the next messages of them are delivered elsewhere at once.
         """
         with self._lock:
+            self._in_flight.collect()
             numbers = {partition.number for partition in leaving}
             home = next((number for number in self._assignment.numbers() if number not in numbers), None)
             in_flight = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from kjms.txn.delivery_states import READY, DeliveryState
@@ -49,7 +49,6 @@ class SelectorQueue(Generic[D, C]):
         size: How many there are, those that were taken included.
         is_sorted: Whether all that was put back is in its place.
         busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
-        taken_at: When a consumer took a message last.
         is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
     """
 
@@ -62,7 +61,6 @@ class SelectorQueue(Generic[D, C]):
         "selector",
         "size",
         "slots",
-        "taken_at",
         "waiting",
     )
 
@@ -74,7 +72,7 @@ class SelectorQueue(Generic[D, C]):
         self.is_sorted = True
         self.slots: list[C] = []
         self.waiting: dict[C, None] = {}  # in the order in which they began to wait
-        self.busy_since = self.taken_at = 0.0
+        self.busy_since = 0.0
         self.is_withdrawn = False
 
     def __iter__(self) -> Iterator[D]:
@@ -86,20 +84,25 @@ class SelectorQueue(Generic[D, C]):
     def add(self, delivery: D) -> None:
         """Put *delivery* behind those of its priority."""
         self.size += 1
-        self._level(delivery).append(delivery)
+        self._level(delivery.priority).append(delivery)
+
+    def extend(self, priority: int, deliveries: Sequence[D]) -> None:
+        """Put *deliveries* behind those of *priority*, which they all have."""
+        self.size += len(deliveries)
+        self._level(priority).extend(deliveries)
 
     def put_back(self, delivery: D) -> None:
         """Put *delivery* in its old place, or before the others of its priority until they are sorted."""
         self.size += 1
-        level = self._level(delivery)
+        level = self._level(delivery.priority)
         if level and level[-1].order < delivery.order:
             level.append(delivery)
         else:
             self.is_sorted = self.is_sorted and not (level and level[0].order < delivery.order)
             level.appendleft(delivery)
 
-    def _level(self, delivery: D) -> deque[D]:
-        rank = -delivery.priority
+    def _level(self, priority: int) -> deque[D]:
+        rank = -priority
         for each, level in self.levels:
             if each == rank:
                 return level
@@ -120,6 +123,11 @@ class SelectorQueue(Generic[D, C]):
         self.tidy()
         self.is_sorted = True
         self.levels = [(rank, deque(sorted(level, key=_order))) for rank, level in self.levels]
+
+    @property
+    def taken_at(self) -> float:
+        """When a consumer took the message that it is busy with, the last of them; 0: none is busy."""
+        return max((slot.taken_at for slot in self.slots), default=0.0)
 
     def is_busy(self, now: float) -> bool:
         """Return whether messages are ready, and none of its consumers waits *now*; note since when none does."""

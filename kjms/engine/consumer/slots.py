@@ -59,7 +59,8 @@ class StartedSlots:
     @property
     def has_messages_in_flight(self) -> bool:
         """Whether a session has messages that it may still settle or give back."""
-        return self._in_flight.count > 0 and any(
+        self._in_flight.collect()
+        return self._dispatcher.in_flight > 0 and any(
             delivery.is_in_flight for partition in self._assignment for _, delivery in partition.settlement.messages()
         )
 

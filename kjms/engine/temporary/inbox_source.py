@@ -160,7 +160,7 @@ class InboxSource:
         changed = threading.Condition(lock)
         client = ConsumerClient(name, changed)
         committer = OffsetCommitter(
-            assignment, client, dispatcher, lock, changed, lambda: None, lambda _partitions, _share: None
+            assignment, client, dispatcher, in_flight, lock, changed, lambda: None, lambda _partitions, _share: None
         )
         self.relocations = Relocations(
             assignment, client, committer, dispatcher, in_flight, overflow, lock, changed, lambda _number: None
@@ -192,9 +192,7 @@ class InboxSource:
     def statistics(self) -> GroupConsumerStatistics:
         """Return what it holds, and how many consumers wait for it."""
         with self.lock:
-            return statistics_of(
-                self.destination, self._assignment, self._dispatcher, self._started, self._in_flight, self.relocations
-            )
+            return statistics_of(self.destination, self._assignment, self._dispatcher, self._started, self.relocations)
 
     # Messages come.
 
@@ -307,16 +305,18 @@ class InboxSource:
         with self.lock:
             delivery = self._dispatcher.take(slot)
             slot.took(delivery, time.monotonic())
-            if delivery is not None:
-                self._in_flight.add(delivery)
         if self._backlog:
             self.look_for_room()
         return delivery
 
-    def settle(self, delivery: Delivery, *, is_urgent: bool = False) -> Receipt:
-        """Note that *delivery* is done; nothing is committed."""
+    def settle_soon(self, delivery: Delivery) -> None:
+        """Note that *delivery* is done."""
+        self.settle([delivery])
+
+    def settle(self, deliveries: Sequence[Delivery], *, is_urgent: bool = False) -> list[Receipt]:
+        """Note that *deliveries* are done; nothing is committed."""
         with self.lock:
-            return self._in_flight.settle(delivery)
+            return self._in_flight.settle(deliveries)
 
     def flush(self, timeout: float = COMMIT_SECONDS, receipts: Sequence[Receipt] = ()) -> int:
         """Return 0 at once: nothing is committed, and nothing can be lost."""
@@ -332,12 +332,7 @@ class InboxSource:
 
     def record(self, delivery: Delivery) -> bool:
         """Record *delivery* before it is made; return whether it still may be."""
-        with self.lock:
-            delivery.note()
-        self.overflow.redelivery_log.note("redelivery", "", self.destination, delivery)
-        with self.lock:
-            delivery.is_made = delivery.partition.is_held
-            return delivery.is_made
+        return self.relocations.record(delivery, self.destination)
 
     def give_back(
         self,

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 from hypothesis import given
@@ -384,7 +384,7 @@ def test_a_consumer_that_stops_passes_its_wake_up_on_to_any_that_wants_the_messa
 
 def test_a_consumer_beside_a_large_backlog_starts_at_once() -> None:
     """What it takes to share out what was kept aside grows with its size, not with its square."""
-    record: Any = SimpleNamespace(key=lambda: None, headers=lambda: [])
+    record: Any = Record(0, None)
 
     def steps(size: int) -> int:
         """Return how many bytecode instructions it takes: unlike time, they are the same on a busy machine."""

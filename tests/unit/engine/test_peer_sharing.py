@@ -32,7 +32,7 @@ def test_who_is_busy_shares_and_who_waits_does_not() -> None:
     assert dispatcher.sharing.share(1.0)
     assert not dispatcher.sharing.leaving
     assert slot.queue is not None
-    slot.queue.taken_at = 1.0 + BUSY_SECONDS / 2
+    slot.taken_at = 1.0 + BUSY_SECONDS / 2
     assert dispatcher.sharing.share(1.0 + BUSY_SECONDS)
     assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [
         1,

@@ -1,0 +1,125 @@
+"""Batches of messages that are dispatched to one consumer at once: pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kjms.engine.consumer.selector_queue import SelectorQueue
+from kjms.txn.delivery_states import DISPATCHED, READY, RETURN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
+    from kjms.engine.consumer.delivery import AssignedPartition, Delivery
+    from kjms.engine.consumer.message_groups import MessageGroups
+    from kjms.engine.consumer.peer_sharing import PeerSharing
+
+__all__ = ["Batches"]
+
+
+class Dispatching(Protocol):
+    """A dispatcher, as far as batches need it.
+
+    Attributes:
+        held: How many messages are ready.
+        in_flight: How many are dispatched.
+        dispatched: How many were dispatched, ever.
+        groups: The message groups that sessions are busy with.
+        sharing: Knows the peers.
+    """
+
+    held: int
+    in_flight: int
+    dispatched: int
+    groups: MessageGroups[Delivery]
+    sharing: PeerSharing
+
+    @property
+    def selector_queues(self) -> Mapping[Any, SelectorQueue[Delivery, ConsumerSlot]]:
+        """What the consumers of each selector want."""
+
+    def put_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Make messages that were dispatched ready again, each in its old place."""
+
+
+class Batches:
+    """Dispatches messages ahead of the requests of sessions, and takes back those that no session has taken.
+
+    A session takes from its consumer's batch without the source's lock: each message is removed once, by the session or
+    by `recall`.
+
+    Args:
+        dispatcher: What holds the messages.
+        size: How many messages a batch has at the most; 0: there are none.
+    """
+
+    def __init__(self, dispatcher: Dispatching, size: int) -> None:
+        self._dispatcher = dispatcher
+        self._size = size
+        self._slots: set[ConsumerSlot] = set()  # those that may have something left of a batch
+
+    def __len__(self) -> int:
+        return sum(len(slot.batch) for slot in self._slots)
+
+    def fill(self, slot: ConsumerSlot, queue: SelectorQueue[Delivery, ConsumerSlot]) -> None:
+        """Dispatch to *slot* what it will ask for next, where nothing but the order of the messages decides.
+
+        That is not so with several priorities, message groups or peers, nor with several consumers: what one takes from
+        the batch of a busy one is older than what it has had, and a consumer gets messages in their order.
+        """
+        dispatcher = self._dispatcher
+        if len(dispatcher.selector_queues) > 1 or len(queue.slots) > 1 or slot.returned or slot.batch:
+            return
+        if dispatcher.groups.busy or dispatcher.sharing.peers:
+            return
+        levels = [level for _, level in queue.levels if level]
+        if len(levels) != 1:
+            return
+        level, batch = levels[0], slot.batch
+        latest: AssignedPartition | None = None
+        for _ in range(min(self._size, len(level))):
+            delivery = level[0]
+            partition = delivery.partition
+            if (
+                delivery.state is not READY
+                or delivery.group is not None
+                or delivery.offset >= partition.extend_at
+                or delivery.is_relocating
+                or partition.is_transfer
+            ):
+                break
+            level.popleft()
+            if partition is not latest and latest is not None:
+                latest.settlement.dispatch(batch[-1].offset)
+            latest = partition
+            delivery.state = DISPATCHED
+            delivery.ready_in = 0
+            delivery.slot = slot
+            batch.append(delivery)
+        if latest is not None:
+            latest.settlement.dispatch(batch[-1].offset)
+            self._slots.add(slot)
+            queue.size -= len(batch)
+            dispatcher.held -= len(batch)
+            dispatcher.in_flight += len(batch)
+            dispatcher.dispatched += len(batch)
+
+    def recall(self) -> None:
+        """Make ready again what is left of batches, each message in its old place."""
+        if not self._slots:
+            return
+        back: list[Delivery] = []
+        for slot in self._slots:
+            while slot.batch:
+                try:
+                    back.append(slot.batch.pop())
+                except IndexError:  # its session took the last one
+                    break
+        self._slots.clear()
+        dispatcher = self._dispatcher
+        dispatcher.in_flight -= len(back)
+        dispatcher.dispatched -= len(back)
+        for delivery in back:
+            delivery.state = RETURN[delivery.state]
+        dispatcher.put_back(back)
