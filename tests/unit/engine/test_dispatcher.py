@@ -40,18 +40,18 @@ STEPS = st.lists(
 )
 
 
-@given(steps=STEPS, keeps=st.booleans())
-def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
-    steps: list[tuple[str, int]], keeps: bool
+@given(steps=STEPS, keeps=st.booleans(), batch=st.integers(0, 4), consumers=st.integers(1, 6))
+def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_order(
+    steps: list[tuple[str, int]], keeps: bool, batch: int, consumers: int
 ) -> None:
-    """Whoever comes and goes: no message is lost or doubled, or given to who does not want it, or out of order."""
-    dispatcher = Dispatcher(
-        Queue("q"), keeps_unmatched=keeps, limit=50
-    )  # more than steps: nobody is overtaken by too many
+    """While consumers come and go no message is lost or doubled, overtakes, or reaches one that it does not match."""
+    # The limit is larger than the number of steps: no message is overtaken by too many.
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=keeps, limit=50, batch=batch)
     partition = partition_from(0)
     unused: Any = None
     sessions = [threading.Event() for _ in range(4)]  # some have two consumers
-    slots = [ConsumerSlot(unused, SELECTORS[number % len(SELECTORS)], sessions[number % 4]) for number in range(6)]
+    selectors = [SELECTORS[number % len(SELECTORS)] for number in range(consumers)]
+    slots = [ConsumerSlot(unused, selector, sessions[number % 4]) for number, selector in enumerate(selectors)]
     arrived: list[Delivery] = []
     in_flight: list[Delivery] = []
     settled: list[Delivery] = []
@@ -68,7 +68,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
     for slot in slots:
         dispatcher.join(slot)
     for step, number in steps:
-        slot = slots[number % 6]
+        slot = slots[number % consumers]
         if step == "arrive":
             record = Record(len(arrived), [None, b"a", b"b"][number % 3], [4, 4, 9, 0][number % 4])
             delivery = Delivery(record, partition, len(arrived), len(arrived))
@@ -82,6 +82,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
         elif step == "rest":
             dispatcher.rest(slot)
         elif step == "return":
+            dispatcher.recall()
             for delivery in in_flight:
                 delivery.state = RETURN[delivery.state]
                 dispatcher.let_go(delivery)
@@ -90,7 +91,7 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
         elif step == "settle" and in_flight:
             settle(in_flight.pop(number % len(in_flight)))
         elif step == "take":
-            taken = dispatcher.take(slot)
+            taken = slot.batch.popleft() if slot.batch else dispatcher.take(slot)
             if taken is None:
                 assert slot.queue is None or slot.is_waiting
                 continue
@@ -104,7 +105,9 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
         kept = {id(d) for d in dispatcher.unmatched}
         waiting = {id(d) for group in dispatcher.groups.busy.values() for d in group.waiting}
         assert len(waiting) == dispatcher.groups.waiting
-        places = [ready, kept, waiting, {id(d) for d in in_flight}]
+        batched = {id(d) for each in slots for d in each.batch}
+        assert len(batched) == len(dispatcher.batches)
+        places = [ready, kept, waiting, batched, {id(d) for d in in_flight}]
         assert len(set().union(*places)) == sum(map(len, places))
         if keeps:
             assert sum(map(len, places)) + len(settled) == len(arrived)
@@ -112,16 +115,16 @@ def test_every_message_is_somewhere_and_goes_to_one_who_wants_it_in_order(
             assert len({d.slot.wakeup for d in in_flight if d.slot is not None and d.group == group}) <= 1
         for busy in dispatcher.groups.busy.values():  # who waits, waits for somebody, or behind what is ready
             assert busy.session or not busy.waiting or any(d.ready_in and d.group == busy.key[1] for d in arrived)
-        # Nobody sleeps while a message that he wants is ready, and of no group.
+        # No consumer sleeps while a message that it matches is ready, and of no group.
         for queue in dispatcher.selector_queues.values():
             if queue.waiting and any(delivery.group is None for delivery in queue):
                 assert any(slot.wakeup.is_set() for slot in slots)
-    # In the end everything comes out, once: nothing waits for ever.
+    # In the end everything comes out, once.
     for delivery in in_flight:
         settle(delivery)
     last = ConsumerSlot(unused, None, threading.Event())
     dispatcher.join(last)
-    while (taken := dispatcher.take(last)) is not None:
+    while (taken := last.batch.popleft() if last.batch else dispatcher.take(last)) is not None:
         assert taken not in settled
         settle(taken)
     if keeps:

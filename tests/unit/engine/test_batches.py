@@ -1,0 +1,152 @@
+"""Messages that are dispatched to one consumer at once, and what is taken back of them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kjms.destinations import Queue
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
+from kjms.engine.consumer.delivery import Delivery
+from kjms.engine.consumer.dispatcher import Dispatcher
+from kjms.selector import parse_selector
+from kjms.txn.delivery_states import DeliveryState
+from tests.unit.engine.records import Record, arrive, partition_from
+
+
+class Source:
+    """What a slot uses of its source, around a dispatcher with messages of one partition."""
+
+    def __init__(self, messages: int, batch: int = 10) -> None:
+        self.lock = threading.Lock()
+        self.dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=messages, batch=batch)
+        self.partition = partition_from(0)
+        arrive(self.dispatcher, self.partition, messages)
+        self.partition.settlement.dispatch_limit = self.partition.extend_at = 10 * messages
+
+    def slot(self, selector: str | None = None) -> ConsumerSlot:
+        reader: Any = self
+        parsed = None if selector is None else parse_selector(selector)
+        slot = ConsumerSlot(reader, parsed, threading.Event())
+        self.dispatcher.join(slot)
+        return slot
+
+    def take(self, slot: ConsumerSlot) -> Delivery | None:
+        with self.lock:
+            slot.batch_until = time.monotonic() + 3600
+            return self.dispatcher.take(slot)
+
+
+def test_a_session_takes_a_batch_without_asking() -> None:
+    """The first message brings a batch of those behind it: they are in flight, and no one else gets them."""
+    source = Source(30)
+    slot = source.slot()
+    first = slot.poll()
+    assert first is not None
+    assert first.offset == 0
+    assert [delivery.offset for delivery in slot.batch] == list(range(1, 11))
+    assert {delivery.state for delivery in slot.batch} == {DeliveryState.DISPATCHED}
+    assert (source.dispatcher.held, source.dispatcher.in_flight, len(source.dispatcher.batches)) == (19, 11, 10)
+    assert source.partition.settlement.dispatched == 11
+    source.lock.acquire()  # it is not needed
+    assert [delivery.offset for delivery in (slot.poll() for _ in range(10)) if delivery] == list(range(1, 11))
+
+
+def test_a_batch_ends_where_more_than_the_order_decides() -> None:
+    """A message group, another priority, a second consumer and another selector take what follows out of the batch."""
+    source = Source(5)
+    for offset, key, priority in ((5, b"group", 4), (6, None, 4), (7, None, 9)):
+        delivery = Delivery(Record(offset, key, priority), source.partition, offset, offset)
+        source.partition.settlement.read(offset, delivery)
+        source.dispatcher.arrive(delivery)
+    slot = source.slot()
+    taken = [slot.poll() for _ in range(8)]
+    assert [delivery.offset for delivery in taken if delivery] == [7, 0, 1, 2, 3, 4, 5, 6]
+    assert not slot.batch
+    source = Source(30)
+    slot = source.slot()
+    slot.poll()
+    other = source.slot()
+    assert not slot.batch
+    assert [delivery.offset for delivery in (other.poll(), slot.poll(), other.poll()) if delivery] == [1, 2, 3]
+    source.dispatcher.leave(other)
+    assert slot.poll() is not None
+    assert slot.batch
+    source.slot("n > 3")
+    assert not slot.batch
+    assert source.dispatcher.held == 30 - 5
+
+
+def test_an_urgent_message_overtakes_a_batch() -> None:
+    """A message of a higher priority that arrives is the next one."""
+    source = Source(30)
+    slot = source.slot()
+    slot.poll()
+    delivery = Delivery(Record(30, None, 9), source.partition, 30, 30)
+    source.partition.settlement.read(30, delivery)
+    source.dispatcher.arrive(delivery)
+    assert slot.poll() is delivery
+    assert [taken.offset for taken in (slot.poll() for _ in range(29)) if taken] == list(range(1, 30))
+
+
+def test_what_a_batch_has_left_goes_back_when_its_consumer_leaves() -> None:
+    """The messages are ready again, undelivered and in their order."""
+    source = Source(30)
+    slot = source.slot()
+    slot.poll()
+    slot.poll()
+    source.dispatcher.leave(slot)
+    assert (source.dispatcher.in_flight, len(source.dispatcher.batches)) == (2, 0)
+    other = source.slot()
+    taken = [delivery for delivery in (other.poll() for _ in range(28)) if delivery]
+    assert [delivery.offset for delivery in taken] == list(range(2, 30))
+    assert {delivery.count for delivery in taken} == {1}
+
+
+def test_a_stale_batch_waits_for_the_source() -> None:
+    """After its time the session asks the source, which knows whether the partitions are still held."""
+    source = Source(30)
+    slot = source.slot()
+    slot.poll()
+    slot.batch_until = 0.0
+    batch = list(slot.batch)
+    assert slot.poll() is batch[0]
+    assert slot.batch_until > time.monotonic()
+    assert slot.poll() is batch[1]
+
+
+@pytest.fixture
+def frequent_switches() -> Iterator[None]:
+    """Let threads alternate after a few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_each_message_of_a_batch_is_removed_once() -> None:
+    """While one thread takes from batches and another one takes them back, each message comes once, in order."""
+    messages = 20_000
+    source = Source(messages, batch=100)
+    slot = source.slot()
+    taken: list[int] = []
+
+    def take() -> None:
+        while (delivery := slot.poll()) is not None:
+            taken.append(delivery.offset)
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    recalls = 0
+    while thread.is_alive():
+        with source.lock:
+            recalls += bool(slot.batch)
+            source.dispatcher.recall()
+    assert recalls > 0
+    assert taken == list(range(messages))
