@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.consumer.message_groups import MessageGroups
-    from kjms.engine.consumer.peer_sharing import PeerSharing
 
 __all__ = ["Batches"]
 
@@ -26,14 +25,12 @@ class Dispatching(Protocol):
         in_flight: How many are dispatched.
         dispatched: How many were dispatched, ever.
         groups: The message groups that sessions are busy with.
-        sharing: Knows the peers.
     """
 
     held: int
     in_flight: int
     dispatched: int
     groups: MessageGroups[Delivery]
-    sharing: PeerSharing
 
     @property
     def selector_queues(self) -> Mapping[Any, SelectorQueue[Delivery, ConsumerSlot]]:
@@ -69,9 +66,7 @@ class Batches:
         the batch of a busy one is older than what it has had, and a consumer gets messages in their order.
         """
         dispatcher = self._dispatcher
-        if len(dispatcher.selector_queues) > 1 or len(queue.slots) > 1 or slot.returned or slot.batch:
-            return
-        if dispatcher.groups.busy or dispatcher.sharing.peers:
+        if len(dispatcher.selector_queues) > 1 or len(queue.slots) > 1 or dispatcher.groups.busy:
             return
         levels = [level for _, level in queue.levels if level]
         if len(levels) != 1:

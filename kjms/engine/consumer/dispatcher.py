@@ -14,7 +14,7 @@ from kjms.engine.consumer.delivery import DEFAULT_PRIORITY, AssignedPartition, D
 from kjms.engine.consumer.eviction import Eviction
 from kjms.engine.consumer.message_groups import MessageGroups
 from kjms.engine.consumer.peer_sharing import PeerSharing
-from kjms.engine.consumer.selector_queue import SelectorQueue
+from kjms.engine.consumer.selector_queue import SelectorQueue, SelectorQueues
 from kjms.engine.tuning import DEFAULTS
 from kjms.txn.delivery_states import (
     BLOCK,
@@ -28,7 +28,7 @@ from kjms.txn.delivery_states import (
 )
 
 if TYPE_CHECKING:
-    from kjms.selector import Selector
+    pass
 
 __all__ = ["Dispatcher"]
 
@@ -60,6 +60,7 @@ class Dispatcher:
         in_flight: How many messages are dispatched, batches included, and those that are on their way to peers.
         dispatched: How many were dispatched, ever.
         eviction: The partitions with evicted messages.
+        delayed: What was given back, and is not due again.
         batches: What is dispatched, and was not taken by a session yet.
         selector_queues: What the consumers of each selector want.
         groups: The message groups that sessions are busy with.
@@ -81,8 +82,8 @@ class Dispatcher:
         self.unmatched: list[Delivery] = []
         self.is_ranked = False  # whether a message came that is more, or less, urgent than others
         self.wants_dispatch_limit = False  # whether a message was asked for that is near or beyond the limit
-        self._delayed = DelayedMessages[Delivery]()
-        self.selector_queues: dict[Selector | None, _Queue] = {}
+        self.delayed = DelayedMessages[Delivery]()
+        self.selector_queues = SelectorQueues[Delivery, ConsumerSlot]()
         self.groups = MessageGroups[Delivery]()
         self._destination = destination
         self._keeps_unmatched = keeps_unmatched
@@ -91,58 +92,28 @@ class Dispatcher:
         self.sharing = PeerSharing(self, destination, limit)
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a consumer waits."""
-        return any(queue.waiting for queue in self.selector_queues.values())
-
-    @property
-    def waiting_slots(self) -> int:
-        """How many consumers wait."""
-        return sum(len(queue.waiting) for queue in self.selector_queues.values())
-
-    @property
-    def delayed(self) -> int:
-        """How many were returned, and are not due again."""
-        return len(self._delayed)
-
-    @property
-    def group_blocked(self) -> int:
-        """How many wait because another session has messages of their group."""
-        return self.groups.waiting
-
-    @property
-    def selectors(self) -> list[str | None]:
-        """The text forms of the selectors of started consumers; None is none."""
-        return [None if selector is None else str(selector) for selector in self.selector_queues]
-
-    @property
     def is_awaited(self) -> bool:
         """Whether a consumer waits, here or, as far as is known, in another process."""
-        return self.is_waiting or self.sharing.is_awaited
+        return self.selector_queues.is_waiting or self.sharing.is_awaited
 
     @property
     def kept_back(self) -> int:
         """How many are here and not ready: no consumer wants them, they are not due, or their group is busy."""
-        return len(self.unmatched) + len(self._delayed) + self.groups.waiting
+        return len(self.unmatched) + len(self.delayed) + self.groups.waiting
 
     def is_full(self, limit: int) -> bool:
         """Whether no more is to be read: *limit* messages are ready; more of them while a consumer waits for others."""
-        most = MAX_KEPT_BACK if self.is_waiting else limit
+        most = MAX_KEPT_BACK if self.selector_queues.is_waiting else limit
         return self.held >= most or self.kept_back >= MAX_KEPT_BACK
 
     def has_room(self, limit: int) -> bool:
         """Whether half of it is taken: what was full is read on."""
-        most = MAX_KEPT_BACK - 1 if self.is_waiting else limit >> 1
+        most = MAX_KEPT_BACK - 1 if self.selector_queues.is_waiting else limit >> 1
         return self.held <= most and self.kept_back < MAX_KEPT_BACK
-
-    @property
-    def next_due(self) -> int:
-        """When the next message is due that waits, in milliseconds since the epoch; 0: none waits."""
-        return self._delayed.next_due
 
     def join(self, slot: ConsumerSlot) -> None:
         """Let the consumer of *slot* take part."""
-        self.recall()
+        self.batches.recall()
         queue = self.selector_queues.get(slot.selector)
         if queue is None:
             queue = self.selector_queues[slot.selector] = _Queue(slot.selector, 2 * self._limit)
@@ -161,7 +132,7 @@ class Dispatcher:
 
     def _everything(self) -> list[Delivery]:
         """Return what is ready or unmatched, oldest first."""
-        found = {delivery.order: delivery for queue in self.selector_queues.values() for delivery in queue}
+        found = self.selector_queues.ready()
         found.update((delivery.order, delivery) for delivery in self.unmatched)
         return [delivery for _, delivery in sorted(found.items())]
 
@@ -170,10 +141,10 @@ class Dispatcher:
         queue = slot.queue
         if queue is None:
             return
-        self.recall()
+        self.batches.recall()
         slot.queue = None
         queue.slots.remove(slot)
-        self._pass_on(queue, slot)
+        self.selector_queues.rest(queue, slot)
         returned = list(slot.returned)
         slot.returned.clear()
         if not queue.slots:
@@ -194,9 +165,9 @@ class Dispatcher:
         if delivery.priority != DEFAULT_PRIORITY:
             self.is_ranked = True
             if delivery.priority > DEFAULT_PRIORITY:
-                self.recall()
+                self.batches.recall()
         if delivery.due:
-            self._delayed.add(delivery)
+            self.delayed.add(delivery)
             return
         if self.eviction.is_urgent and self.eviction.holds_back(delivery.partition):
             self.eviction.evict(delivery)
@@ -249,13 +220,9 @@ class Dispatcher:
             return None
         if queue.waiting:
             queue.waiting.pop(slot, None)  # it does not wait any more: the next wake-up is another consumer's
-        else:
+        elif not (slot.returned or slot.batch or self.sharing.peers):
             self.batches.fill(slot, queue)
         return delivery
-
-    def recall(self) -> None:
-        """Take back what is left of batches: these messages are ready again, in their old places."""
-        self.batches.recall()
 
     def _next(self, slot: ConsumerSlot, queue: _Queue) -> Delivery | None:
         if slot.returned:
@@ -274,7 +241,7 @@ class Dispatcher:
                     self.groups.follow(delivery)
                     self._dispatch(slot, delivery)
                     return delivery
-        for _, ready in queue.levels if len(queue.levels) < 2 else self._by_turn(queue):
+        for _, ready in queue.levels if len(queue.levels) < 2 else queue.by_turn(OVERTAKING * self._limit):
             while ready:
                 delivery = ready[0]
                 if delivery.state is not READY:
@@ -293,16 +260,6 @@ class Dispatcher:
                 else:
                     return None
         return None
-
-    def _by_turn(self, queue: _Queue) -> list[tuple[int, deque[Delivery]]]:
-        """Return the levels of *queue*, the most urgent first; before it one that was overtaken by too many."""
-        levels = [level for level in queue.levels if level[1]]
-        if len(levels) > 1:
-            last = max(levels[1:], key=_age)
-            if levels[0][1][0].order - last[1][0].order > OVERTAKING * self._limit:
-                levels.remove(last)
-                levels.insert(0, last)
-        return levels
 
     def _may_dispatch(self, delivery: Delivery) -> bool:
         """Return whether *delivery* is below the dispatch limit; near or beyond the limit, ask for a new one."""
@@ -369,7 +326,7 @@ class Dispatcher:
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that *slot* waits no longer."""
         if slot.queue is not None:
-            self._pass_on(slot.queue, slot)
+            self.selector_queues.rest(slot.queue, slot)
 
     def put_back(self, deliveries: Iterable[Delivery]) -> None:
         """Make messages that were taken ready again, each in its old place."""
@@ -378,7 +335,7 @@ class Dispatcher:
             delivery.state = UNMATCH[delivery.state]
             delivery.ready_in = 0
             if delivery.due:
-                self._delayed.add(delivery)
+                self.delayed.add(delivery)
                 continue
             for queue in self.selector_queues.values():
                 if self._wants(queue, delivery):
@@ -389,33 +346,20 @@ class Dispatcher:
         for queue in touched:
             if not queue.is_sorted:
                 queue.sort()
-        self._wake(touched)
+        self.selector_queues.wake(touched)
 
     def release(self, now: int) -> None:
         """Make the messages ready that are due at *now*, in milliseconds since the epoch."""
-        self.put_back(self._delayed.release(now))
+        self.put_back(self.delayed.release(now))
 
     def dispatch_limit_moved(self) -> None:
         """Go on handing out: the marks have moved."""
         self.wants_dispatch_limit = False
-        self._wake(self.selector_queues.values())
-
-    def _wake(self, queues: Iterable[_Queue]) -> None:
-        """Wake as many consumers as there are messages ready in their queues."""
-        for queue in queues:
-            for _ in range(queue.size):
-                if not queue.wake_one():
-                    break
-
-    def wake_all(self) -> None:
-        """Wake every consumer that waits: there is something to hear."""
-        for queue in self.selector_queues.values():
-            while queue.wake_one():
-                pass
+        self.selector_queues.wake()
 
     def drop(self, partition: AssignedPartition) -> None:
         """Forget the messages of *partition*: another reader has it now."""
-        self.recall()
+        self.batches.recall()
         gone: set[int] = set()
         for queue in self.selector_queues.values():
             gone.update(delivery.order for delivery in queue if delivery.partition is partition)
@@ -424,7 +368,7 @@ class Dispatcher:
                 slot.returned = deque(d for d in slot.returned if d.partition is not partition)
         self.held -= len(gone)
         self.unmatched = [delivery for delivery in self.unmatched if delivery.partition is not partition]
-        self._delayed.drop(partition)
+        self.delayed.drop(partition)
         self.groups.drop(partition.group_scope)
         self.eviction.drop(partition)
 
@@ -460,46 +404,18 @@ class Dispatcher:
         is_kept = delivery.state is UNMATCHED or delivery.state is DELAYED
         return is_kept and not self.sharing.is_wanted_elsewhere(delivery)
 
-    @property
-    def wants_reread(self) -> bool:
-        """Whether a consumer has come whose selector may match evicted messages."""
-        return self.eviction.wants_reread
-
-    @property
-    def is_urgent(self) -> bool:
-        """Whether evicted messages are wanted in order, all of them: nothing newer is made ready meanwhile."""
-        return self.eviction.is_urgent
-
     def to_reread(self) -> list[AssignedPartition]:
         """Return the partitions with evicted messages, to be re-read, and with them whatever is ready: in order.
 
         Where all of them are wanted, these are only the partitions of the overflow topic as long as there are such.
         """
-        self.recall()
+        self.batches.recall()
         first, left, ready = self.eviction.reread(self._everything(), is_for_all=None in self.selector_queues)
         self.held -= ready
         self.unmatched = []
         self.put_back(left)  # some may have been in one of these partitions when a consumer came that wants them
         return first
 
-    @property
-    def slots(self) -> int:
-        """How many consumers are started here."""
-        return sum(len(queue.slots) for queue in self.selector_queues.values())
-
-    def _pass_on(self, queue: _Queue, slot: ConsumerSlot) -> None:
-        """Take *slot* from those who wait; had it been woken, wake somebody else for what it leaves."""
-        if slot in queue.waiting:
-            del queue.waiting[slot]
-            return
-        for other in self.selector_queues.values():
-            if other.waiting and next(iter(other), None) is not None:
-                other.wake_one()
-
 
 def _order(delivery: Delivery) -> int:
     return delivery.order
-
-
-def _age(level: tuple[int, deque[Delivery]]) -> int:
-    return -level[1][0].order

@@ -204,14 +204,14 @@ class FetchPositions:
         That takes its time, so it is finished before it begins anew, and what is new is read for as long first.
         """
         assignment, dispatcher = self._assignment, self._dispatcher
-        if not dispatcher.wants_reread:
+        if not dispatcher.eviction.wants_reread:
             return
         now = time.monotonic()
         with self._lock:
             if assignment.crowding:  # what is being relocated would come before older ones
                 return
             rereading = [partition for partition in assignment if partition.settlement.is_rereading]
-            if dispatcher.is_urgent:
+            if dispatcher.eviction.is_urgent:
                 if any(p.is_overflow and (p.settlement.is_rereading or p.settlement.is_behind) for p in assignment):
                     return  # older ones are still to come
             elif rereading:

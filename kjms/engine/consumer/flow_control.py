@@ -99,7 +99,7 @@ class FlowControl:
 
     def release(self) -> None:
         """Make ready what is due."""
-        if self._dispatcher.next_due:
+        if self._dispatcher.delayed.next_due:
             with self._lock:
                 self._dispatcher.release(self._tuning.now_ms())
 
@@ -142,16 +142,18 @@ class FlowControl:
     def wait_after_failure(self, seconds: float) -> None:
         """Let consumers hear of a failure, and wait for *seconds*, or until closing is asked for."""
         with self._lock:
-            self._dispatcher.wake_all()
+            self._dispatcher.selector_queues.wake_all()
             self._changed.wait_for(lambda: self._lifecycle.is_closed, seconds)
 
     def _wants_more(self) -> bool:
         """Return whether a consumer waits, here or elsewhere; what is ready is not for one that waits here."""
         dispatcher = self._dispatcher
-        return dispatcher.is_waiting or (dispatcher.is_awaited and dispatcher.held <= self._capacity >> 1)
+        if dispatcher.selector_queues.is_waiting:
+            return True
+        return dispatcher.is_awaited and dispatcher.held <= self._capacity >> 1
 
     def _until_due(self) -> float:
         """Return for how many seconds to wait at the most."""
-        due = self._dispatcher.next_due
+        due = self._dispatcher.delayed.next_due
         most = BUSY_SECONDS if self._is_to_share else TICK_SECONDS
         return min(most, max(due / 1000 - self._tuning.wall_clock(), 0)) if due else most

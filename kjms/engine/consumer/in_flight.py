@@ -70,7 +70,7 @@ class InFlight:
         due: Callable[[Delivery], int] | None = None,
     ) -> bool:
         """Take back messages: see `MessageSource.give_back`. Return whether some of them wait for a time."""
-        self._dispatcher.recall()  # what comes back is older
+        self._dispatcher.batches.recall()  # what comes back is older
         back: list[Delivery] = []
         later: list[Delivery] = []
         for delivery in deliveries:

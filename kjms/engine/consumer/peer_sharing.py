@@ -12,6 +12,7 @@ from kjms.engine.consumer.selector_queue import SelectorQueue
 from kjms.txn.delivery_states import RELOCATE
 
 if TYPE_CHECKING:
+    from kjms.engine.consumer.batches import Batches
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.consumer.eviction import Eviction
@@ -30,18 +31,17 @@ class Held(Protocol):
         held: How many are ready.
         unmatched: Those that match no selector here.
         eviction: The partitions with evicted messages.
+        batches: What is dispatched, and was not taken by a session yet.
     """
 
     held: int
     unmatched: list[Delivery]
     eviction: Eviction[AssignedPartition]
+    batches: Batches
 
     @property
     def selector_queues(self) -> Mapping[Selector | None, SelectorQueue[Delivery, ConsumerSlot]]:
         """What the consumers of each selector want."""
-
-    def recall(self) -> None:
-        """Take back what is left of batches."""
 
 
 class PeerSharing:
@@ -88,7 +88,7 @@ class PeerSharing:
 
     def undispatched(self, partition: AssignedPartition) -> int:
         """Return how many messages of *partition* are here and not dispatched."""
-        self._held.recall()
+        self._held.batches.recall()
         queues = self._held.selector_queues.values()
         orders = {delivery.order for queue in queues for delivery in queue if delivery.partition is partition}
         return len(orders) + sum(delivery.partition is partition for delivery in self._held.unmatched)
@@ -123,7 +123,7 @@ class PeerSharing:
         If that *is_new*, its consumers may want what is evicted, too.
         """
         held = self._held
-        held.recall()
+        held.batches.recall()
         if is_new:
             held.eviction.peer_joined()
         kept: list[Delivery] = []
@@ -144,7 +144,7 @@ class PeerSharing:
         Message groups stay here, and what peers handed over; so do as many messages as there are consumers, while
         these take them quickly. Return whether time alone may change what is to be shared: to be called again soon.
         """
-        self._held.recall()
+        self._held.batches.recall()
         pressed = []
         is_soon = False
         for queue in [queue for queue in self._held.selector_queues.values() if queue.is_busy(now)]:

@@ -121,7 +121,7 @@ class Relocations:
         for partition in partitions:
             if partition in self._assignment.crowding:
                 continue
-            self._dispatcher.recall()  # what no session has taken is copied as it is
+            self._dispatcher.batches.recall()  # what no session has taken is copied as it is
             chosen = (
                 [d for d in partition.settlement.fragments(share) if self._dispatcher.is_staying(d)]
                 if share < 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from kjms.txn.delivery_states import READY, DeliveryState
@@ -13,7 +13,7 @@ from kjms.txn.delivery_states import READY, DeliveryState
 if TYPE_CHECKING:
     from kjms.selector import Selector
 
-__all__ = ["SelectorQueue"]
+__all__ = ["SelectorQueue", "SelectorQueues"]
 
 STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
 
@@ -38,6 +38,7 @@ class Waiter(Protocol):
 
 
 D = TypeVar("D", bound=Queued)
+Q = TypeVar("Q", bound=Queued)
 C = TypeVar("C", bound=Waiter)
 
 
@@ -110,6 +111,16 @@ class SelectorQueue(Generic[D, C]):
         insort(self.levels, (rank, level), key=_rank)
         return level
 
+    def by_turn(self, most_overtaking: int) -> list[tuple[int, deque[D]]]:
+        """Return the levels that have messages, most urgent first; before it one that *most_overtaking* overtook."""
+        levels = [level for level in self.levels if level[1]]
+        if len(levels) > 1:
+            last = max(levels[1:], key=_age)
+            if levels[0][1][0].order - last[1][0].order > most_overtaking:
+                levels.remove(last)
+                levels.insert(0, last)
+        return levels
+
     def tidy(self, without: object | None = None) -> None:
         """Throw out what others took, and what is of the partition *without*."""
         self.size = 0
@@ -151,9 +162,63 @@ class SelectorQueue(Generic[D, C]):
         return True
 
 
+class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
+    """The selector queues of all started consumers, by selector; None is no selector."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a consumer waits."""
+        return any(queue.waiting for queue in self.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many consumers wait."""
+        return sum(len(queue.waiting) for queue in self.values())
+
+    @property
+    def slots(self) -> int:
+        """How many consumers are started."""
+        return sum(len(queue.slots) for queue in self.values())
+
+    @property
+    def selectors(self) -> tuple[str | None, ...]:
+        """The text forms of the selectors of started consumers; None is none."""
+        return tuple(None if selector is None else str(selector) for selector in self)
+
+    def ready(self) -> dict[int, D]:
+        """Return the messages that are ready, by their order."""
+        return {delivery.order: delivery for queue in self.values() for delivery in queue}
+
+    def wake(self, queues: Iterable[SelectorQueue[D, C]] | None = None) -> None:
+        """Wake as many consumers as there are messages ready in each of *queues*; None: in all."""
+        for queue in self.values() if queues is None else queues:
+            for _ in range(queue.size):
+                if not queue.wake_one():
+                    break
+
+    def wake_all(self) -> None:
+        """Wake every consumer that waits: something has changed for it."""
+        for queue in self.values():
+            while queue.wake_one():
+                pass
+
+    def rest(self, queue: SelectorQueue[D, C], slot: C) -> None:
+        """Note that *slot*, of *queue*, waits no longer; had it been woken, wake another one for what it leaves."""
+        if slot in queue.waiting:
+            del queue.waiting[slot]
+            return
+        for other in self.values():
+            if other.waiting and next(iter(other), None) is not None:
+                other.wake_one()
+
+
 def _order(delivery: Queued) -> int:
     return delivery.order
 
 
 def _rank(level: tuple[int, object]) -> int:
     return level[0]
+
+
+def _age(level: tuple[int, deque[Q]]) -> int:
+    return -level[1][0].order

@@ -45,7 +45,8 @@ class StartedSlots:
         ConsumerSlot.starts += 1
         self._idle_since = 0.0
         if self.count == 2:
-            self._dispatcher.wake_all()  # the consumer that was alone may wait though its session is busy
+            # The consumer that was alone may wait though its session is busy.
+            self._dispatcher.selector_queues.wake_all()
         self._dispatcher.join(slot)
 
     def stop(self, slot: ConsumerSlot) -> None:

@@ -122,15 +122,15 @@ class Handover:
             if self._transfers.is_held:
                 self._request_more()
             return
-        if self._starvation.since and not self._consumer.dispatcher.is_waiting:
+        if self._starvation.since and not self._consumer.dispatcher.selector_queues.is_waiting:
             self._starvation.since = 0.0
         if delivery.partition.is_transfer and self._window.took():
             self.publish()
 
     def _request_more(self) -> None:
         """Request more where a consumer found nothing: peers may not know that it waits, or it gets too little."""
-        dispatcher = self._consumer.dispatcher
-        is_more = self._window.missed(dispatcher.slots, dispatcher.waiting_slots, self._consumer.prefetch)
+        started = self._consumer.dispatcher.selector_queues
+        is_more = self._window.missed(started.slots, started.waiting, self._consumer.prefetch)
         if is_more or self._sharing.has_reopened:
             self.publish()
 
@@ -207,7 +207,7 @@ class Handover:
             "partitions": self._transfers.claimed,
             "read": 0 if own is None else max(own.settlement.position, 0),
             "held": 0 if own is None else self._sharing.undispatched(own),
-            "room": self._window.room(dispatcher.waiting_slots),
+            "room": self._window.room(dispatcher.selector_queues.waiting),
             "quick": self._window.is_quick,
         }
 
@@ -276,7 +276,7 @@ class Handover:
     def _starving(self, now: float) -> float:
         """Return for how many seconds a consumer here has waited while there may be messages for it elsewhere."""
         with self._lock:
-            seconds = self._starvation.seconds(now, is_waiting=self._consumer.dispatcher.is_waiting)
+            seconds = self._starvation.seconds(now, is_waiting=self._consumer.dispatcher.selector_queues.is_waiting)
             return seconds if seconds and self._wants() else 0.0
 
     def _join(self) -> None:

@@ -65,6 +65,22 @@ class PeerSharing(Protocol):
         """Remove and return messages that match no consumer here, where *is_to_go* is true."""
 
 
+class SelectorQueues(Protocol):
+    """The consumers that are started here."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a consumer waits."""
+
+    @property
+    def waiting(self) -> int:
+        """How many consumers wait."""
+
+    @property
+    def slots(self) -> int:
+        """How many consumers are started."""
+
+
 class Dispatcher(Protocol):
     """Holds the messages that wait for consumers; the caller holds the consumer's lock."""
 
@@ -73,16 +89,8 @@ class Dispatcher(Protocol):
         """How many messages are ready."""
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a consumer waits."""
-
-    @property
-    def waiting_slots(self) -> int:
-        """How many consumers wait."""
-
-    @property
-    def slots(self) -> int:
-        """How many consumers are started here."""
+    def selector_queues(self) -> SelectorQueues:
+        """The consumers that are started here."""
 
 
 class Client(Protocol):

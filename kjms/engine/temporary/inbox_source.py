@@ -345,7 +345,7 @@ class InboxSource:
         """Take back messages that were dispatched: see `MessageSource.give_back`."""
         with self.lock:
             self._in_flight.give_back(deliveries, to=to, is_counted=is_counted, due=due)
-        if self._dispatcher.next_due:
+        if self._dispatcher.delayed.next_due:
             self._inbox.wait_until_due(self)
 
     def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
@@ -358,7 +358,7 @@ class InboxSource:
             if self._is_closed:
                 return False
             self._dispatcher.release(self.overflow.tuning.now_ms())
-            return self._dispatcher.next_due > 0
+            return self._dispatcher.delayed.next_due > 0
 
     def end(self) -> None:
         """Forget the messages: nobody will ask for them. What sessions have, they may still settle."""

@@ -147,6 +147,6 @@ def test_each_message_of_a_batch_is_removed_once() -> None:
     while thread.is_alive():
         with source.lock:
             recalls += bool(slot.batch)
-            source.dispatcher.recall()
+            source.dispatcher.batches.recall()
     assert recalls > 0
     assert taken == list(range(messages))

@@ -82,7 +82,7 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
         elif step == "rest":
             dispatcher.rest(slot)
         elif step == "return":
-            dispatcher.recall()
+            dispatcher.batches.recall()
             for delivery in in_flight:
                 delivery.state = RETURN[delivery.state]
                 dispatcher.let_go(delivery)
@@ -263,9 +263,9 @@ def test_very_many_that_nobody_wants_are_evicted() -> None:
     assert partition.settlement.evicted == 30 - len(dispatcher.unmatched)
     assert partition.settlement.committed_offset == 0
     dispatcher.join(ConsumerSlot(unused, parse_selector("n < 3"), threading.Event()))
-    assert dispatcher.wants_reread
+    assert dispatcher.eviction.wants_reread
     assert dispatcher.to_reread() == [partition]
-    assert not dispatcher.wants_reread
+    assert not dispatcher.eviction.wants_reread
     for record in log[partition.settlement.reread_from(0) :]:
         read(record)
     slot = ConsumerSlot(unused, None, threading.Event())
@@ -322,9 +322,9 @@ def test_what_was_relocated_and_evicted_comes_before_what_is_newer() -> None:
     read(aside, log[6:12])
     assert not aside.settlement.is_rereading
     assert take_all() == [("t.aside", number) for number in range(6, 12)]
-    assert dispatcher.is_urgent
+    assert dispatcher.eviction.is_urgent
     assert dispatcher.to_reread() == [partition]
-    assert not dispatcher.is_urgent
+    assert not dispatcher.eviction.is_urgent
     read(partition, log[partition.settlement.reread_from(0) :])
     assert take_all() == [("t", number) for number in range(20)]
 
@@ -433,7 +433,7 @@ def test_a_delayed_redelivery_is_dispatched_by_no_other_selector_queue_before_it
     delivery.due = 1_000
     dispatcher.put_back([delivery])
     assert dispatcher.take(second) is None
-    assert (dispatcher.delayed, dispatcher.held) == (1, 0)
+    assert (len(dispatcher.delayed), dispatcher.held) == (1, 0)
     dispatcher.release(1_000)
     assert dispatcher.take(second) is delivery
     assert dispatcher.take(first) is None
