@@ -287,7 +287,8 @@ class Client(Acknowledgement):
         before = next(reversed(self._open), None)
         if before is not None and before.count > 1:
             assert before.slot is not None
-            before.slot.reader.uncount(before)
+            with before.slot.reader.lock:
+                before.uncount()
         self._open[delivery] = None
 
     listening = received

@@ -89,7 +89,8 @@ class Brokered(Acknowledgement):
     def received(self, delivery: Delivery, message: Message) -> None:
         last = self._last
         if last is not None and last in self._open and last.count > 1 and last.slot is not None:
-            last.slot.reader.uncount(last)  # no consumer failed on it
+            with last.slot.reader.lock:
+                last.uncount()  # no consumer failed on it
         self._last = delivery
         self._open[delivery] = None
 

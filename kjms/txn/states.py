@@ -225,31 +225,24 @@ class PartitionSettlement(Generic[T]):
             self._histories[offset] = history
             self.version += 1
 
-    def settle(self, offset: int) -> None:
-        """Settle the message at *offset*; settling it again changes nothing."""
-        if self._open.pop(offset, None) is not None:
-            self._settled(offset, offset + 1)
-        elif self._ahead.get(offset) is not None:
-            self._ahead[offset] = None
-            self._note_settled(offset, offset + 1)
-
-    def settle_run(self, first: int, past: int) -> None:
-        """Settle the messages from *first* to *past*; what is settled already does not change."""
-        begin = first
-        for offset in range(first, past):
+    def settle(self, first: int, past: int | None = None) -> None:
+        """Settle the message at *first*, or those from *first* to *past*; what is settled already does not change."""
+        begin, end = first, first + 1 if past is None else past
+        for offset in range(first, end):
             if self._open.pop(offset, None) is None:
                 self._settled(begin, offset)
-                self.settle(offset)
                 begin = offset + 1
-        self._settled(begin, past)
+                if self._ahead.get(offset) is not None:
+                    self._ahead[offset] = None
+                    self._settled(offset, begin, is_read=False)
+        self._settled(begin, end)
 
-    def _settled(self, begin: int, end: int) -> None:
+    def _settled(self, begin: int, end: int, *, is_read: bool = True) -> None:
         """Note that the messages from *begin* to *end*, which were unsettled, are settled."""
-        if begin < end:
+        if begin == end:
+            return
+        if is_read:
             self._unsettled.remove(begin, end)
-            self._note_settled(begin, end)
-
-    def _note_settled(self, begin: int, end: int) -> None:
         self._done = max(self._done, end)
         self.version += 1
         if self._histories:

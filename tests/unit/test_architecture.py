@@ -27,6 +27,7 @@ MOST_METHODS: Final = 30
 MOST_ATTRIBUTES: Final = 15
 MOST_CALLS: Final = 15
 SLACK: Final = 1.1  # an entry of the list may be so much above the number of today
+SLACK_OF_CALLS: Final = 1.4  # how often commits come while messages are received is a matter of time
 
 DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
 API = {
@@ -52,6 +53,8 @@ PURE = (
     "kjms.selector",
     "kjms.txn.delivery_states",
     "kjms.txn.states",
+    "kjms.engine.consumer.batches",
+    "kjms.engine.consumer.delayed_messages",
     "kjms.engine.consumer.dispatcher",
     "kjms.engine.consumer.eviction",
     "kjms.engine.consumer.message_groups",
@@ -65,9 +68,7 @@ INPUT_AND_OUTPUT = {"confluent_kafka", "proton", "pyspark", "socket"}
 EXCEPTIONS: dict[str, dict[str, int]] = {
     "modules of a package in circles": {},
     "lines of a module": {},
-    "methods of a class": {
-        "engine.Dispatcher": 41,
-    },
+    "methods of a class": {},
     "attributes of a class": {
         "engine.Delivery": 22,
     },
@@ -76,8 +77,8 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "clients and sockets that a pure package loads": {},
     "calls for a message": {
         "AUTO_ACKNOWLEDGE": 82,
-        "CLIENT_ACKNOWLEDGE": 34,
-        "DUPS_OK_ACKNOWLEDGE": 33,
+        "CLIENT_ACKNOWLEDGE": 18,
+        "DUPS_OK_ACKNOWLEDGE": 19,
     },
 }
 """Rule -> name -> today's number, where it is above the gate."""
@@ -146,12 +147,14 @@ def calls_for_a_message() -> dict[str, int]:
     }
 
 
-def walk(mode: SessionMode, messages: int = 500) -> int:
-    """Receive and settle *messages*; return how many calls one takes, rounded up, without those of the Kafka itself.
+def walk(mode: SessionMode) -> int:
+    """Return how many calls a message takes in *mode*: what more messages add, without starting and closing."""
+    few, many = 1_000, 3_000
+    return round((calls_of(mode, many) - calls_of(mode, few)) / (many - few))
 
-    Calls count from the hundredth message on: starting and closing a consumer takes thousands.
-    """
-    first = 100
+
+def calls_of(mode: SessionMode, messages: int) -> int:
+    """Receive and settle *messages*; return how many calls that takes, without those of the Kafka itself."""
     root = str(architecture.ROOT / "kjms") + "/"
     testing = root + "testing/"
     calls: list[None] = []  # appending is one step, whichever thread does it
@@ -166,25 +169,22 @@ def walk(mode: SessionMode, messages: int = 500) -> int:
         factory = ConnectionFactory(kafka.bootstrap_servers)
         with factory.create_context() as context:
             producer = context.create_producer()
-            for number in range(first + messages):
+            for number in range(messages):
                 producer.send(queue, str(number))
             threading.setprofile(profile)  # for threads that start from here on, as the consumer's does
             sys.setprofile(profile)
             try:
                 with factory.create_context(mode) as receiving:
                     consumer = receiving.create_consumer(queue)
-                    for number in range(first + messages):
-                        if number == first:
-                            calls.clear()
+                    for number in range(messages):
                         message = consumer.receive(10_000)
                         assert message is not None
                         if mode == SessionMode.CLIENT_ACKNOWLEDGE and number % 50 == 49:
                             message.acknowledge()
-                    counted = len(calls)
             finally:
                 sys.setprofile(None)
                 threading.setprofile(None)
-    return -(-counted // messages)
+    return len(calls)
 
 
 RULES: dict[str, tuple[int, Callable[[], dict[str, int]]]] = {
@@ -206,13 +206,13 @@ def worse(rule: str, most: int, found: dict[str, int]) -> Iterator[str]:
             yield f"{rule}: {name} has {number}, allowed are {allowed}"
 
 
-def loose(rule: str, most: int, found: dict[str, int]) -> Iterator[str]:
+def loose(rule: str, most: int, found: dict[str, int], slack: float = SLACK) -> Iterator[str]:
     """Return which entries of *rule* in the list are no longer needed, or could be lower by more than the slack."""
     for name, listed in EXCEPTIONS[rule].items():
         number = found.get(name, 0)
         if number <= most:
             yield f"{rule}: take {name} out of the list: it has {number}, allowed are {most}"
-        elif listed > number * SLACK:
+        elif listed > number * slack:
             yield f"{rule}: lower {name} in the list to {number}"
 
 
@@ -231,7 +231,7 @@ def test_the_walk_of_a_message(calls_for_a_message: dict[str, int]) -> None:
 def test_the_list_of_exceptions_is_tight(calls_for_a_message: dict[str, int]) -> None:
     """Each entry of the list is needed, and at most a tenth above the number of today."""
     found = [line for rule, (most, measure) in RULES.items() for line in loose(rule, most, measure())]
-    assert not [*found, *loose("calls for a message", MOST_CALLS, calls_for_a_message)]
+    assert not [*found, *loose("calls for a message", MOST_CALLS, calls_for_a_message, SLACK_OF_CALLS)]
 
 
 def test_gates_see_what_is_worse() -> None:

@@ -364,9 +364,6 @@ class MessageSource(Protocol):
             JMSException: The broker refused it, or did not answer in time.
         """
 
-    def uncount(self, delivery: Delivery) -> None:
-        """Note that the session which has *delivery* goes on to another message."""
-
     def record(self, delivery: Delivery) -> bool:
         """Record *delivery* durably before it is made; return whether it still may be.
 

@@ -52,12 +52,12 @@ class InFlight:
                 dispatcher.let_go(delivery)
             if delivery.partition is not partition or delivery.offset != past:
                 if partition is not None:
-                    partition.settlement.settle_run(first, past)
+                    partition.settlement.settle(first, past)
                     counts[partition] = counts.get(partition, 0) + past - first
                 partition, first = delivery.partition, delivery.offset
             past = delivery.offset + 1
         if partition is not None:
-            partition.settlement.settle_run(first, past)
+            partition.settlement.settle(first, past)
             counts[partition] = counts.get(partition, 0) + past - first
         return [(partition, partition.settlement.version, count) for partition, count in counts.items()]
 

@@ -352,11 +352,6 @@ class KafkaSource:
         """
         self._committer.flush_before_exit(receipts)
 
-    def uncount(self, delivery: Delivery) -> None:
-        """Note that the session which has *delivery* goes on to another message."""
-        with self.lock:
-            delivery.uncount()
-
     def record(self, delivery: Delivery) -> bool:
         """Record *delivery* durably before it is made; return whether it still may be.
 

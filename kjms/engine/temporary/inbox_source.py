@@ -325,11 +325,6 @@ class InboxSource:
     def flush_before_exit(self, receipts: Sequence[Receipt] = ()) -> None:
         """Return at once: nothing is committed."""
 
-    def uncount(self, delivery: Delivery) -> None:
-        """Note that the session which has *delivery* goes on to another message."""
-        with self.lock:
-            delivery.uncount()
-
     def record(self, delivery: Delivery) -> bool:
         """Record *delivery* before it is made; return whether it still may be."""
         return self.relocations.record(delivery, self.destination)

@@ -132,7 +132,7 @@ class Owners(RuleBasedStateMachine):
             first = past = hands[pick % len(hands)]
             while past < first + count and (past in self.hands or past in self.settled):
                 past += 1
-            self.owner.settle_run(first, past)
+            self.owner.settle(first, past)
             for offset in range(first, past):
                 self.hands.pop(offset, None)
                 self.settled.add(offset)
