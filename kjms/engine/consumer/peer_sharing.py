@@ -100,27 +100,45 @@ class PeerSharing:
     # Messages go to peers.
 
     def hand_over(self, delivery: Delivery) -> bool:
-        """Let a peer have *delivery*, which matches no selector here; return whether one has room for it."""
+        """Let a peer have *delivery*, which matches no selector here; return whether one has room for it.
+
+        It goes to none before messages that wait for that peer: these are older.
+        """
         best, most = None, 0
+        full: list[Peer] = []
         for peer in self.peers:
             if not (peer.wants and peer.does_want(delivery.message(self._destination))):
                 continue
             if self._bindings.exclude(delivery, peer):
                 continue
             room = peer.room(is_targeted=True)
-            if room > most:
+            if not room or peer.waits_from is not None:
+                full.append(peer)
+            elif room > most:
                 best, most = peer, room
-            elif not room:
-                peer.waits = True
         if best is None:
+            for peer in full:
+                peer.waits_from = delivery.order if peer.waits_from is None else min(peer.waits_from, delivery.order)
             return False
         self._leave(delivery, best)
         return True
 
-    def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool) -> None:
+    def offer_waiting(self) -> None:
+        """Let peers have what waits for their room, as far as they have room by now."""
+        for peer in self.peers:
+            since = peer.waits_from
+            if since is not None and peer.room(is_targeted=True):
+                peer.waits_from = None
+                self.offer(peer, list(peer.wants), is_new=False, since=since)
+
+    def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool, since: int = 0) -> None:
         """Let *peer* have messages that match no selector here, and one of the selectors *among*.
 
-        If that *is_new*, its consumers may want what is evicted, too.
+        Args:
+            peer: The peer.
+            among: The selectors of its consumers that may want them.
+            is_new: Whether these are new: they may match what is evicted, too.
+            since: The order of the first message that may go.
         """
         held = self._held
         held.batches.recall()
@@ -128,9 +146,13 @@ class PeerSharing:
             held.eviction.peer_joined()
         kept: list[Delivery] = []
         for number, delivery in enumerate(held.unmatched):
+            if delivery.order < since:
+                kept.append(delivery)
+                continue
             if not peer.room(is_targeted=True):
-                peer.waits = True
-                kept += held.unmatched[number:]
+                waiting = held.unmatched[number:]
+                peer.waits_from = min(each.order for each in waiting)
+                kept += waiting
                 break
             if not peer.does_want(delivery.message(self._destination), among) or self._bindings.exclude(delivery, peer):
                 kept.append(delivery)

@@ -153,6 +153,7 @@ class Handover:
         """Let peers have messages of busy consumers; return whether to look again soon."""
         if not self._sharing.peers:
             return False
+        self._sharing.offer_waiting()  # what a peer had read before it was known where it stands makes room, too
         is_soon = self._sharing.share(now)
         self._ask(now)
         if self._transfers.open:
@@ -326,12 +327,9 @@ class Handover:
         if interest.get("bye"):
             self._transfers.sweep_soon()
             _offer_all(self._sharing, self.peers)
-        is_new = bool(new)
-        if peer.waits and peer.room(is_targeted=True):
-            peer.waits = False
-            new = list(peer.wants)
         if new and peer.transfer_partition >= 0:
-            self._sharing.offer(peer, new, is_new=is_new)
+            self._sharing.offer(peer, new, is_new=True)
+        self._sharing.offer_waiting()
         self._sharing.share(now)
         self._consumer.send_over()
 

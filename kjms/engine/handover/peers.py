@@ -172,7 +172,7 @@ class Peer:
         wants: The selectors of its consumers; under None, a consumer without one.
         received_at: When its last interest was received, in seconds of this process's monotonic clock.
         lease: For how many seconds from then on it counts as alive.
-        waits: Whether it would have got more if it had had room.
+        waits_from: The order of the first message that waits for it to have room; None: none does.
         is_known: Whether it has published all that it wants.
         credit: How many messages it may be sent.
     """
@@ -185,7 +185,7 @@ class Peer:
         self.wants: dict[str | None, Selector | None] = {}
         self.received_at = 0.0
         self.lease = 0.0
-        self.waits = False
+        self.waits_from: int | None = None
         self.is_known = False
         self.credit = TransferCredit()
 

@@ -49,6 +49,9 @@ class PeerSharing(Protocol):
     def undispatched(self, partition: AssignedPartition) -> int:
         """Return how many messages of *partition* are here and not dispatched."""
 
+    def offer_waiting(self) -> None:
+        """Let peers have what waits for their room."""
+
     def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool) -> None:
         """Let *peer* have messages that match no consumer here, and one of the selectors *among*."""
 

@@ -127,6 +127,34 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6]
 
 
+def test_a_later_message_does_not_overtake_what_waits_for_room() -> None:
+    """A message that a peer has no room for goes before later ones, also when room comes between their arrivals."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    partition, sharing = partition_from(0), dispatcher.sharing
+    sharing.peers = peers = Peers("we")
+    asks = {"e": "other", "lease": 10, "partition": 0, "partitions": [0], "room": 2, "quick": False}
+    other, _ = peers.apply({**asks, "wants": ["n <> 1"]}, 0.0)
+    arrive(dispatcher, partition, 5)
+    assert [delivery.offset for _, delivery in sharing.leaving] == [0, 2]
+    assert other.waits_from == 3
+    peers.apply({**asks, "read": 2}, 0.0)  # before it is known that what it has read was written
+    sharing.offer_waiting()
+    assert len(sharing.leaving) == 2
+    other.written((0, 0))
+    other.written((0, 1))
+    arrive(dispatcher, partition, 1, start=5)
+    assert len(sharing.leaving) == 2
+    sharing.offer_waiting()
+    assert [delivery.offset for _, delivery in sharing.leaving] == [0, 2, 3, 4]
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [1, 5]
+    peers.apply({**asks, "room": 5}, 0.0)
+    sharing.offer_waiting()
+    assert [delivery.offset for _, delivery in sharing.leaving] == [0, 2, 3, 4, 5]
+    assert other.waits_from is None
+    arrive(dispatcher, partition, 1, start=6)
+    assert sharing.leaving[-1][1].offset == 6
+
+
 def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
     """Another process comes, and gets as many as it has room for; it says later that it has room for more."""
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
