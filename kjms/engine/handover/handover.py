@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.handover.demand import RequestWindow, Starvation
 from kjms.engine.handover.interest import IDLE_VALID_SECONDS, Interest
 from kjms.engine.handover.peers import NONE, PeerEvent, Peers, PeerState, read_interest
-from kjms.engine.handover.transfer import REQUEST_DELAY_SECONDS, HandoverTopics, TransferPartitions, moves_back
+from kjms.engine.handover.transfer import (
+    REQUEST_DELAY_SECONDS,
+    HandoverTopics,
+    TransferPartitions,
+    copy_of,
+    moves_back,
+)
 from kjms.engine.statistics import HandoverStatistics
 from kjms.engine.transactions.plan import Move
 from kjms.errors import JMSException
@@ -173,8 +179,9 @@ class Handover:
     def move(self, delivery: Delivery, peer: Peer) -> Move[Delivery]:
         """Return the move of *delivery* to *peer*."""
         place = self._transfers.topic, peer.transfer_partition
-        copy = self._consumer.relocations.copy_for(delivery, lambda: place)
-        return Move(delivery, copy, is_overflow=False, peer=peer, transfer_partition=place[1])
+        return Move(
+            delivery, copy_of(delivery, lambda: place), is_overflow=False, peer=peer, transfer_partition=place[1]
+        )
 
     # Publishing; the caller holds the lock.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.handover.peers import Peer, Peers
-    from kjms.engine.transactions.plan import Copy, Move
+    from kjms.engine.transactions.plan import Move
 
 __all__ = ["Client", "Consumer", "Dispatcher", "PeerSharing", "Topics"]
 
@@ -161,9 +161,6 @@ class Relocations(Protocol):
 
     def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have *moves* made; the caller holds the lock."""
-
-    def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
-        """Return what makes the copy of *delivery* for where *place* says."""
 
 
 class FetchPositions(Protocol):

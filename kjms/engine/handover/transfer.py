@@ -10,14 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.handover.peers import NONE, Peers
-from kjms.engine.transactions.plan import Move
+from kjms.engine.transactions.plan import Copy, Move
+from kjms.mapping.relocated import relocated_record
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery
     from kjms.engine.handover.peers import Peer
     from kjms.engine.handover.ports import Consumer, Topics
 
-__all__ = ["REQUEST_DELAY_SECONDS", "HandoverTopics", "TransferPartitions", "moves_back"]
+__all__ = ["REQUEST_DELAY_SECONDS", "HandoverTopics", "TransferPartitions", "copy_of", "moves_back"]
 
 _log = logging.getLogger("kjms.handover")
 
@@ -267,6 +268,20 @@ def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move[
         return consumer.overflow.topic, number
 
     return [
-        Move(each, consumer.relocations.copy_for(each, partial(place, each.record.partition() or 0)), is_overflow=False)
+        Move(each, copy_of(each, partial(place, each.record.partition() or 0)), is_overflow=False)
         for each in deliveries
     ]
+
+
+def copy_of(delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
+    """Return what makes the copy of *delivery* for where *place* says.
+
+    It takes no lock: the dispatcher has let the message go, so nothing happens to it before it is moved.
+    """
+
+    def copy(_too_large: int) -> Copy:
+        topic, number = place()
+        history = delivery.history
+        return Copy(topic, number, relocated_record(delivery.record, history), history)
+
+    return copy
