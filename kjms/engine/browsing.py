@@ -247,10 +247,10 @@ class Browsing:
         history = self._reading.history(place, record.offset() or 0)
         source: SourceRecord = record
         if place[0] != self._topic:
-            source, told = original(record)
+            source, before = original(record)
             if self._reading.includes(source):
                 return None  # it was relocated since the look began
-            history = max(history, told)
+            history = max(history, before)
         message = self._decode(source, self._queue, history.deliveries + 1)
         now = self._overflow.tuning.now_ms()
         if 0 < message.jms_expiration < now or message.jms_delivery_time > max(now, message.jms_timestamp):

@@ -57,7 +57,7 @@ _numbers = itertools.count(1)
 
 BULK_LINGER_MS: Final = 5  # asynchronous sends: twice the throughput of none
 MOVES_SECONDS: Final = 5.0  # how long closing waits for moves; what was not moved is found again
-REGISTRY_WAIT_MS: Final = 500  # news ends the wait; a fetch that brings none is repeated after that
+REGISTRY_WAIT_MS: Final = 500  # a record ends the wait; a fetch that brings none is repeated after that
 
 
 class Engine:
@@ -193,7 +193,7 @@ class Engine:
         )
         with _engines_lock:
             making = _making.setdefault(key, threading.Lock())
-        with making:  # only who wants the same cluster waits for it
+        with making:  # only connections to the same cluster wait for it
             with _engines_lock:
                 engine = _engines.get(key)
                 if engine is not None:

@@ -247,7 +247,7 @@ class AdminPort(Protocol):
     """
 
     def poll(self, timeout: float) -> int:
-        """Hear what the client has to say: its error callback runs in it."""
+        """Run the client's callbacks, such as the one for errors."""
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         """Return what the cluster says of *topic*, or of all. An unknown topic has an error, and no partitions."""

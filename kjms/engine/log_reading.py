@@ -18,7 +18,7 @@ UNTIL_END: Final = {"enable.partition.eof": True}
 """What the settings of a consumer must say, so that `records` hears where partitions end."""
 
 BATCH: Final = 1_000  # records taken from librdkafka at once
-POLL_SECONDS: Final = 0.1  # how soon it is noticed that nobody wants more
+POLL_SECONDS: Final = 0.1  # how soon the end of reading is noticed
 
 
 def records(

@@ -69,7 +69,7 @@ OWNED: Final = {
     "delivery.timeout.ms": "it is the factory's send_timeout",
     "transactional.id": "transactions are the engine's",
     "allow.auto.create.topics": "destinations are made by create_destinations",
-    "error_cb": "exception listeners hear of errors",
+    "error_cb": "exception listeners receive errors",
     "logger": "the logger is kjms.kafka",
 }
 

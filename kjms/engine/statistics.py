@@ -70,7 +70,7 @@ class HandoverStatistics:
 
 @dataclass(frozen=True)
 class GroupConsumerStatistics:
-    """The messages of one queue, subscription or temporary destination in this process, and who waits for them.
+    """The messages of one queue, subscription or temporary destination in this process, and the consumers that wait.
 
     Attributes:
         destination: The destination, as ``queue:NAME`` or ``topic:NAME``.

@@ -39,7 +39,7 @@ class Tuning:
             by then.
         outage_pause_seconds: Between attempts to connect, which may fail at once.
         registry_grace_seconds: How long the registry is read on: programs that need it once often do so again.
-        registry_questions: Questions, a second apart, that an engine leaves unanswered before it is taken for gone: as
+        registry_questions: Questions, a second apart, that an engine leaves unanswered before its leases expire: as
             many seconds as Kafka gives the members of groups.
         inbox_unread: Messages that wait in memory for a temporary destination without a consumer; of more it is only
             known where the next one stands.

@@ -1,4 +1,4 @@
-"""What the registry's log says: which subscriptions are defined, who uses them, whose turn it is. Pure: a fold.
+"""What the registry's log says: the subscriptions, the engines that use them, and the locks. Pure: a fold.
 
 The log is a compacted Kafka topic with one partition. Of each key its last record counts, and a record without a value
 takes its key away; so whatever compaction leaves folds to the same state. Each claim therefore has a key of its own,
@@ -6,7 +6,7 @@ and where several claims are for one thing, *the first in the log has it*:
 
     lock:TOKEN       an engine is changing something, and others wait      at most one counts for each resource
     use:TOKEN        an engine has consumers on a subscription, a connection with a client identifier, or an inbox
-    def:TOKEN        a subscription: its topic, its selector, and so on    the first counts for each resource
+    definition:TOKEN a subscription: its topic, its selector, and so on    the first counts for each resource
     ask:ENGINE       another engine asks whether that engine lives
     alive:ENGINE     it does
 
@@ -24,7 +24,7 @@ __all__ = ["ALIVE", "ASK", "DEFINITION", "LOCK", "USE", "Claim", "Claims", "read
 
 LOCK: Final = "lock"
 USE: Final = "use"
-DEFINITION: Final = "def"
+DEFINITION: Final = "definition"
 ASK: Final = "ask"
 ALIVE: Final = "alive"
 
@@ -43,7 +43,7 @@ def resource(kind: str, *names: str | None) -> str:
 
 def written_value(value: Mapping[str, Any]) -> bytes:
     """Return *value* as the registry's records carry it."""
-    return json.dumps({"v": VERSION, **value}, separators=(",", ":")).encode()
+    return json.dumps({"version": VERSION, **value}, separators=(",", ":")).encode()
 
 
 def read_value(data: bytes | None) -> dict[str, Any] | None:
@@ -54,7 +54,7 @@ def read_value(data: bytes | None) -> dict[str, Any] | None:
         value = json.loads(data)
     except ValueError:
         return {}
-    return value if isinstance(value, dict) and value.get("v") == VERSION else {}
+    return value if isinstance(value, dict) and value.get("version") == VERSION else {}
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class Claims:
     """The state that follows from the registry's log. One thread applies records; any may look meanwhile.
 
     >>> claims = Claims()
-    >>> claims.apply(7, "lock:a", {"r": "door", "e": "first"})
-    >>> claims.apply(8, "lock:b", {"r": "door", "e": "second"})
+    >>> claims.apply(7, "lock:a", {"resource": "door", "engine": "first"})
+    >>> claims.apply(8, "lock:b", {"resource": "door", "engine": "second"})
     >>> claims.first(LOCK, "door").engine
     'first'
     >>> claims.apply(9, "lock:a", None)
@@ -112,8 +112,8 @@ class Claims:
             (self._asked.discard if value is None else self._asked.add)(name)
         elif kind in {LOCK, USE, DEFINITION}:
             self._take_away(kind, key)
-            if value is not None and isinstance(value.get("r"), str) and isinstance(value.get("e"), str):
-                claim = Claim(key, offset, value["r"], value["e"], value)
+            if value is not None and isinstance(value.get("resource"), str) and isinstance(value.get("engine"), str):
+                claim = Claim(key, offset, value["resource"], value["engine"], value)
                 self._claims[key] = claim
                 self._by_resource.setdefault((kind, claim.resource), {})[key] = claim
 
@@ -153,10 +153,10 @@ class Claims:
 
     def processes(self, engine: str) -> list[object]:
         """Return what the claims of *engine* say of its process; None: nothing."""
-        return [claim.value.get("p") for claim in list(self._claims.values()) if claim.engine == engine] or [None]
+        return [claim.value.get("process") for claim in list(self._claims.values()) if claim.engine == engine] or [None]
 
     def left_by(self, engine: str) -> list[str]:
-        """Return the keys to take away when *engine* is gone: all but definitions, which outlive who made them."""
+        """Return the keys to take away when *engine* is gone: all but definitions, which outlive it."""
         claims = list(self._claims.values())
         keys = [claim.key for claim in claims if claim.engine == engine and not claim.key.startswith(DEFINITION)]
         keys += [f"{ALIVE}:{engine}"] * (engine in self._heard) + [f"{ASK}:{engine}"] * (engine in self._asked)

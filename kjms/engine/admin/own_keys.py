@@ -61,10 +61,10 @@ class OwnKeys:
             self.removing.pop(key, None)
             is_lost = key in self.valid or key.startswith(DEFINITION)
             self.valid.discard(key)
-        elif value.get("e") == engine and key.startswith((LOCK, USE)) and key not in self.valid:
+        elif value.get("engine") == engine and key.startswith((LOCK, USE)) and key not in self.valid:
             self.removing.setdefault(key, 0.0)  # a claim that was given up, and was written all the same
         self.expected.discard(key)
-        self.expected.discard(str((value or {}).get("n")))
+        self.expected.discard(str((value or {}).get("question")))
         return is_lost
 
 

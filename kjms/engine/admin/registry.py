@@ -1,11 +1,10 @@
 """The registry: how the engines of all processes agree on names, by one Kafka topic that each of them reads.
 
-Whoever changes something takes the lock of its name, looks at what the log says up to there, writes, and lets go. A
-lock or use of an engine that is gone is taken away by who wants its place: engines are asked through the log itself,
-and one that answers none of several questions in a row, a second apart, is gone. One question is enough where its
-process ran on the same machine and has ended. No clock is compared with another machine's, and nothing is written while
-nothing happens. An engine that was only asleep finds its claims taken away
-when it reads on, and says so.
+An engine that changes something takes the lock of its name, reads the log up to there, writes, and releases the lock.
+An engine that wants the place of another asks through the log itself whether that one lives: one that answers none of
+several questions in a row, a second apart, is gone, and its locks and uses are removed. One question is enough where
+its process ran on the same machine and has ended. No clock is compared with another machine's, and nothing is written
+while nothing happens. An engine that only slept finds its claims removed when it reads on, and reports it.
 """
 
 from __future__ import annotations
@@ -29,10 +28,11 @@ from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.names import REGISTRY
 
-__all__ = ["Registry"]
+__all__ = ["LEASE_EXPIRED", "Registry"]
 
 _log = logging.getLogger("kjms.registry")
 
+LEASE_EXPIRED: Final = "lease expired: this process did not answer, and another process removed its claims"
 ANSWER_SECONDS: Final = 1.0  # for each of them; an engine that is awake needs some milliseconds
 TURN_SECONDS: Final = 0.05  # most locks are let go before it is worth asking for their holder
 BUSY_SECONDS: Final = 30.0  # how long one waits for others that live and change the same thing
@@ -58,7 +58,7 @@ class Registry:
 
     Attributes:
         name: What the engine goes by in the log now.
-        questions: That an engine leaves unanswered before it is taken for gone.
+        questions: That an engine leaves unanswered before its leases expire.
     """
 
     def __init__(
@@ -134,10 +134,10 @@ class Registry:
         """Be the only one, in all processes, to change the resource *of*; the claims are as they stand then.
 
         Raises:
-            JMSException: Others kept it too long, or took us for gone.
+            JMSException: Other engines kept it too long, or the lease expired.
         """
         with self.reading() as claims:
-            mine = self.put(LOCK, {"r": of})
+            mine = self.put(LOCK, {"resource": of})
             try:
                 self._wait_for_turn(claims, mine)
                 yield claims
@@ -167,10 +167,10 @@ class Registry:
         """Make sure that *key*, which is ours, still counts.
 
         Raises:
-            JMSException: It was taken away: this process slept, and others took it for gone.
+            JMSException: The lease expired: this process slept, and another one removed the claim.
         """
         if key not in self._claims:
-            raise JMSException("another program took this one for gone, since it had not answered; try again")
+            raise JMSException(f"{LEASE_EXPIRED}; try again")
 
     def put(self, kind: str, value: Mapping[str, Any]) -> Claim:
         """Write a claim, and return it when it has been read back; the caller is `reading`.
@@ -182,11 +182,11 @@ class Registry:
         with self._changed:
             self._keys.write(key, is_kept=kind == DEFINITION)
         try:
-            self._write(key, {"e": self.name, "p": this_process(), **value})
+            self._write(key, {"engine": self.name, "process": this_process(), **value})
             self._wait_until_read(key)
             return self._claims[key]
         except KeyError:
-            raise JMSException("another program took this one for gone, since it had not answered; try again") from None
+            raise JMSException(f"{LEASE_EXPIRED}; try again") from None
         except BaseException:
             self.take_away([key], wait=False)  # it may have arrived, or may arrive yet
             raise
@@ -243,7 +243,7 @@ class Registry:
             JMSException: Kafka does not answer.
         """
         asked = set(engines)
-        # What this machine says of its processes spares waiting for engines that only slept.
+        # What this machine knows of its processes spares the wait for engines that only slept.
         are_gone = all(is_gone(process) for engine in asked for process in self._claims.processes(engine))
         if self.living(asked, 1 if are_gone else self.questions, enough=1):
             return True
@@ -285,7 +285,7 @@ class Registry:
         question = uuid.uuid4().hex
         with self._changed:
             self._keys.expected.add(question)
-        self._write(f"{ASK}:{engine}", {"n": question})
+        self._write(f"{ASK}:{engine}", {"question": question})
         self._wait_until_read(question)
 
     # Writing.

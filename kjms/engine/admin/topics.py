@@ -113,7 +113,7 @@ class Topics:
                 inner = kafka_error(error)
                 if inner.code() not in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}:
                     raise jms_error(error, f"connect to {self._servers}") from error
-                self.admin.poll(0)  # hears what the client library has to say
+                self.admin.poll(0)  # runs the error callback
                 why = last_error[-1] if last_error else None
                 if why is not None and (is_refusal(why) or is_shortage(why)):
                     raise jms_error(why, f"connect to {self._servers}") from error
@@ -367,7 +367,7 @@ class Topics:
         """Return what *group* has committed for *places*, whatever transactions are open.
 
         Raises:
-            KafkaException: Kafka does not say.
+            KafkaException: The broker did not answer, or refused.
         """
         # Not the admin client: librdkafka aborts the process when such a request of its is pending while brokers go.
         reading = {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
@@ -389,7 +389,7 @@ class Topics:
             count: How many partitions it has; None: as many as Kafka says now.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         numbers = range(self.look_up(topic) if count is None else count)  # it may have been given partitions
         return self._offsets(topic, numbers, OffsetSpec.latest(), "end")
@@ -398,7 +398,7 @@ class Topics:
         """Return the offset of the first record that partition *number* of *topic* still has, or will have.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         return self._offsets(topic, [number], OffsetSpec.earliest(), "beginning")[number]
 

@@ -1,4 +1,4 @@
-"""That Kafka does not let a reader read: whoever waits for its messages is to hear of it."""
+"""Access denied by the broker, reported to waiting consumers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["AccessDenial"]
 _log = logging.getLogger("kjms.consumer")
 
 FRESH_SECONDS: Final = 3.0  # the reader tries again every second, and is refused again if nothing has changed
-REMINDER_SECONDS: Final = 60.0  # between words to the exception listeners, while it goes on
+REMINDER_SECONDS: Final = 60.0  # between reports to the exception listeners, while it lasts
 
 
 class AccessDenial:
     """Why Kafka refused a reader last.
 
     Args:
-        on_error: Told of it once in a while; exception listeners hear it.
+        on_error: Receives the denial once in a while, for exception listeners.
     """
 
     def __init__(self, on_error: Callable[[JMSException], None]) -> None:
@@ -53,7 +53,7 @@ class AccessDenial:
         self._why = None
 
     def check(self) -> None:
-        """Raise what there is to say.
+        """Raise the denial, if there is one.
 
         Raises:
             JMSSecurityException: The reader was refused a moment ago.

@@ -43,14 +43,14 @@ class GroupConsumer:
         config: librdkafka's settings of the consumer.
         client: Holds the Kafka consumer.
         lifecycle: The state of the thread.
-        slots: Say whether there is anything to read for.
+        slots: Know whether there is anything to read for.
         rebalancing: The part in the group.
         standalone: Reads without a group; None: there is one.
         fetch: What the client fetches.
         flow: How much is read, and when.
         upkeep: Commits now and then.
         identities: Notices that a topic was made again.
-        access: Hears of failures.
+        access: Receives failures.
         arrived: Takes records in.
         changed: The condition of the group consumer's lock.
     """

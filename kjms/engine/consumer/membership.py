@@ -71,7 +71,7 @@ class Membership:
         try:
             consumer.unsubscribe()
             deadline = time.monotonic() + LEAVE_SECONDS
-            self.poll(consumer, 0)  # what comes is read again by whoever is next
+            self.poll(consumer, 0)  # what comes is read again by the next owner
             while (self._assigned or consumer.memberid()) and time.monotonic() < deadline:
                 self.poll(consumer, POLL_SECONDS)
         except Exception:

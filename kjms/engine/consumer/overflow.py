@@ -106,7 +106,7 @@ class Overflow:
         That reads a log, so the caller must not hold the group's client.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         return {**dict.fromkeys(places), **self._bookkeeping.recall(self.group, places)}
 
@@ -131,7 +131,7 @@ class Overflow:
         """Return how many partitions the topic itself has now.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         return self._topics.look_up(self._source)
 
@@ -139,7 +139,7 @@ class Overflow:
         """Return how many partitions the overflow topic has now; 0: it was not created yet.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         return self._topics.look_up(self.topic)
 
@@ -164,7 +164,7 @@ class Overflow:
         """Return how many partitions *topic* has now; 0 where there is no such topic.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         return self._topics.look_up(topic)
 
@@ -172,7 +172,7 @@ class Overflow:
         """Return where partition *number* of *topic* begins; wait for the leader of a topic that was just made.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         return self._topics.beginning(topic, number)
 
@@ -180,7 +180,7 @@ class Overflow:
         """Return where each partition of *topic* ends for readers of committed records.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         return self._topics.ends(topic)
 

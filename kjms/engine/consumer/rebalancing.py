@@ -46,8 +46,8 @@ class Rebalancing:
         upkeep: Keeps copies of what was committed.
         relocations: Rescue what sessions have of revoked partitions.
         dispatcher: Where messages wait.
-        stall: Hears that what is assigned is certain.
-        lifecycle: Says whether the thread ends.
+        stall: Records that what is assigned is certain.
+        lifecycle: Knows whether the thread ends.
         handover: Takes part in the group's handover; None: there is none.
         lock: The group consumer's lock.
     """

@@ -116,7 +116,7 @@ class SettlementRestorer:
         so it is of somebody who was killed, or left out of the group: it is ended.
 
         Raises:
-            KafkaException: Kafka does not say.
+            KafkaException: The broker did not answer, or refused.
         """
         try:
             return list(consumer.committed(places, OPEN_SECONDS))

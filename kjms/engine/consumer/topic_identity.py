@@ -33,7 +33,7 @@ class TopicIdentity:
         destination: The destination, for errors.
         identity: The id of the topic when its start offsets were read; ``-``: not known.
         lock: The lock of the source.
-        on_error: Hears of a topic that was made again.
+        on_error: Receives an error for a topic that was made again.
 
     Attributes:
         identity: The id of the topic when it was read last.

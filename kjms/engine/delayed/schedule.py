@@ -122,7 +122,7 @@ class Schedule:
         """Return where each partition with delayed messages of *topic* ends now; what comes later is not among them.
 
         Raises:
-            JMSException: Kafka does not say.
+            JMSException: The broker did not answer, or refused.
         """
         name = delayed(topic)
         return self._topics.ends(name) if self._topics.partitions(name) else {}

@@ -213,10 +213,10 @@ class Handover:
             "idle": self._interest.is_idle,
             "partition": self._transfers.number,
             "partitions": self._transfers.claimed,
-            "read": 0 if own is None else max(own.settlement.position, 0),
-            "held": 0 if own is None else self._sharing.undispatched(own),
-            "room": self._window.room(dispatcher.selector_queues.waiting),
-            "quick": self._window.is_quick,
+            "position": 0 if own is None else max(own.settlement.position, 0),
+            "undispatched": 0 if own is None else self._sharing.undispatched(own),
+            "credit": self._window.room(dispatcher.selector_queues.waiting),
+            "fast": self._window.is_quick,
         }
 
     # The service's thread.
@@ -279,7 +279,7 @@ class Handover:
             self._asked_at = now
             for peer in asked:
                 peer.on(PeerEvent.ASKED)
-            self._interest.publish({**self._record(), "ask": True})
+            self._interest.publish({**self._record(), "request": True})
 
     def _starving(self, now: float) -> float:
         """Return for how many seconds a consumer here has waited while there may be messages for it elsewhere."""
@@ -298,7 +298,7 @@ class Handover:
 
         with self._lock:
             self._interest.is_idle = True
-            self._interest.publish({**self._record(), "wants": [], "ask": True}, report)
+            self._interest.publish({**self._record(), "selectors": [], "request": True}, report)
         is_answered.wait(JOIN_SECONDS)
         if not answers or not isinstance(answers[0], tuple):
             reason = answers[0] if answers else "no answer"
@@ -311,13 +311,13 @@ class Handover:
     def received(self, offset: int, value: bytes | None) -> None:
         """Record what the interest topic has at *offset*."""
         interest = read_interest(value)
-        is_own = interest is not None and interest["e"] == self._service.engine
+        is_own = interest is not None and interest["engine"] == self._service.engine
         now = time.monotonic()
         with self._lock:
             if not is_own:
                 self._moved_at = now
             if interest is not None:
-                peer, new = self.peers.apply(interest, interest.get("at", 0) / 1000 if is_own else now)
+                peer, new = self.peers.apply(interest, interest.get("published_at", 0) / 1000 if is_own else now)
                 if is_own:
                     self._interest.received(peer.received_at, is_idle=bool(interest.get("idle")))
                 else:
@@ -327,11 +327,11 @@ class Handover:
                 self._state = HandoverState.READY
 
     def _received_from(self, peer: Peer, interest: dict[str, Any], new: list[str | None], now: float) -> None:
-        if interest.get("ask") and self._transfers.number != NONE:
+        if interest.get("request") and self._transfers.number != NONE:
             self._interest.is_requested = True
             self._transfers.arrived_at = now  # something may come
             self.publish()
-        if interest.get("bye"):
+        if interest.get("leaving"):
             self._transfers.sweep_soon()
             _offer_all(self._sharing, self.peers)
         if new and peer.transfer_partition >= 0:

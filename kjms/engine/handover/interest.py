@@ -71,24 +71,24 @@ class Interest:
         changes: dict[str, Any] = {}
         if self.is_requested or not self._has_published:
             first, *rest = _chunks(sorted(wants, key=str))
-            changes["wants"] = first
+            changes["selectors"] = first
         else:
             first, *rest = _chunks(sorted(wants - self.selectors, key=str))
             if first:
-                changes["more"] = first
+                changes["added"] = first
             less = self.selectors - wants
             if less:
-                changes["less"] = sorted(less, key=str)
+                changes["removed"] = sorted(less, key=str)
         self.selectors = wants
         self.is_requested = False
         self.publish({**state, **changes})
         for chunk in rest:
-            self.publish({**state, "more": chunk})
+            self.publish({**state, "added": chunk})
 
     def publish_end(self) -> None:
         """Publish that this process takes part no more, if it ever did."""
         if self._has_published:
-            self.publish({"bye": True})
+            self.publish({"leaving": True})
 
     def publish(self, interest: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
         """Publish *interest*, and extend the claims once Kafka has it.
@@ -107,7 +107,7 @@ class Interest:
             if error is None:
                 self._prove(now, seconds)
 
-        interest["at"] = milliseconds  # for this process alone: another machine's clock says nothing
+        interest["published_at"] = milliseconds  # for this process alone: another machine's clock says nothing
         value = write_interest(self._engine, interest)
         try:
             self._publisher.send(self.topic, 0, KafkaRecord(None, value, [], 0), report or proved)

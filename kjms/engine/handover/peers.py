@@ -5,13 +5,14 @@ interest in the queue's interest topic, and gets its messages in a partition of 
 partition*. Transfer partitions are claimed in that log, too: of several claims to one, the first that still counts has
 it. A claim counts as long as its holder repeats it in time.
 
-    {"v":1, "e":"<engine>", "lease":15, "idle":false, "partition":3, "partitions":[3], "read":117, "held":2,
-     "room":8, "quick":true, "wants":[null,"region = 'EU'"], "more":["..."], "less":["..."], "ask":true, "bye":true}
+    {"version":1, "engine":"<engine>", "lease":15, "idle":false, "partition":3, "partitions":[3], "position":117,
+     "undispatched":2, "credit":8, "fast":true, "selectors":[null,"region = 'EU'"], "added":["..."], "removed":["..."],
+     "request":true, "leaving":true, "published_at":123456}
 
-A record has only what has changed, but for the first nine, which come with each. ``partition`` is the transfer
-partition for its messages, ``partitions`` are all that it claims. ``quick`` says that its consumers settle a message
-soon, so that it may get some in advance; else ``room`` is for those that wait. ``wants`` is complete; ``more`` and
-``less`` change it. ``ask`` requests ``wants`` of all.
+A record has only what has changed, but for those up to ``fast``, which come with each. ``partition`` is the transfer
+partition for its messages, ``partitions`` are all that it claims. ``fast`` says that its consumers settle a message
+soon, so that it may get some in advance; else ``credit`` is for those that wait. ``selectors`` is complete; ``added``
+and ``removed`` change it. ``request`` asks for the ``selectors`` of all. ``published_at`` is for the process itself.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ NONE: Final = -1  # no transfer partition
 
 def write_interest(engine: str, interest: Mapping[str, Any]) -> bytes:
     """Return the record of the *interest* of *engine*, as the log carries it."""
-    return json.dumps({"v": VERSION, "e": engine, **interest}, separators=(",", ":")).encode()
+    return json.dumps({"version": VERSION, "engine": engine, **interest}, separators=(",", ":")).encode()
 
 
 def read_interest(data: bytes | None) -> dict[str, Any] | None:
@@ -60,9 +61,9 @@ def read_interest(data: bytes | None) -> dict[str, Any] | None:
         interest = json.loads(data or b"")
     except ValueError:
         return None
-    if not isinstance(interest, dict) or interest.get("v") != VERSION or not isinstance(interest.get("e"), str):
+    if not isinstance(interest, dict) or interest.get("version") != VERSION:
         return None
-    return interest
+    return interest if isinstance(interest.get("engine"), str) else None
 
 
 class PeerState(Enum):
@@ -153,10 +154,10 @@ class TransferCredit:
 
     def apply(self, interest: Mapping[str, Any]) -> None:
         """Record what *interest* says of the peer's room and of what it has read."""
-        self._held = _number(interest.get("held"))
-        self._room = _number(interest.get("room"))
-        self.is_quick = interest.get("quick") is not False
-        self._read = _number(interest.get("read"))
+        self._held = _number(interest.get("undispatched"))
+        self._room = _number(interest.get("credit"))
+        self.is_quick = interest.get("fast") is not False
+        self._read = _number(interest.get("position"))
         while self._unread and self._unread[0] < self._read:
             self._unread.popleft()
 
@@ -239,14 +240,14 @@ class Peer:
         """Record what *interest* says of its room and its consumers; return the selectors that are new."""
         self.credit.apply(interest)
         new: list[str | None] = []
-        wants = interest.get("wants")
+        wants = interest.get("selectors")
         if isinstance(wants, list):
             self.is_known = True
             self.wants = {text: self.wants[text] for text in wants if text in self.wants}
             new = [text for text in wants if self._add(text)]
-        for text in _texts(interest.get("less")):
+        for text in _texts(interest.get("removed")):
             self.wants.pop(text, None)
-        return new + [text for text in _texts(interest.get("more")) if self._add(text)]
+        return new + [text for text in _texts(interest.get("added")) if self._add(text)]
 
     def _add(self, text: object) -> bool:
         if text in self.wants or not (text is None or isinstance(text, str)):
@@ -266,7 +267,7 @@ class Peers:
         engine: This process's own name: its claims count, too.
 
     >>> peers = Peers("we")
-    >>> _ = peers.apply({"e": "they", "lease": 10, "partition": 1, "partitions": [1]}, 100.0)
+    >>> _ = peers.apply({"engine": "they", "lease": 10, "partition": 1, "partitions": [1]}, 100.0)
     >>> peers.free(3), peers.holder(1), [peer.transfer_partition for peer in peers]
     ([0, 2], 'they', [1])
     >>> peers.expire(111.0); peers.free(3)
@@ -315,11 +316,11 @@ class Peers:
 
         These are the ones that are new; all of them if it had no transfer partition before.
         """
-        engine = interest["e"]
+        engine = interest["engine"]
         peer = self._all.get(engine)
         if peer is None:
             peer = self._all[engine] = Peer(engine)
-        if interest.get("bye"):
+        if interest.get("leaving"):
             self._forget(engine)
             return peer, []
         peer.received_at = now

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.engine.admin.claims import DEFINITION, USE, Claim, Claims, resource
+from kjms.engine.admin.registry import LEASE_EXPIRED, Registry
 from kjms.engine.consumer.kafka_source import KafkaSource
 from kjms.engine.kafka import (
     IN_USE,
@@ -54,7 +55,6 @@ from kjms.mapping.names import handover, interest, overflow
 from kjms.selector import Selector
 
 if TYPE_CHECKING:
-    from kjms.engine.admin.registry import Registry
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
 
@@ -165,7 +165,7 @@ class Subscriptions:
                 raise InvalidClientIDException(
                     f"client id {client_id!r} belongs to another user, who has durable subscriptions under it"
                 )
-            use = self._registry.put(USE, {"r": of})
+            use = self._registry.put(USE, {"resource": of})
             self._clients[use.key] = ClientClaim(client_id, owner, on_lost)
             if not is_first(claims, use):
                 self.release_client(use.key)
@@ -204,8 +204,8 @@ class Subscriptions:
             terms: What it is to be.
             wanted: What decides about messages: the selector, with what no_local adds to it.
             wakeup: The consumer's; see `ConsumerSlot`.
-            new_reader: Makes the reader of a consumer group; told where each partition of delayed messages ended when
-                the subscription was made.
+            new_reader: Creates the source of a consumer group; its second argument is where each partition of delayed
+                messages ended when the subscription was made.
             on_lost: Called in a thread of its own when another program has taken the subscription.
 
         Raises:
@@ -222,7 +222,7 @@ class Subscriptions:
             mine.slots[slot] = on_lost
             if self._open.get(identity) is mine and self._registry.counts(mine.use.key, mine.definition.key):
                 return slot
-            self._open.pop(identity, None)  # it was lost before anybody could be told
+            self._open.pop(identity, None)  # it was lost before its consumer was there
         self.leave([slot])
         self._registry.take_away([mine.use.key], wait=False)
         raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
@@ -239,11 +239,11 @@ class Subscriptions:
                 value["starts"] = in_order(self._topics.ends(terms.topic))
                 if owner:
                     value["owner"] = owner
-                definition = registry.put(DEFINITION, {"r": identity.resource, **value})
+                definition = registry.put(DEFINITION, {"resource": identity.resource, **value})
             group = group_of(identity, definition)
             self._commit_starts(group, terms.topic, definition.value["starts"], is_new=is_new)
             before = dict(enumerate(definition.value.get("delayed", ())))
-            use = registry.put(USE, {"r": identity.resource, "d": definition.key})
+            use = registry.put(USE, {"resource": identity.resource, "definition": definition.key})
             try:
                 # All of it is checked again, since this process may have slept, and others have had their turn.
                 if not is_first(claims, definition) or not (terms.is_shared or is_first(claims, use)):
@@ -390,9 +390,7 @@ class Subscriptions:
 
     def lost(self, key: str) -> None:
         """Report, in a thread of its own, that the claim *key* was removed by another process."""
-        failure = JMSException(
-            "another program took this one for gone, since it had not answered for some seconds, and has its place now"
-        )
+        failure = JMSException(f"{LEASE_EXPIRED}, and has its place now")
         client = self._clients.pop(key, None)
         if client is not None:
             _start("kjms-client-id-lost", lambda: client.on_lost(failure))

@@ -83,7 +83,7 @@ class InboxFactory:
         life = next(self._lives)
         topic = names.inbox(self._principal, self._name if life == 1 else f"{self._name}-{life}")
         with self._registry.reading():
-            claim = self._registry.put(USE, {"r": inbox_resource(topic)}).key
+            claim = self._registry.put(USE, {"resource": inbox_resource(topic)}).key
             try:
                 self._topics.make(topic, PARTITIONS, replication_factor, CONFIG)
                 inbox = Inbox(

@@ -116,10 +116,10 @@ class InboxSource:
         number: Its number in the inbox.
         topic: The inbox's Kafka topic.
         overflow: What the engine does for messages that go to dead-letter queues.
-        inbox: Hears that messages wait for their time, or that there is room for what is behind.
+        inbox: Serves messages that wait for their time, and reads again what had no room.
         keeps_unmatched: Whether a message that no selector here wants stays.
         prefetch: How many messages it holds ready.
-        on_error: Hears errors that only the connection's exception listener can report.
+        on_error: Receives errors that only the connection's exception listener can report.
 
     Attributes:
         has_peers: Whether consumers in other processes may want the messages: never.
@@ -356,7 +356,7 @@ class InboxSource:
             return self._dispatcher.delayed.next_due > 0
 
     def end(self) -> None:
-        """Forget the messages: nobody will ask for them. What sessions have, they may still settle."""
+        """Forget the messages: no consumer will come. What sessions have, they may still settle."""
         with self.lock:
             self._is_closed = True
             self._backlog.clear()

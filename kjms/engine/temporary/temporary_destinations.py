@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine.admin.janitor import Janitor
+from kjms.engine.admin.registry import LEASE_EXPIRED, Registry
 from kjms.engine.kafka import IN_USE, inherited
 from kjms.engine.statistics import InboxStatistics
 from kjms.engine.temporary.deletions import Deletions
@@ -25,7 +26,6 @@ from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
 
 if TYPE_CHECKING:
-    from kjms.engine.admin.registry import Registry
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.options import DestinationOptions
@@ -141,7 +141,7 @@ class Temporaries:
                 self._inbox = _inboxes[inbox.topic] = inbox
             if not self._registry.counts(claim):
                 self.lost(claim)
-                raise JMSException("another program took this one for gone, since it had not answered; try again")
+                raise JMSException(f"{LEASE_EXPIRED}; try again")
             self._janitor = Janitor(self._registry, self._topics, _inboxes.__contains__)
             return inbox
 
@@ -380,12 +380,7 @@ class Temporaries:
             _end(gone)
             inbox.close()
             self._factory.delete(inbox)
-            self._report(
-                JMSException(
-                    "another program took this one for gone, since it had not answered for some seconds, and has"
-                    " deleted its temporary destinations"
-                )
-            )
+            self._report(JMSException(f"{LEASE_EXPIRED} and deleted its temporary destinations"))
 
         threading.Thread(target=report, name="kjms-inbox-lost", daemon=True).start()
 

@@ -33,7 +33,7 @@ def test_a_maker_that_was_killed_half_way_leaves_a_whole_subscription(desk: Any)
     terms = Terms(desk.topic, desk.topic.topic_name, None, False, False)
     registry = engine_of(connection).registry
     with registry.locked(identity.resource):
-        registry.put(DEFINITION, {"r": identity.resource, **terms.written(), "starts": [1]})
+        registry.put(DEFINITION, {"resource": identity.resource, **terms.written(), "starts": [1]})
     consumer = connection.create_session().create_durable_consumer(desk.topic, "daily")
     assert desk.receive(consumer) == ["1"]
 

@@ -356,7 +356,7 @@ def test_what_others_want_is_not_evicted() -> None:
     partition = partition_from(0)
     peers = Peers("we")
     dispatcher.sharing.peers = peers
-    peers.apply({"e": "they", "lease": 10, "partition": -1, "wants": ["n > 5"]}, 0.0)
+    peers.apply({"engine": "they", "lease": 10, "partition": -1, "selectors": ["n > 5"]}, 0.0)
     for number in range(30):
         delivery = Delivery(Record(number), partition, number, number)
         partition.settlement.read(number, delivery)

@@ -24,7 +24,9 @@ def test_who_is_busy_shares_and_who_waits_does_not() -> None:
     dispatcher.join(slot)
     peers = Peers("we")
     dispatcher.sharing.peers = peers
-    peers.apply({"e": "they", "lease": 10, "partition": 0, "partitions": [0], "room": 3, "wants": [None]}, 0.0)
+    peers.apply(
+        {"engine": "they", "lease": 10, "partition": 0, "partitions": [0], "credit": 3, "selectors": [None]}, 0.0
+    )
     for number in range(10):
         delivery = Delivery(Record(number, b"group" if number == 2 else None), partition, number, number)
         partition.settlement.read(number, delivery)
@@ -96,7 +98,9 @@ def shared_dispatcher(room: int = 0) -> tuple[Dispatcher, ConsumerSlot, Assigned
     dispatcher.join(slot)
     peers = Peers("we")
     dispatcher.sharing.peers = peers
-    peers.apply({"e": "they", "lease": 10, "partition": 0, "partitions": [0], "room": room, "wants": [None]}, 0.0)
+    peers.apply(
+        {"engine": "they", "lease": 10, "partition": 0, "partitions": [0], "credit": room, "selectors": [None]}, 0.0
+    )
     return dispatcher, slot, partition_from(0)
 
 
@@ -107,7 +111,14 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     peers = Peers("we")
     dispatcher.sharing.peers = peers
     for box, engine in enumerate(["first", "second"]):
-        notice = {"e": engine, "lease": 10, "partition": box, "partitions": [box], "room": 1, "wants": ["n < 5"]}
+        notice = {
+            "engine": engine,
+            "lease": 10,
+            "partition": box,
+            "partitions": [box],
+            "credit": 1,
+            "selectors": ["n < 5"],
+        }
         peers.apply(notice, 0.0)
     for number in range(8):
         delivery = Delivery(Record(number, b"group"), partition, number, number)
@@ -117,12 +128,14 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     assert len({peer for peer, _ in dispatcher.sharing.leaving}) == 1
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]
     third, new = peers.apply(
-        {"e": "third", "lease": 10, "partition": 2, "partitions": [2], "room": 1, "wants": ["n > 6"]}, 0.0
+        {"engine": "third", "lease": 10, "partition": 2, "partitions": [2], "credit": 1, "selectors": ["n > 6"]}, 0.0
     )
     dispatcher.sharing.offer(third, new, is_new=True)
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6, 7]  # the group is somebody's who lives
     peers.expire(11.0)
-    peers.apply({"e": "third", "lease": 10, "partition": 2, "partitions": [2], "room": 1, "wants": ["n > 6"]}, 12.0)
+    peers.apply(
+        {"engine": "third", "lease": 10, "partition": 2, "partitions": [2], "credit": 1, "selectors": ["n > 6"]}, 12.0
+    )
     dispatcher.sharing.offer(next(iter(peers)), ["n > 6"], is_new=True)
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6]
 
@@ -132,8 +145,8 @@ def test_a_later_message_does_not_overtake_what_waits_for_room() -> None:
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
     partition, sharing = partition_from(0), dispatcher.sharing
     sharing.peers = peers = Peers("we")
-    asks = {"e": "other", "lease": 10, "partition": 0, "partitions": [0], "room": 2, "quick": False}
-    other, _ = peers.apply({**asks, "wants": ["n <> 1"]}, 0.0)
+    asks = {"engine": "other", "lease": 10, "partition": 0, "partitions": [0], "credit": 2, "fast": False}
+    other, _ = peers.apply({**asks, "selectors": ["n <> 1"]}, 0.0)
     arrive(dispatcher, partition, 5)
     assert [delivery.offset for _, delivery in sharing.leaving] == [0, 2]
     assert other.waits_from == 3
@@ -147,7 +160,7 @@ def test_a_later_message_does_not_overtake_what_waits_for_room() -> None:
     sharing.offer_waiting()
     assert [delivery.offset for _, delivery in sharing.leaving] == [0, 2, 3, 4]
     assert [delivery.offset for delivery in dispatcher.unmatched] == [1, 5]
-    peers.apply({**asks, "room": 5}, 0.0)
+    peers.apply({**asks, "credit": 5}, 0.0)
     sharing.offer_waiting()
     assert [delivery.offset for _, delivery in sharing.leaving] == [0, 2, 3, 4, 5]
     assert other.waits_from is None
@@ -161,8 +174,8 @@ def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
     partition = partition_from(0)
     dispatcher.sharing.peers = peers = Peers("we")
     arrive(dispatcher, partition, 5)
-    asks = {"e": "other", "lease": 10, "partition": 0, "partitions": [0], "room": 2, "quick": False}
-    other, wants = peers.apply({**asks, "wants": [None]}, 0.0)
+    asks = {"engine": "other", "lease": 10, "partition": 0, "partitions": [0], "credit": 2, "fast": False}
+    other, wants = peers.apply({**asks, "selectors": [None]}, 0.0)
     dispatcher.sharing.offer(other, wants, is_new=True)
     assert [delivery.offset for _, delivery in dispatcher.sharing.leaving] == [0, 1]
     assert [delivery.offset for delivery in dispatcher.unmatched] == [2, 3, 4]

@@ -21,15 +21,18 @@ from kjms.engine.handover.peers import (
 
 
 def interest(engine: str, **values: Any) -> dict[str, Any]:
-    return {"e": engine, "lease": 10, "partition": -1, "partitions": [], **values}
+    return {"engine": engine, "lease": 10, "partition": -1, "partitions": [], **values}
 
 
 def test_an_interest_is_read_as_it_was_written() -> None:
     """What was written comes back, with its engine."""
-    assert read_interest(write_interest("they", {"room": 3})) == {"v": 1, "e": "they", "room": 3}
+    assert read_interest(write_interest("they", {"credit": 3})) == {"version": 1, "engine": "they", "credit": 3}
 
 
-@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b'{"v":2,"e":"x"}', b'{"v":1}', b'{"v":1,"e":7}', b"\xff"])
+@pytest.mark.parametrize(
+    "data",
+    [None, b"", b"{", b"[]", b'{"version":2,"engine":"x"}', b'{"version":1}', b'{"version":1,"engine":7}', b"\xff"],
+)
 def test_a_record_that_is_no_interest_is_passed_over(data: bytes | None) -> None:
     """Records of others, and of later versions, say nothing."""
     assert read_interest(data) is None
@@ -62,7 +65,7 @@ def test_the_first_claim_to_a_partition_counts() -> None:
     peers.apply(interest("first"), 2.0)
     peers.apply(interest("second", partition=1, partitions=[1, 2]), 3.0)
     assert second.transfer_partition == 1
-    peers.apply({"e": "second", "bye": True}, 4.0)
+    peers.apply({"engine": "second", "leaving": True}, 4.0)
     assert peers.free(4) == [0, 1, 2, 3]
     peers.apply(interest("third", partition=3, partitions=[3]), 5.0)
     peers.expire(15.0)
@@ -84,12 +87,12 @@ def test_selectors_come_and_go() -> None:
     """Wants are complete, or change what was there; those that cannot be read are left out."""
     peers = Peers("we")
     box = {"partition": 0, "partitions": [0]}
-    peer, new = peers.apply(interest("they", **box, wants=[None, "a = 1", "nonsense ("]), 0.0)
+    peer, new = peers.apply(interest("they", **box, selectors=[None, "a = 1", "nonsense ("]), 0.0)
     assert new == [None, "a = 1"]
-    _, new = peers.apply(interest("they", **box, more=["b = 2", "a = 1"], less=[None]), 0.0)
+    _, new = peers.apply(interest("they", **box, added=["b = 2", "a = 1"], removed=[None]), 0.0)
     assert new == ["b = 2"]
     assert set(peer.wants) == {"a = 1", "b = 2"}
-    _, new = peers.apply(interest("they", **box, wants=["b = 2"]), 0.0)
+    _, new = peers.apply(interest("they", **box, selectors=["b = 2"]), 0.0)
     assert (new, set(peer.wants)) == ([], {"b = 2"})
 
 
@@ -97,7 +100,7 @@ def test_with_a_partition_all_is_wanted_anew() -> None:
     """What a peer wanted while it had no partition is offered when it has one."""
     peers = Peers("we")
     peers.apply(interest("first", partition=1, partitions=[1]), 0.0)
-    peer, _ = peers.apply(interest("they", partition=1, partitions=[1], wants=["a = 1"]), 0.0)
+    peer, _ = peers.apply(interest("they", partition=1, partitions=[1], selectors=["a = 1"]), 0.0)
     assert peer.transfer_partition == -1
     _, new = peers.apply(interest("they", partition=2, partitions=[2]), 1.0)
     assert (peer.transfer_partition, new) == (2, ["a = 1"])
@@ -106,12 +109,12 @@ def test_with_a_partition_all_is_wanted_anew() -> None:
 def test_a_peer_that_was_forgotten_is_not_known() -> None:
     """A peer that comes back after its lease has to publish again what is wanted there."""
     peers = Peers("we")
-    peer, _ = peers.apply(interest("they", partition=1, partitions=[1], wants=["a = 1"]), 0.0)
+    peer, _ = peers.apply(interest("they", partition=1, partitions=[1], selectors=["a = 1"]), 0.0)
     assert peer.is_known
     peers.expire(11.0)
-    again, _ = peers.apply(interest("they", partition=1, partitions=[1], more=["b = 1"]), 12.0)
+    again, _ = peers.apply(interest("they", partition=1, partitions=[1], added=["b = 1"]), 12.0)
     assert not again.is_known
-    peers.apply(interest("they", partition=1, partitions=[1], wants=["b = 1"]), 13.0)
+    peers.apply(interest("they", partition=1, partitions=[1], selectors=["b = 1"]), 13.0)
     assert again.is_known
 
 
@@ -132,7 +135,7 @@ def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
 
 def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
     """A peer gets as many messages as it has room for; those that it has read make room again when it says so."""
-    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], room=4), 0.0)
+    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], credit=4), 0.0)
     for _ in range(3):
         peer.sent()
     assert (peer.room(is_targeted=False), peer.room(is_targeted=True)) == (1, TARGETED - 3)
@@ -140,42 +143,44 @@ def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
         peer.written((0, offset))
     peer.written(None)
     assert peer.room(is_targeted=False) == 2
-    peer.apply(interest("they", room=4, read=11, held=1))  # it has read one of them, and not handed it out
+    peer.apply(
+        interest("they", credit=4, position=11, undispatched=1)
+    )  # it has read one of them, and not handed it out
     assert peer.room(is_targeted=False) == 2
-    peer.apply(interest("they", room=4, read=12, held=0))
+    peer.apply(interest("they", credit=4, position=12, undispatched=0))
     assert peer.room(is_targeted=False) == 4
 
 
 def test_a_peer_that_requests_much_gets_batches_in_advance() -> None:
     """What only a quick peer wants goes to it in several batches at a time, as large as its requests are."""
-    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], room=1_000), 0.0)
+    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], credit=1_000), 0.0)
     assert (peer.room(is_targeted=False), peer.room(is_targeted=True)) == (1_000, 1_000 * WINDOWS)
     for _ in range(1_500):
         peer.sent()
     assert (peer.room(is_targeted=False), peer.room(is_targeted=True)) == (0, 1_000 * WINDOWS - 1_500)
-    peer.apply(interest("they", room=2))
+    peer.apply(interest("they", credit=2))
     assert peer.room(is_targeted=True) == 0
 
 
 def test_a_slow_peer_gets_nothing_in_advance() -> None:
     """A peer whose consumers take long gets what it has room for, also of what only it wants."""
-    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], room=2, quick=False), 0.0)
+    peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], credit=2, fast=False), 0.0)
     assert (peer.free, peer.room(is_targeted=False), peer.room(is_targeted=True)) == (2, 2, 2)
     peer.sent()
     assert (peer.free, peer.room(is_targeted=True)) == (1, 1)
-    peer.apply(interest("they", room=0, quick=True))
+    peer.apply(interest("they", credit=0, fast=True))
     assert (peer.free, peer.room(is_targeted=True)) == (0, TARGETED - 1)
 
 
 def test_another_partition_is_empty() -> None:
     """What was written to a partition that a peer has left is not on its way to it any more."""
     peers = Peers("we")
-    peer, _ = peers.apply(interest("they", partition=0, partitions=[0], room=4), 0.0)
+    peer, _ = peers.apply(interest("they", partition=0, partitions=[0], credit=4), 0.0)
     peer.sent()
     peer.sent()
     peer.written((0, 100))
     assert peer.room(is_targeted=False) == 2
-    peers.apply(interest("they", partition=1, partitions=[1], room=4), 1.0)
+    peers.apply(interest("they", partition=1, partitions=[1], credit=4), 1.0)
     assert peer.room(is_targeted=False) == 3
     peer.written((0, 101))
     assert peer.room(is_targeted=False) == 4
@@ -184,7 +189,7 @@ def test_another_partition_is_empty() -> None:
 def test_a_silent_or_idle_peer_is_asked_first() -> None:
     """A peer that published nothing for a while, or need not for long, gets nothing, and is to be asked."""
     peers = Peers("we")
-    peer, _ = peers.apply(interest("they", partition=0, partitions=[0], room=4, wants=[None]), 0.0)
+    peer, _ = peers.apply(interest("they", partition=0, partitions=[0], credit=4, selectors=[None]), 0.0)
     assert peer.room(is_targeted=False) == 4
     peers.expire(3.0, 4.0)
     assert peer.room(is_targeted=False) == 4
@@ -192,9 +197,9 @@ def test_a_silent_or_idle_peer_is_asked_first() -> None:
     assert peer.state is PeerState.SUSPECT
     assert peer.room(is_targeted=False) == 0
     assert peer.state is PeerState.REQUIRED
-    peers.apply(interest("they", partition=0, partitions=[0], room=4), 6.0)
+    peers.apply(interest("they", partition=0, partitions=[0], credit=4), 6.0)
     assert peer.room(is_targeted=True) == TARGETED
-    peers.apply(interest("they", partition=0, partitions=[0], room=4, idle=True), 7.0)
+    peers.apply(interest("they", partition=0, partitions=[0], credit=4, idle=True), 7.0)
     assert peer.room(is_targeted=True) == 0
 
 
@@ -221,14 +226,14 @@ def test_the_life_of_a_peer(state: PeerState, event: PeerEvent) -> None:
 ENGINES = st.sampled_from(["we", "a", "b", "c"])
 INTERESTS = st.one_of(
     st.fixed_dictionaries(
-        {"e": ENGINES, "lease": st.integers(0, 5)},
+        {"engine": ENGINES, "lease": st.integers(0, 5)},
         optional={
             "partition": st.integers(-1, 3),
             "partitions": st.lists(st.integers(0, 3)),
-            "wants": st.lists(st.none()),
+            "selectors": st.lists(st.none()),
         },
     ),
-    st.fixed_dictionaries({"e": ENGINES, "bye": st.just(True)}),
+    st.fixed_dictionaries({"engine": ENGINES, "leaving": st.just(True)}),
 )
 
 

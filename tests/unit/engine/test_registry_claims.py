@@ -24,7 +24,9 @@ def folded(log: list[Record]) -> Claims:
 @pytest.mark.parametrize("kind", CLAIMS)
 def test_the_first_claim_counts_and_the_next_after_it(kind: str) -> None:
     """Of claims on one resource the first in the log has it; when its key is taken away, the next."""
-    claims = folded([(3, f"{kind}:a", {"r": "x", "e": "1"}), (4, f"{kind}:b", {"r": "x", "e": "2"})])
+    claims = folded(
+        [(3, f"{kind}:a", {"resource": "x", "engine": "1"}), (4, f"{kind}:b", {"resource": "x", "engine": "2"})]
+    )
     assert [claim.engine for claim in claims.all(kind, "x")] == ["1", "2"]
     first = claims.first(kind, "x")
     assert first is not None
@@ -40,7 +42,7 @@ def test_the_first_claim_counts_and_the_next_after_it(kind: str) -> None:
 @pytest.mark.parametrize("kind", CLAIMS)
 def test_kinds_and_resources_have_nothing_to_do_with_each_other(kind: str) -> None:
     """A claim is seen under its own kind and resource alone."""
-    claims = folded([(0, f"{kind}:a", {"r": "x", "e": "1"})])
+    claims = folded([(0, f"{kind}:a", {"resource": "x", "engine": "1"})])
     seen = [(other, of) for other in CLAIMS for of in "xy" if claims.first(other, of)]
     assert seen == [(kind, "x")]
 
@@ -48,7 +50,11 @@ def test_kinds_and_resources_have_nothing_to_do_with_each_other(kind: str) -> No
 def test_a_claim_written_again_goes_to_the_end() -> None:
     """Only a key's last record counts, since compaction leaves no other: so does its place."""
     claims = folded(
-        [(0, "use:a", {"r": "x", "e": "1"}), (1, "use:b", {"r": "x", "e": "2"}), (2, "use:a", {"r": "x", "e": "1"})]
+        [
+            (0, "use:a", {"resource": "x", "engine": "1"}),
+            (1, "use:b", {"resource": "x", "engine": "2"}),
+            (2, "use:a", {"resource": "x", "engine": "1"}),
+        ]
     )
     assert [claim.key for claim in claims.all(USE, "x")] == ["use:b", "use:a"]
 
@@ -57,16 +63,16 @@ def test_what_an_engine_leaves() -> None:
     """Locks, uses and signs of life of an engine are left by it; definitions stay, and what is others' too."""
     claims = folded(
         [
-            (0, "use:a", {"r": "x", "e": "1"}),
-            (1, "lock:b", {"r": "y", "e": "1"}),
-            (2, "def:c", {"r": "x", "e": "1"}),
-            (3, "use:d", {"r": "x", "e": "2"}),
-            (4, "ask:1", {"n": "q"}),
+            (0, "use:a", {"resource": "x", "engine": "1"}),
+            (1, "lock:b", {"resource": "y", "engine": "1"}),
+            (2, "definition:c", {"resource": "x", "engine": "1"}),
+            (3, "use:d", {"resource": "x", "engine": "2"}),
+            (4, "ask:1", {"question": "q"}),
             (5, "alive:1", {}),
         ]
     )
     assert sorted(claims.left_by("1")) == ["alive:1", "ask:1", "lock:b", "use:a"]
-    assert [claim.key for claim in claims.definitions()] == ["def:c"]
+    assert [claim.key for claim in claims.definitions()] == ["definition:c"]
     assert (claims.heard("1"), claims.heard("2")) == (5, -1)
     for offset, key in enumerate(claims.left_by("1"), 6):
         claims.apply(offset, key, None)
@@ -76,22 +82,26 @@ def test_what_an_engine_leaves() -> None:
 
 def test_of_several_definitions_the_first_is_listed() -> None:
     """A definition that came too late is not listed."""
-    claims = folded([(0, "def:a", {"r": "x", "e": "1"}), (1, "def:b", {"r": "x", "e": "2"})])
-    assert [claim.key for claim in claims.definitions()] == ["def:a"]
+    claims = folded(
+        [(0, "definition:a", {"resource": "x", "engine": "1"}), (1, "definition:b", {"resource": "x", "engine": "2"})]
+    )
+    assert [claim.key for claim in claims.definitions()] == ["definition:a"]
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"7", b'"x"', b"\xff", b'{"v":2,"r":"x","e":"1"}', b"{}"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"7", b'"x"', b"\xff", b'{"version":2,"resource":"x","engine":"1"}', b"{}"]
+)
 def test_strange_records_are_passed_over(data: bytes) -> None:
     """What cannot be read, or is of a later version, claims nothing."""
-    claims = folded([(0, "use:a", read_value(data)), (1, "what:b", {"r": "x", "e": "1"}), (2, "", {})])
+    claims = folded([(0, "use:a", read_value(data)), (1, "what:b", {"resource": "x", "engine": "1"}), (2, "", {})])
     assert claims.all(USE, "x") == []
     assert claims.left_by("1") == []
 
 
 def test_values_are_read_as_they_were_written() -> None:
     """Writing and reading are inverse; no value means that the key is taken away."""
-    value = {"r": resource("durable", "größe", "a:b"), "e": "1", "starts": [0, 7]}
-    assert read_value(written_value(value)) == {"v": 1, **value}
+    value = {"resource": resource("durable", "größe", "a:b"), "engine": "1", "starts": [0, 7]}
+    assert read_value(written_value(value)) == {"version": 1, **value}
     assert read_value(None) is None
 
 
@@ -105,7 +115,7 @@ keys = st.one_of(
     st.tuples(st.sampled_from(CLAIMS), st.sampled_from("abcde")),
     st.tuples(st.sampled_from([ASK, ALIVE]), st.sampled_from("12")),
 ).map(":".join)
-values = st.none() | st.fixed_dictionaries({"r": st.sampled_from("xy"), "e": st.sampled_from("12")})
+values = st.none() | st.fixed_dictionaries({"resource": st.sampled_from("xy"), "engine": st.sampled_from("12")})
 logs = st.lists(st.tuples(keys, values), max_size=30).map(
     lambda records: [(offset, key, value) for offset, (key, value) in enumerate(records)]
 )
@@ -130,9 +140,9 @@ def test_the_state_is_what_a_plain_reading_gives(log: list[Record]) -> None:
     for kind in CLAIMS:
         for of in "xy":
             wanted = [
-                (offset, key, value["e"])
+                (offset, key, value["engine"])
                 for offset, key, value in last.values()
-                if value is not None and key.startswith(kind) and value["r"] == of
+                if value is not None and key.startswith(kind) and value["resource"] == of
             ]
             assert [(claim.offset, claim.key, claim.engine) for claim in claims.all(kind, of)] == wanted
 
