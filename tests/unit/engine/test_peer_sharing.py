@@ -150,7 +150,7 @@ def test_a_later_message_does_not_overtake_what_waits_for_room() -> None:
     arrive(dispatcher, partition, 5)
     assert [delivery.offset for _, delivery in sharing.leaving] == [0, 2]
     assert other.waits_from == 3
-    peers.apply({**asks, "read": 2}, 0.0)  # before it is known that what it has read was written
+    peers.apply({**asks, "position": 2}, 0.0)  # before it is known that what it has read was written
     sharing.offer_waiting()
     assert len(sharing.leaving) == 2
     other.written((0, 0))
