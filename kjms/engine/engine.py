@@ -326,7 +326,7 @@ class Engine:
     def close_slots(self, slots: Sequence[ConsumerSlot]) -> None:
         """Close *slots*, and the group consumers without other slots."""
         for slot in slots:
-            slot.reader.remove_slot(slot)
+            slot.close()
         slots = self.temporaries.leave(slots)
         sources = [slot.reader for slot in slots if isinstance(slot.reader, KafkaSource)]
         self.sources.close_unshared(source for source in sources if not self.subscriptions.keeps(source))

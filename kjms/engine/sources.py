@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kjms.destinations import Queue
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.intake import NOTHING
 from kjms.engine.consumer.kafka_source import KafkaSource
 from kjms.engine.settings import consumer_settings
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.admin.retention import RetentionCleaner
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.delayed.schedule import Schedule
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.overflows import Overflows
@@ -155,7 +155,7 @@ class KafkaSources:
         source = self.open(
             destination, topic, None, options, starts=starts, delayed_before=delayed_before, identity=identity
         )
-        return source.add_slot(selector, wakeup)
+        return ConsumerSlot(source, selector, wakeup)
 
     def open_queue_slot(
         self, queue: Queue, topic: str, options: FactoryOptions, selector: Selector | None, wakeup: threading.Event
@@ -166,7 +166,7 @@ class KafkaSources:
             if source is None:
                 source = self._queues[topic] = self.open(queue, topic, queue_group(topic), options, is_shared=True)
             self.retention.look_after(source, options.destination(queue.queue_name).kept_ms)
-            return source.add_slot(selector, wakeup)
+            return ConsumerSlot(source, selector, wakeup)
 
     def flush_queue(self, topic: str) -> None:
         """Commit what this process has settled of the queue in *topic*, if it reads it.

@@ -68,6 +68,13 @@ class ConsumerSlot:
         """Hold messages back: once this has returned, `poll` gives none."""
         self.reader.stop_slot(self)
 
+    def close(self) -> None:
+        """Take the consumer away; what it was to get goes to others."""
+        with self.reader.lock:
+            self.is_open = False
+            self.stop()
+        self.wakeup.set()
+
     def poll(self) -> Delivery | None:
         """Return the next message, or None; in that case `wakeup` will be set when there may be one.
 
@@ -114,9 +121,6 @@ class SlotSource(MessageSource, Protocol):
     @property
     def has_peers(self) -> bool:
         """Whether consumers in other processes may want the messages."""
-
-    def remove_slot(self, slot: ConsumerSlot) -> None:
-        """Take the consumer of *slot* away; what it was to get goes to others."""
 
     def start_slot(self, slot: ConsumerSlot) -> None:
         """Let messages come to *slot*."""

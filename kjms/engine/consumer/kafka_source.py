@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.consumer.assignment import Assignment
 from kjms.engine.consumer.client import COMMIT_SECONDS, ConsumerClient
-from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.fetch_positions import FetchPositions
 from kjms.engine.consumer.flow_control import FlowControl
@@ -35,6 +34,7 @@ from kjms.engine.transactions.deduplicator import LOOK_BACK, Deduplicator
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import Delivery, Event, Receipt, Slot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.handover.service import HandoverService
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from kjms.engine.transactions.plan import Copy
     from kjms.errors import JMSException
     from kjms.mapping.bridges import Decoder
-    from kjms.selector import Selector
 
 __all__ = ["KafkaSource", "statistics_of"]
 
@@ -264,17 +263,6 @@ class KafkaSource:
             )
 
     # Consumers come and go.
-
-    def add_slot(self, selector: Selector | None, wakeup: threading.Event) -> ConsumerSlot:
-        """Return a new consumer's slot; it is not started."""
-        return ConsumerSlot(self, selector, wakeup)
-
-    def remove_slot(self, slot: ConsumerSlot) -> None:
-        """Take the consumer of *slot* away; what it was to get goes to others."""
-        with self.lock:
-            slot.is_open = False
-            self.stop_slot(slot)
-        slot.wakeup.set()
 
     def start_slot(self, slot: ConsumerSlot) -> None:
         """Let messages come to *slot*, and begin to read if no other slot is started.

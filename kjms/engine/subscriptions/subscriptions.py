@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.engine.admin.claims import DEFINITION, USE, Claim, Claims, resource
 from kjms.engine.admin.registry import LEASE_EXPIRED, Registry
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.kafka_source import KafkaSource
 from kjms.engine.kafka import (
     IN_USE,
@@ -56,7 +57,6 @@ from kjms.selector import Selector
 
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.consumer_slot import ConsumerSlot
 
 __all__ = ["Subscriptions"]
 
@@ -218,7 +218,7 @@ class Subscriptions:
                 mine = self._begin(identity, terms, wanted, new_reader)
             else:
                 _check_mine(mine, terms)
-            slot = mine.reader.add_slot(mine.wanted, wakeup)
+            slot = ConsumerSlot(mine.reader, mine.wanted, wakeup)
             mine.slots[slot] = on_lost
             if self._open.get(identity) is mine and self._registry.counts(mine.use.key, mine.definition.key):
                 return slot

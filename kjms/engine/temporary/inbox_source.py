@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kjms.engine.consumer.access_denial import AccessDenial
 from kjms.engine.consumer.assignment import Assignment
 from kjms.engine.consumer.client import COMMIT_SECONDS, ConsumerClient
-from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery, Event, Receipt, Slot
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.in_flight import InFlight
@@ -27,11 +26,11 @@ from kjms.txn.metadata import State
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
+    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.kafka import KafkaMessage
     from kjms.engine.transactions.plan import Copy
     from kjms.errors import JMSException
-    from kjms.selector import Selector
 
 __all__ = ["InboxSource"]
 
@@ -267,17 +266,6 @@ class InboxSource:
             return self._backlog.skip(read)
 
     # Consumers come and go.
-
-    def add_slot(self, selector: Selector | None, wakeup: threading.Event) -> ConsumerSlot:
-        """Return a new consumer's slot; it is not started."""
-        return ConsumerSlot(self, selector, wakeup)
-
-    def remove_slot(self, slot: ConsumerSlot) -> None:
-        """Take the consumer of *slot* away; what it was to get goes to others."""
-        with self.lock:
-            slot.is_open = False
-            self.stop_slot(slot)
-        slot.wakeup.set()
 
     def start_slot(self, slot: ConsumerSlot) -> None:
         """Let messages come to *slot*."""

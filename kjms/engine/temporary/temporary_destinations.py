@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic
 from kjms.engine.admin.janitor import Janitor
 from kjms.engine.admin.registry import LEASE_EXPIRED, Registry
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.kafka import IN_USE, inherited
 from kjms.engine.statistics import InboxStatistics
 from kjms.engine.temporary.deletions import Deletions
@@ -27,7 +28,6 @@ from kjms.mapping.temporary import PARTITIONS, place_of, temporary_name
 
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
-    from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.options import DestinationOptions
     from kjms.selector import Selector
 
@@ -256,7 +256,7 @@ class Temporaries:
     def _add_slot(
         self, inbox: Inbox, entry: Entry, source: InboxSource, selector: Selector | None, wakeup: threading.Event
     ) -> ConsumerSlot:
-        slot = source.add_slot(selector, wakeup)
+        slot = ConsumerSlot(source, selector, wakeup)
         with self._lock:
             if inbox.entries.get(entry.number) is not entry:
                 raise InvalidDestinationException(f"{entry.destination} is deleted (JMS 2.0 §4.4.3)")

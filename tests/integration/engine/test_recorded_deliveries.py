@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kjms import Queue, Session
+from kjms.engine import ConsumerSlot
 from kjms.testing.engine import reader_of
 from tests.helpers import SOON_MS, WAIT_MS, apart, seen, send, wait_for
 
@@ -45,7 +46,7 @@ def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: 
         session = first.create_session()
         consumer = session.create_consumer(queue)
         reader = reader_of(consumer)
-        slot = reader.add_slot(None, threading.Event())
+        slot = ConsumerSlot(reader, None, threading.Event())
         slot.start()
         consumer.close()
         wait_for(lambda: reader.statistics().ready == 1)
@@ -53,7 +54,7 @@ def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: 
         assert delivery is not None
         assert reader.record(delivery)
         reader.give_back([delivery], is_counted=False)  # as where the receive that asked for it was given up
-        reader.remove_slot(slot)
+        slot.close()
     with apart(kjms_broker.bootstrap_servers) as second:
         consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
         assert seen(consumer.receive(WAIT_MS)) == ("a", True, 2)
