@@ -69,6 +69,11 @@ class UnsettledRuns:
         at = bisect_right(self.firsts, offset) - 1
         return at >= 0 and offset < self.pasts[at]
 
+    def next_from(self, offset: int) -> int | None:
+        """Return the first offset from *offset* on that is in a run; None: none is."""
+        at = bisect_right(self.pasts, offset)
+        return max(self.firsts[at], offset) if at < len(self.firsts) else None
+
     def offsets_below(self, low: int) -> Iterator[int]:
         """Return the offsets below *low*, rising."""
         for first, past in self:
@@ -155,6 +160,12 @@ class RestoredState:
                 return offset >= first
             self._next += 1
         return False
+
+    def next_from(self, offset: int) -> int:
+        """Return the first offset from *offset* on, not below the last one asked for, that is not settled."""
+        if offset >= self.known or self.has_unsettled(offset):
+            return offset
+        return self._runs[self._next][0] if self._next < len(self._runs) else self.known
 
     def beyond(self, start: int) -> Iterator[Run]:
         """Return the runs from *start* on."""

@@ -104,7 +104,14 @@ class PartitionSettlement(Generic[T]):
         It is not where it was settled already, was read before and not evicted, or was placed there.
         """
         if offset < self.position:
-            return self.evicted > 0 and self._take_back(offset, message)
+            if self._reread == NOWHERE:
+                return False
+            self._reread = offset + 1
+            if not self.evicted or offset in self._open or not self._unsettled.holds(offset):
+                return False
+            self._open[offset] = message
+            self.evicted -= 1
+            return True
         if self._reread != NOWHERE:
             if self.is_rereading:  # it was broken off
                 self._evicted_from = min(self._evicted_from, self._reread)
@@ -139,6 +146,34 @@ class PartitionSettlement(Generic[T]):
         self._open.update(zip(range(first, self.position), messages, strict=True))
         self._unsettled.add(first, self.position)
         return True
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether what is read next was read before, here or by the previous owner."""
+        return self.position < self._restored.known or self._reread < self.position
+
+    def skip_settled(self, least: int, margin: int = 0) -> int | None:
+        """Return from where to read on, past the settled offsets that come next; None: fewer than *least* come.
+
+        Reading goes on there: what is passed over counts as read.
+
+        Args:
+            least: How many settled offsets are worth it.
+            margin: So many of those that the previous owner settled are read all the same, the last ones.
+        """
+        start = min(self._reread, self.position)
+        evicted = self._unsettled.next_from(start) if self.evicted else None
+        target = self.position if evicted is None else min(evicted, self.position)
+        if target == self.position:
+            target = max(self._restored.next_from(target) - margin, target)  # what was placed is beyond that
+        if target - start < least:
+            return None
+        if self._reread != NOWHERE:
+            self._reread = target
+        if target > self.position:
+            self.position = target
+            self.version += 1
+        return target
 
     # What is evicted: it is in the runs, and not in _open.
 
@@ -176,14 +211,6 @@ class PartitionSettlement(Generic[T]):
     def is_rereading(self) -> bool:
         """Whether what was evicted is being read again."""
         return self.evicted > 0 and self._reread < self.position
-
-    def _take_back(self, offset: int, message: T) -> bool:
-        self._reread = offset + 1
-        if offset in self._open or not self._unsettled.holds(offset):
-            return False
-        self._open[offset] = message
-        self.evicted -= 1
-        return True
 
     # What happened to messages before.
 
@@ -301,21 +328,16 @@ class PartitionSettlement(Generic[T]):
         if first is not None:
             return runs, first
         self._unsettled.forget_gaps(self.committed_offset)
-        for begin, past in self._unread(top, settled):
-            joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
-            runs.append((joined, past))
-        return runs, runs[0][0] if runs else max(top, self.position)
-
-    def _unread(self, top: int, settled: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Return the runs of unsettled offsets from `position` on, below *top*."""
-        yield from self._restored.beyond(self.position)
+        unread = [*self._restored.beyond(self.position)]
         start = max(self.position, self._restored.known)
         for offset in sorted(o for o, message in self._ahead.items() if message is None or o in settled):
-            if offset > start:
-                yield start, offset
+            unread.append((start, offset))
             start = offset + 1
-        if start < top:
-            yield start, top
+        for begin, past in (*unread, (start, top)):
+            if begin < past:
+                joined = runs.pop()[0] if runs and runs[-1][1] == begin else begin
+                runs.append((joined, past))
+        return runs, runs[0][0] if runs else max(top, self.position)
 
     def committed(self, snapshot: Snapshot) -> None:
         """Note that Kafka has *snapshot*."""

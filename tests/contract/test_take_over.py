@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kjms import Message, Queue, RedeliveryPolicy, Session, Topic
+from kjms.engine.consumer.fetch_positions import LONG_RUN
 from tests.helpers import WAIT_MS, now_ms, seen, text
 
 ROUNDS = 4
@@ -73,6 +74,34 @@ def test_what_was_settled_out_of_order_stays_settled(desk: Any, queue: Queue) ->
             messages[number].acknowledge()
     rest = [number for number in range(15) if number not in {14, 0, 7, 3, 8, 9}]
     assert desk.left(queue) == [(str(number), True, 2) for number in rest] + first_deliveries(*range(15, 20))
+
+
+@pytest.mark.parametrize("is_transacted", [False, True])
+def test_a_long_settled_run_is_passed_over(desk: Any, queue: Queue, is_transacted: bool) -> None:
+    """The next process gets what stands before, between and behind long runs of settled messages, and nothing else."""
+    count = 2 * LONG_RUN + 200
+    unsettled = {0, 1, LONG_RUN + 100, LONG_RUN + 101}
+    sending = desk.session(Session.SESSION_TRANSACTED if is_transacted else Session.DUPS_OK_ACKNOWLEDGE)
+    producer = sending.create_producer(queue)
+    for number in range(count):
+        producer.send(sending.create_text_message(str(number)))
+        if is_transacted and number % 100 == 99:
+            sending.commit()
+            producer.send(sending.create_text_message("rolled back"))
+            sending.rollback()
+    with desk.connect(is_apart=True) as connection:
+        consumer = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
+        for number in range(count):
+            message = consumer.receive(WAIT_MS)
+            assert text(message) == str(number)
+            if number not in unsettled:
+                message.acknowledge()
+    for _ in range(2):  # what was passed over stays settled
+        with desk.connect(is_apart=True) as connection:
+            consumer = connection.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
+            assert desk.texts(consumer, len(unsettled)) == [str(number) for number in sorted(unsettled)]
+    desk.send(queue, "new")
+    assert desk.left(queue) == [(str(number), True, 4) for number in sorted(unsettled)] + first_deliveries("new")
 
 
 @pytest.mark.requirement("NEV-256")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kjms.engine.consumer.assignment import start_of
 from kjms.engine.consumer.client import COMMIT_SECONDS
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kjms.engine.log_reading import Place
 
 __all__ = ["FetchPositions", "with_copies"]
+
+LONG_RUN: Final = 1_000  # settled offsets: reading and dropping them takes longer than to fetch anew (4 ms)
 
 
 def _is_wanted(_partition: AssignedPartition) -> bool:
@@ -68,6 +70,7 @@ class FetchPositions:
         self._look_back = look_back
         self._left: list[TopicPartition] = []  # given up, and still fetched
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
+        self._catching_up: set[AssignedPartition] = set()  # long runs of what comes may be settled
         self._reread_at = 0.0  # when what is evicted began to be read again
         self._rest_until = 0.0  # it is not begun anew before
 
@@ -121,6 +124,7 @@ class FetchPositions:
             self._assignment.remove(partition)
         self._left.clear()
         self._forgotten.clear()
+        self._catching_up.clear()
 
     # Partitions are read that the group does not assign.
 
@@ -171,6 +175,7 @@ class FetchPositions:
             for partition in restored:
                 if is_ours(partition):
                     self._assignment.add(partition)
+                    self._catching_up.add(partition)
                 else:
                     self._left.append(TopicPartition(partition.topic, partition.number))
         for partition in restored:
@@ -196,7 +201,29 @@ class FetchPositions:
             held = {(place.topic, place.partition) for place in consumer.assignment()}
             consumer.incremental_unassign([place for place in left if (place.topic, place.partition) in held])
 
-    # What is evicted is read again.
+    # What is settled is passed over, and what is evicted is read again.
+
+    def skip_settled(self, consumer: ConsumerPort) -> None:
+        """Fetch on behind the long runs of settled messages that come next; wait for the turn."""
+        if not self._catching_up:
+            return
+        with self._client.turn:
+            places = []
+            with self._lock:
+                self._catching_up = {p for p in self._catching_up if p.is_held and p.settlement.is_catching_up}
+                for partition in self._catching_up:
+                    margin = self._look_back if partition.topic == self._assignment.topic else 0
+                    offset = partition.settlement.skip_settled(LONG_RUN, margin)
+                    if offset is not None:
+                        places.append(TopicPartition(partition.topic, partition.number, offset))
+            self._fetch_from(consumer, places)
+
+    @staticmethod
+    def _fetch_from(consumer: ConsumerPort, places: list[TopicPartition]) -> None:
+        """Forget what was fetched of *places*, and fetch them from their offsets."""
+        if places:
+            consumer.incremental_unassign(places)
+            consumer.incremental_assign(places)
 
     def reread(self, consumer: ConsumerPort) -> None:
         """Read again what is evicted, if a consumer has come that may match it; wait for the turn.
@@ -229,8 +256,8 @@ class FetchPositions:
                     for partition, first in zip(partitions, firsts, strict=True)
                     if partition.is_held
                 ]
-            consumer.incremental_unassign(places)
-            consumer.incremental_assign(places)
+                self._catching_up.update(partitions)
+            self._fetch_from(consumer, places)
 
 
 def with_copies(restored: Callable[[Recall], list[AssignedPartition]], recall: Recall) -> list[AssignedPartition]:

@@ -54,21 +54,43 @@ class Owners(RuleBasedStateMachine):
             del self.ready[offset]
             self.evicted.add(offset)
 
-    @rule(count=st.integers(0, 46), gone=st.integers(0, 3))
-    def reread(self, count: int, gone: int) -> None:
+    @rule(count=st.integers(0, 46), gone=st.integers(0, 3), least=st.integers(0, 4))
+    def reread(self, count: int, gone: int, least: int) -> None:
         """Read again what was evicted; it may be broken off, and the oldest may be gone from the log."""
         low = sorted(self.evicted)[min(gone, len(self.evicted) - 1)] if self.evicted and gone else 0
         lost = {offset for offset in self.evicted if offset < low}
         self.evicted -= lost
         self.settled |= lost
-        start = self.owner.reread_from(low)
-        for offset in [offset for offset in self.log[: self.next] if offset >= start][:count]:
+        position = self.owner.reread_from(low)
+        for _ in range(count):
+            if least:
+                position = self.skip(least) or position
+            offset = next((offset for offset in self.log[: self.next] if offset >= position), None)
+            if offset is None:
+                assert not self.evicted
+                return
             is_back = self.owner.read(offset, offset)
             assert is_back == (offset in self.evicted)
             if is_back:
                 self.evicted.remove(offset)
                 noted = self.owner.noted(offset) if offset < self.owner.histories_end else None
                 self.ready[offset] = self.owner.history(offset) if noted is None else noted
+            position = offset + 1
+
+    @rule(least=st.integers(1, 4), margin=st.integers(0, 2))
+    def skip_settled(self, least: int, margin: int) -> None:
+        self.skip(least, margin)
+
+    def skip(self, least: int, margin: int = 0) -> int | None:
+        """Pass over what is settled: nothing that is not, and not the last of what the previous owner settled."""
+        position = self.owner.position
+        target = self.owner.skip_settled(least, margin)
+        if target is not None and target > position:
+            passed = {offset for offset in self.log[self.next :] if offset < target}
+            assert passed <= self.durable
+            assert target + margin <= self.log[-1] + 1
+            self.next += len(passed)
+        return target
 
     @invariant()
     def nothing_parked_is_forgotten(self) -> None:
@@ -207,6 +229,50 @@ def replace_history(history: History) -> History:
 
 TestOwners = Owners.TestCase
 TestOwners.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+
+
+def test_long_settled_runs_are_passed_over() -> None:
+    """What the previous owner settled is not read again, where there is much of it; what lies between is."""
+    state = State(0, 0, ((0, 2), (5, 6), (100, 101)), 500, {100: History(2)})
+    settlement: PartitionSettlement[str] = PartitionSettlement(state)
+    assert settlement.skip_settled(10) is None
+    for offset in (0, 1):
+        settlement.read(offset, "a")
+    assert settlement.skip_settled(10) is None  # three alone
+    for offset in range(2, 10):
+        assert settlement.read(offset, "a") == (offset == 5)
+    assert settlement.skip_settled(10) == 100
+    assert settlement.read(100, "a")
+    assert settlement.history(100) == History(2)
+    assert settlement.is_catching_up
+    assert settlement.skip_settled(10, margin=50) == 450
+    assert settlement.skip_settled(10, margin=50) is None
+    assert not settlement.read(450, "a")
+    assert settlement.skip_settled(10) == 500
+    assert not settlement.is_catching_up
+    settlement.settle(1)
+    assert settlement.snapshot().state.runs == [(0, 1), (5, 6), (100, 101)]  # what was passed over is no hole
+    assert settlement.snapshot().state.known == 500
+
+
+def test_what_is_settled_is_passed_over_where_messages_are_read_again() -> None:
+    """Reading again goes from what is evicted to what is evicted, and from the last to where reading was."""
+    settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, ((0, 1),), 1_000))
+    settlement.read(0, "a")
+    assert settlement.skip_settled(10) == 1_000
+    for offset in range(1_000, 1_100):
+        settlement.read(offset, "a")
+        settlement.settle(offset) if offset != 1_050 else None
+    settlement.evict(0)
+    settlement.evict(1_050)
+    assert settlement.reread_from(0) == 0
+    assert settlement.is_catching_up
+    assert settlement.read(0, "a")
+    assert settlement.skip_settled(10) == 1_050
+    assert settlement.read(1_050, "a")
+    assert settlement.skip_settled(10) == 1_100
+    assert settlement.read(1_100, "a")
+    assert not settlement.is_catching_up
 
 
 def test_a_first_read_beyond_the_base_needs_no_commit() -> None:

@@ -1,0 +1,109 @@
+"""From where partitions are fetched: past what is settled, and again for what is evicted."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kjms import Queue
+from kjms.engine.consumer.assignment import Assignment
+from kjms.engine.consumer.client import ConsumerClient
+from kjms.engine.consumer.delivery import AssignedPartition
+from kjms.engine.consumer.dispatcher import Dispatcher
+from kjms.engine.consumer.fetch_positions import LONG_RUN, FetchPositions
+from kjms.txn.metadata import State
+
+FAR = 10 * LONG_RUN
+
+
+class Fetching:
+    """A `FetchPositions`, and a Kafka consumer that notes from where it is to read."""
+
+    def __init__(self, look_back: int = 0) -> None:
+        lock = threading.RLock()
+        dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=10)
+        self.assignment = Assignment("q", "q", "q.overflow", "g", "e", dispatcher)
+        nothing: Any = SimpleNamespace(opened=lambda _partition: None)
+        self.client = ConsumerClient("q", threading.Condition(lock))
+        self.fetch = FetchPositions(
+            self.assignment, self.client, nothing, nothing, nothing, dispatcher, lock, look_back
+        )
+        self.starts: list[tuple[str, int, int]] = []
+        self.reads: set[tuple[str, int]] = set()
+
+    def incremental_assign(self, places: Any) -> None:
+        for place in places:
+            assert (place.topic, place.partition) not in self.reads
+            self.reads.add((place.topic, place.partition))
+            self.starts.append((place.topic, place.partition, place.offset))
+
+    def incremental_unassign(self, places: Any) -> None:
+        self.reads -= {(place.topic, place.partition) for place in places}
+
+    def resume(self, _places: Any) -> None:
+        """Do nothing."""
+
+    def hold(self, topic: str, number: int, state: State) -> AssignedPartition:
+        partition = AssignedPartition(topic, number, state)
+        self.fetch.hold(self, [partition])  # type: ignore[arg-type]
+        self.starts.clear()
+        return partition
+
+    def skip(self) -> list[tuple[str, int, int]]:
+        self.fetch.skip_settled(self)  # type: ignore[arg-type]
+        starts, self.starts = self.starts, []
+        return sorted(starts)
+
+
+def test_a_long_settled_run_is_not_fetched() -> None:
+    """Fetching goes on behind it once what is unsettled before it was read, and only then."""
+    fetching = Fetching()
+    partition = fetching.hold("q", 0, State(0, 0, ((0, 2),), FAR))
+    partition.settlement.read(0, object())  # type: ignore[arg-type]
+    assert fetching.skip() == []
+    partition.settlement.read(1, object())  # type: ignore[arg-type]
+    assert fetching.skip() == [("q", 0, FAR)]
+    assert fetching.skip() == []
+    assert partition.settlement.position == FAR
+
+
+def test_a_short_settled_run_is_fetched() -> None:
+    """To fetch anew costs more than it saves."""
+    fetching = Fetching()
+    partition = fetching.hold("q", 0, State(0, 0, ((0, 1),), LONG_RUN))
+    partition.settlement.read(0, object())  # type: ignore[arg-type]
+    assert fetching.skip() == []
+
+
+@pytest.mark.parametrize(("topic", "start"), [("q", FAR - 100), ("q.overflow", FAR)])
+def test_what_tells_duplicates_is_fetched(topic: str, start: int) -> None:
+    """Where it matters what was in the topic, the last records of a settled run are read."""
+    fetching = Fetching(look_back=100)
+    fetching.hold(topic, 0, State(0, 0, (), FAR))
+    assert fetching.skip() == [(topic, 0, start)]
+
+
+def test_a_partition_that_was_given_up_is_left_alone() -> None:
+    """The client does not read it any more; the others are read on."""
+    fetching = Fetching()
+    gone = fetching.hold("q", 0, State(0, 0, (), FAR))
+    fetching.hold("q", 1, State(0, 0, (), FAR))
+    fetching.assignment.remove(gone)
+    assert fetching.skip() == [("q", 1, FAR)]
+
+
+def test_a_client_that_another_thread_uses_is_waited_for() -> None:
+    """A commit is not disturbed."""
+    fetching = Fetching()
+    fetching.hold("q", 0, State(0, 0, (), FAR))
+    with fetching.client.turn:
+        thread = threading.Thread(target=fetching.skip)
+        thread.start()
+        thread.join(0.05)
+        assert thread.is_alive()
+        assert fetching.starts == []
+    thread.join()
+    assert fetching.reads == {("q", 0)}
