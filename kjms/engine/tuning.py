@@ -43,15 +43,15 @@ class Tuning:
             many seconds as Kafka gives the members of groups.
         inbox_unread: Messages that wait in memory for a temporary destination without a consumer; of more it is only
             known where the next one stands.
-        inbox_space_records: Records of an inbox that were read, from which on deleting them is worth a request.
-        inbox_space_seconds: Between looks whether there are so many.
+        inbox_retention_records: Records of an inbox that were read, from which on deleting them is worth a request.
+        inbox_retention_seconds: Between looks whether there are so many.
         kept_ms: Milliseconds for which the settled messages of a queue stay in Kafka at the least.
-        space_seconds: Between looks for settled messages that can go; each asks for the offsets of every group.
+        retention_seconds: Between looks for settled messages that can go; each asks for the offsets of every group.
         delayed_check_seconds: Between looks for delayed messages that other processes sent.
         delayed_held: Delayed messages in memory, of all destinations.
         delayed_held_each: The same of each partition, at the least.
         delayed_commit_seconds: Between commits of where to read delayed messages from.
-        delayed_space_seconds: Between deletions of delayed messages that were moved.
+        delayed_retention_seconds: Between deletions of delayed messages that were moved.
         delayed_slack: Records that may stand between delayed messages that wait, before these are written anew.
         delayed_far_ms: Milliseconds before which a message must not be due to be written anew.
         delayed_quiet_seconds: Without a new delayed message, until the clients are closed: they cost threads and
@@ -76,15 +76,15 @@ class Tuning:
     registry_grace_seconds: float = 5.0
     registry_questions: int = 6
     inbox_unread: int = 4_096
-    inbox_space_records: int = 10_000
-    inbox_space_seconds: float = 30.0
+    inbox_retention_records: int = 10_000
+    inbox_retention_seconds: float = 30.0
     kept_ms: int = 3_600_000
-    space_seconds: float = 600.0
+    retention_seconds: float = 600.0
     delayed_check_seconds: float = 2.0
     delayed_held: int = 100_000
     delayed_held_each: int = 1_000
     delayed_commit_seconds: float = 1.0
-    delayed_space_seconds: float = 60.0
+    delayed_retention_seconds: float = 60.0
     delayed_slack: int = 100_000
     delayed_far_ms: int = 10_000
     delayed_quiet_seconds: float = 30.0

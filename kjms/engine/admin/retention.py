@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RetentionCleaner"]
 
-_log = logging.getLogger("kjms.space")
+_log = logging.getLogger("kjms.retention")
 
 TICK_SECONDS: Final = 2.0  # until the queues that were made are written down
 CLOSE_SECONDS: Final = 2.0
@@ -81,18 +81,18 @@ class RetentionCleaner:
         """Start the thread, unless it runs: there is something to write down, or to look after."""
         with self._lock:
             if self._thread is None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._run, name="kjms-space", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="kjms-retention", daemon=True)
                 self._thread.start()
 
     def _run(self) -> None:
         due = 0.0
         is_over = False
         while not is_over:
-            is_over = self._closing.wait(min(TICK_SECONDS, self._tuning.space_seconds))
+            is_over = self._closing.wait(min(TICK_SECONDS, self._tuning.retention_seconds))
             try:
                 self.write_down()
                 if time.monotonic() >= due and not is_over:
-                    due = time.monotonic() + self._tuning.space_seconds
+                    due = time.monotonic() + self._tuning.retention_seconds
                     self.give_back()
                     self.rounds += 1
             except (JMSException, KafkaException) as error:

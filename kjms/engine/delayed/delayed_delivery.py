@@ -169,7 +169,7 @@ class DelayedDelivery:
                         break
                 if now >= space:
                     self._delete_settled()
-                    space = now + self._tuning.delayed_space_seconds
+                    space = now + self._tuning.delayed_retention_seconds
         finally:
             for partition in self._partitions.values():
                 partition.drop()

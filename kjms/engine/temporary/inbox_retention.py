@@ -72,17 +72,17 @@ class InboxRetention:
             positions: Up to where each partition was read.
             sources: Returns all sources; they may have missed records.
         """
-        if now - self._cleaned_at <= self._tuning.inbox_space_seconds:
+        if now - self._cleaned_at <= self._tuning.inbox_retention_seconds:
             return
         self._cleaned_at = now
         read = positions[MESSAGES]
         gaps = [source.gaps() for source in sources()]
         oldest = min([read, *(gap[MESSAGES][0] for gap in gaps if MESSAGES in gap)])
         wanted: dict[int, int] = {}
-        if oldest - self.freed >= self._tuning.inbox_space_records:
+        if oldest - self.freed >= self._tuning.inbox_retention_records:
             wanted[MESSAGES] = self.freed = oldest
         with self._lock:
-            is_long, summary = self.deletions >= self._tuning.inbox_space_records, deletion(self._deleted)
+            is_long, summary = self.deletions >= self._tuning.inbox_retention_records, deletion(self._deleted)
         try:
             if is_long and not any(DELETIONS in gap for gap in gaps):
                 before = positions[DELETIONS]

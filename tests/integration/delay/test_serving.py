@@ -181,7 +181,7 @@ def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue) -> Non
 
 def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually) -> None:
     """A message that waits long does not make the log grow for ever: it moves to its end, and still comes once."""
-    hasty = {"delayed_space_seconds": 0.2, "delayed_commit_seconds": 0.1}
+    hasty = {"delayed_retention_seconds": 0.2, "delayed_commit_seconds": 0.1}
     with tuned(delayed_slack=20, delayed_far_ms=500, **hasty):
         connection = desk.connect(is_apart=True)
     session = connection.create_session()

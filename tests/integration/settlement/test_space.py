@@ -29,7 +29,7 @@ def kjms_broker(breakable_broker: LocalBroker) -> LocalBroker:
 @pytest.fixture(autouse=True)
 def soon() -> Iterator[None]:
     """Have engines look all the time for what can go."""
-    with tuned(space_seconds=0.05):
+    with tuned(retention_seconds=0.05):
         yield
 
 

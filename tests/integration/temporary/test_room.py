@@ -77,7 +77,7 @@ def test_a_selector_finds_what_waits_in_kafka(connection: Connection) -> None:
 def test_space_is_given_back(kjms_broker: Any, eventually: Eventually) -> None:
     """What was read, and is in nobody's way, is deleted from the inbox; what a full temporary queue needs is not."""
     servers = kjms_broker.bootstrap_servers
-    hasty = tuned(inbox_unread=60, inbox_space_records=10, inbox_space_seconds=0.05)
+    hasty = tuned(inbox_unread=60, inbox_retention_records=10, inbox_retention_seconds=0.05)
     with hasty, apart(servers) as connection:
         session = connection.create_session()
         queue, full = session.create_temporary_queue(), session.create_temporary_queue()
@@ -93,7 +93,7 @@ def test_space_is_given_back(kjms_broker: Any, eventually: Eventually) -> None:
 def test_deletions_are_summed_up(kjms_broker: Any, eventually: Eventually) -> None:
     """One record takes the place of many deletions; who begins to send then knows them all."""
     servers = kjms_broker.bootstrap_servers
-    with tuned(inbox_space_records=10, inbox_space_seconds=0.05), apart(servers) as connection:
+    with tuned(inbox_retention_records=10, inbox_retention_seconds=0.05), apart(servers) as connection:
         session = connection.create_session()
         queues = [session.create_temporary_queue() for _ in range(13)]
         kept = queues.pop()
