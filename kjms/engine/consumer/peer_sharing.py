@@ -102,20 +102,20 @@ class PeerSharing:
     def hand_over(self, delivery: Delivery) -> bool:
         """Let a peer have *delivery*, which matches no selector here; return whether one has room for it.
 
+        Of several, the peer with the fewest on their way gets it: they share evenly, however much each requests.
         It goes to none before messages that wait for that peer: these are older.
         """
-        best, most = None, 0
+        best: Peer | None = None
         full: list[Peer] = []
         for peer in self.peers:
             if not (peer.wants and peer.does_want(delivery.message(self._destination))):
                 continue
             if self._bindings.exclude(delivery, peer):
                 continue
-            room = peer.room(is_targeted=True)
-            if not room or peer.waits_from is not None:
+            if not peer.room(is_targeted=True) or peer.waits_from is not None:
                 full.append(peer)
-            elif room > most:
-                best, most = peer, room
+            elif best is None or peer.credit.outstanding < best.credit.outstanding:
+                best = peer
         if best is None:
             for peer in full:
                 peer.waits_from = delivery.order if peer.waits_from is None else min(peer.waits_from, delivery.order)

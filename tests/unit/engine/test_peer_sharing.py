@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any
 
 from kjms.destinations import Queue
@@ -138,6 +139,17 @@ def test_what_only_others_want_is_theirs_at_once() -> None:
     )
     dispatcher.sharing.offer(next(iter(peers)), ["n > 6"], is_new=True)
     assert [delivery.offset for delivery in dispatcher.unmatched] == [5, 6]
+
+
+def test_peers_with_the_same_selector_share_evenly() -> None:
+    """A peer that requests much gets no more than one that requests little, as long as this one has room."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    dispatcher.sharing.peers = peers = Peers("we")
+    for number, (engine, room) in enumerate([("much", 1_000), ("little", 1)]):
+        asks = {"engine": engine, "lease": 10, "partition": number, "partitions": [number], "credit": room}
+        peers.apply({**asks, "selectors": [None]}, 0.0)
+    arrive(dispatcher, partition_from(0), 100)
+    assert Counter(peer.engine for peer, _ in dispatcher.sharing.leaving) == {"much": 50, "little": 50}
 
 
 def test_a_later_message_does_not_overtake_what_waits_for_room() -> None:
