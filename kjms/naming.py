@@ -1,6 +1,6 @@
 """Finding connection factories and destinations by name, the way of WebLogic's .NET client (``docs/naming.md``).
 
-A naming context reads its names from a file when it is made; looking one up asks nobody. It is the one network
+A naming context reads its names from a file when it is made; looking one up sends no request. It is the one network
 connection, with one credential, that everything has in common which is made by way of it.
 """
 
@@ -44,7 +44,7 @@ class ContextKey(str, enum.Enum):
     BOOTSTRAP_SERVERS = "bootstrap_servers"
     """Kafka's addresses; else ``KJMS_BOOTSTRAP``, else what the file says."""
     USER = "user"
-    """The name for SASL; else ``KJMS_USER``, else who the file's table ``kafka`` says, or nobody."""
+    """The name for SASL; else ``KJMS_USER``, else the one in the file's table ``kafka``, if any."""
     PASSWORD = "password"  # noqa: S105 - the key's name
     """The password for it; else ``KJMS_PASSWORD``."""
 
@@ -139,7 +139,7 @@ class _Home:
         self.connection = Connection(replace(self.options, client_id=None), self.user, self.password)
 
     def connect_for(self, options: FactoryOptions, user: str | None, password: str | None) -> Connection:
-        """Return a new connection on the same network connection, unless it is for somebody else."""
+        """Return a new connection on the same network connection, unless it is for another user."""
         self.check_open("create_connection")
         if user is None:
             user, password = self.user, self.password
@@ -216,7 +216,7 @@ class Context(AutoCloseable):
         return sorted(self._entries)
 
     def lookup(self, name: str) -> ConnectionFactory | Destination | Context:
-        """Return what *name*, relative to this context, names; it asks nobody.
+        """Return what *name*, relative to this context, names; it sends no request.
 
         Args:
             name: The name of a connection factory or destination; what names begin with that have several parts, for

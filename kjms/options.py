@@ -187,8 +187,8 @@ class DestinationOptions:
         prefetch: How many messages of the destination the process holds ahead of its consumers.
         hand_over: Whether its messages go to other processes that want them, or have time for them; None: they do.
         keep_settled: Milliseconds for which a queue's settled messages stay in Kafka, at the least, before their space
-            is given back. None: an hour in Kafka topics that kjms made, for ever in those that others made. Of what a
-            process says of a queue, the last counts.
+            is given back. None: an hour in Kafka topics that kjms made, without limit in those that others made. Of
+            what a process says of a queue, the last counts.
         convention: How its records are laid out: None is kjms's own way (``docs/wire-format.md``); else one of
             ``confluent`` (the Confluent JMS connectors' struct, read and written), ``ibm-mq``, ``camel``, ``solace``
             and ``spring`` (read; what is sent is laid out in kjms's own way).

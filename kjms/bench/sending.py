@@ -111,7 +111,7 @@ def _median_milliseconds(send: Callable[[Any], object], messages: list[Any]) -> 
 
 # ------------------------------------------------------------------------- many messages, and word of each of them
 
-BULK_LINGER_MS = 5  # what kjms sends with where nobody waits; librdkafka's default, too
+BULK_LINGER_MS = 5  # what kjms sends with where no caller waits; librdkafka's default, too
 
 send_async = workload(
     "send-async", "send, PERSISTENT, with a completion listener", Unit.MESSAGES_PER_SECOND, aim=Aim(0.8)

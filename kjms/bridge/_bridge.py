@@ -226,7 +226,7 @@ class Bridge:
         """How many messages may be on their way now."""
         window = self._options.window
         if self._options.rate is not None:
-            window = min(window, max(1, round(self._options.rate)))  # the others need not be kept from anybody
+            window = min(window, max(1, round(self._options.rate)))  # other consumers of the broker can have the rest
         return max(window if self._remaining is None else min(window, self._remaining), 0)
 
     @property

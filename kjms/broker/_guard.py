@@ -24,7 +24,7 @@ import subprocess
 import sys
 from typing import Any
 
-GRACE_SECONDS = 2.0  # how long Kafka may take to end properly once nobody needs it any more
+GRACE_SECONDS = 2.0  # how long Kafka may take to end properly once no process needs it any more
 PARENT_CHECK_SECONDS = 0.5
 _PR_SET_PDEATHSIG = 1
 

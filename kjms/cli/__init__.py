@@ -129,7 +129,7 @@ def _run(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
     except WrongUse as error:
         return _say(arguments.command, error, WRONG_USE)
-    except BrokenPipeError:  # whoever read our output has enough
+    except BrokenPipeError:  # the reader of the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

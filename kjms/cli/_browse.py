@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         WrongUse: The selector's syntax is wrong.
-        BrokenPipeError: Nobody reads what is written any more.
+        BrokenPipeError: The reader of the output is gone.
         InvalidDestinationException: There is no such queue.
         JMSException: Kafka does not answer.
     """

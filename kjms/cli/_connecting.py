@@ -129,7 +129,7 @@ def check_exists(connection: Connection, wanted: Destination, advice: str = "") 
 
 
 def credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
-    """Return the user that *arguments* name, and the password; twice None where they name nobody.
+    """Return the user that *arguments* name, and the password; twice None where they name none.
 
     Raises:
         WrongUse: There is a user and no password.

@@ -55,7 +55,7 @@ class Entry:
 
     name: str
     kind: str | None
-    """``queue``, or None where nobody consumed it as one."""
+    """``queue``, or None where it was not consumed as one."""
     topic: str
     """The Kafka topic's name."""
     partitions: int
@@ -172,7 +172,7 @@ def _count(connection: Connection, topic: str) -> int:
     options = connection._options
     try:
         queue = destination_for(topic, Queue, options.queue_prefix)
-    except InvalidDestinationException:  # without the prefix that ours have: it belongs to somebody else
+    except InvalidDestinationException:  # without the prefix that ours have: it is not kjms's
         options = replace(options, queue_prefix="")
         queue = destination_for(topic, Queue)
     assert isinstance(queue, Queue)
@@ -186,7 +186,7 @@ def _count(connection: Connection, topic: str) -> int:
 def _name(topic: str, is_queue: bool, queue_prefix: str, topic_prefix: str) -> str:
     try:
         return str(destination_for(topic, Queue if is_queue else Topic, queue_prefix, topic_prefix)).partition("://")[2]
-    except InvalidDestinationException:  # without the prefix that ours have: it belongs to somebody else
+    except InvalidDestinationException:  # without the prefix that ours have: it is not kjms's
         return topic
 
 
@@ -210,7 +210,7 @@ def _retention(settings: Mapping[str, str]) -> int | None:
 
 
 def retention_warnings(queue: str, settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return, a sentence each, how Kafka may delete messages of *queue* that nobody has received yet.
+    """Return, a sentence each, how Kafka may delete messages of *queue* that were not received yet.
 
     >>> retention_warnings("orders", {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"})
     ()

@@ -200,7 +200,7 @@ def _dead_letter_queues(connection: Connection) -> list[Queue]:
         if not is_internal(topic):
             try:
                 named = destination_for(topic, Queue, options.queue_prefix)
-            except InvalidDestinationException:  # without the prefix that ours have: it belongs to somebody else
+            except InvalidDestinationException:  # without the prefix that ours have: it is not kjms's
                 continue
             if isinstance(named, Queue) and is_called_so(named.queue_name):
                 found.append(named)

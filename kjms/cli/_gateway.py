@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Do what *arguments* say.
 
     Raises:
-        WrongUse: Nobody could come in, or the extra is not installed.
+        WrongUse: No client could log in, or the extra is not installed.
         OSError: The port is in use, or a file cannot be read.
         JMSException: Kafka does not answer.
     """

@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         WrongUse: The selector's syntax is wrong.
         InvalidDestinationException: There is no such destination, and --create is not given.
-        BrokenPipeError: Nobody reads what is written any more; what was not written stays where it was.
+        BrokenPipeError: The reader of the output is gone; what was not written stays where it was.
         JMSException: Receiving or acknowledging failed.
     """
     from kjms import Session
@@ -156,7 +156,7 @@ def _patience(arguments: argparse.Namespace, output: Output) -> float | None:
 
 
 def _wait(consumer: MessageConsumer, patience: float | None, output: Output, stop: Stop) -> Message | None:
-    """Return the next message; None when *patience* (seconds; None: for ever) is at its end, or a signal came."""
+    """Return the next message; None when *patience* (seconds; None: no limit) is at its end, or a signal came."""
     deadline = None if patience is None else time.monotonic() + patience
     while not stop.number:
         output.check_reader()
@@ -233,13 +233,13 @@ class Output:
         """Make sure that everything that was written has left this process.
 
         Raises:
-            BrokenPipeError: Nobody reads the pipe any more.
+            BrokenPipeError: The reader of the pipe is gone.
         """
         self._file.flush()
         self.check_reader()
 
     def check_reader(self) -> None:
-        """Find out now, and not with the next message, that nobody reads the pipe any more.
+        """Find out now, and not with the next message, that the reader of the pipe is gone.
 
         Raises:
             BrokenPipeError: That is so.

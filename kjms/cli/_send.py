@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
                         break
         except (JMSException, ValueError) as error:
             tally.failure = tally.failure or error
-        if isinstance(tally.failure, OSError):  # nobody reads the ids
+        if isinstance(tally.failure, OSError):  # the reader of the ids is gone
             raise tally.failure
         if tally.failure is not None:
             raise JMSException(f"{tally.failure}; {_messages(tally.sent)} sent") from tally.failure

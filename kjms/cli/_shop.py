@@ -95,7 +95,7 @@ class Shop:
         topics = [name for name in existing if name in own or name.partition(".kjms.")[0] in own]
         groups = [queue_group(name) for name in queues if name in existing]
         for answer in admin.delete_consumer_groups(groups).values() if groups else ():
-            answer.exception()  # waits; a queue that nobody received from has no group
+            answer.exception()  # waits; a queue without consumers so far has no group
         for answer in admin.delete_topics(topics).values() if topics else ():
             answer.result()
 

@@ -66,7 +66,7 @@ def look_with_spark(shop: Shop, stage: Stage) -> None:
 
 
 def view(spark: SparkSession, factory: ConnectionFactory, queues: list[Queue], topics: list[Topic]) -> dict[str, Any]:
-    """Return how many messages of each type there are, settled and waiting, and what befell those of *queues*."""
+    """Return how many messages of each type there are, settled and waiting, and what happened to those of *queues*."""
     from kjms.spark import read_batch, redeliveries
 
     def counted(frame: DataFrame) -> dict[tuple[str, str], int]:

@@ -88,7 +88,9 @@ def add_parser(subparsers: Any) -> None:
         help="route: a destination, and which messages go there; all without a selector (can be repeated)."
         " convert: the destination",
     )
-    parser.add_argument("--otherwise", metavar="DESTINATION", type=destination, help="route: for what nobody wants")
+    parser.add_argument(
+        "--otherwise", metavar="DESTINATION", type=destination, help="route: for messages that match no selector"
+    )
     parser.add_argument(
         "--set",
         metavar="COLUMN=SQL",

@@ -2,7 +2,7 @@
 
 A message that was received keeps its Kafka headers as they came, in the same dictionary that holds its properties: a
 value that is ``bytes`` there has not been looked at (no property is of that type). Header fields and body are `UNREAD`
-until somebody asks; then the message has its reader fill them.
+until they are read; then the message has its reader fill them.
 """
 
 from __future__ import annotations

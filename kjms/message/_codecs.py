@@ -40,7 +40,7 @@ def register_codec(
         name: The codec's name in the record's header (``object/NAME``): letters, digits and ``._+-``.
         python_type: Whose instances it writes; of several codecs the one for the nearest class does.
         to_bytes: Gives an object's bytes.
-        from_bytes: Gives the object that bytes stand for. They come from whoever can write to the topic.
+        from_bytes: Gives the object that bytes stand for. They come from any client that can write to the topic.
 
     Raises:
         ValueError: *name* is no such name, or is another type's.

@@ -19,7 +19,7 @@ class _Mark(enum.Enum):  # members stay themselves when a message is copied
 
 
 UNREAD: Final[Any] = _Mark.UNREAD
-"""Stands in the slot of a header field, or of the body, that nobody has looked at yet."""
+"""Stands in the slot of a header field, or of the body, that was not read yet."""
 
 OWN_VALUE: Final = _Mark.OWN_VALUE
 """Stands for the value of a message whose body is not one that was received."""

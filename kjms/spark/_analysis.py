@@ -59,7 +59,7 @@ def settlement(
         spark: The session.
         factory: Says which cluster.
         destinations: Queues, and topics whose durable and shared subscriptions are meant; None: all there are.
-        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        user: The name for SASL; None: the one in the factory's *kafka*, if any.
         password: The password for it.
 
     Returns:
@@ -106,7 +106,7 @@ def _groups(
             if group.startswith(_QUEUE_GROUPS) and topic in there and not is_internal(topic):
                 try:
                     queue = destination_for(topic, Queue, options.queue_prefix, options.topic_prefix)
-                except InvalidDestinationException:  # without the prefix that ours have: it belongs to somebody else
+                except InvalidDestinationException:  # without the prefix that ours have: it is not kjms's
                     continue
                 yield queue, topic, group, None, None
     else:
@@ -152,7 +152,7 @@ def redeliveries(
     user: str | None = None,
     password: str | None = None,
 ) -> DataFrame:
-    """Return what befell messages, as `kjms.redeliveries` holds it: a row for each event.
+    """Return what happened to messages, as `kjms.redeliveries` holds it: a row for each event.
 
     Args:
         spark: The session.
@@ -160,7 +160,7 @@ def redeliveries(
         since: The first point in time, in milliseconds since 1970 UTC or as a datetime; None: all that is kept.
         until: The point in time before which the events happened; None: now.
         options: More options of Spark's Kafka source; they win.
-        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        user: The name for SASL; None: the one in the factory's *kafka*, if any.
         password: The password for it.
 
     Returns:

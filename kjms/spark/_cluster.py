@@ -34,7 +34,7 @@ def kafka_options(factory: ConnectionFactory, user: str | None = None, password:
 
     Args:
         factory: The factory.
-        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        user: The name for SASL; None: the one in the factory's *kafka*, if any.
         password: The password for it.
 
     Raises:

@@ -98,7 +98,7 @@ def read_batch(
         ending: Where to end.
         options: More options of Spark's Kafka source; they win. Where one of Kafka's own is among them (``kafka.…``),
             a missing topic is Spark's to tell.
-        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        user: The name for SASL; None: the one in the factory's *kafka*, if any.
         password: The password for it.
 
     Raises:
@@ -224,7 +224,7 @@ class _Asked:
     def require(self, options: Mapping[str, str]) -> None:
         """Raise what is wrong where a destination is not there: Spark's own error does not say which.
 
-        Nobody is asked where *options* of Spark's say how to reach the cluster: kjms may have no way to it.
+        The cluster is not asked where *options* of Spark's say how to reach the cluster: kjms may have no way to it.
 
         Raises:
             InvalidDestinationException: There is no such destination.

@@ -1,4 +1,4 @@
-"""What goes through destinations over time: rates, sizes, latencies, what was delivered again, and what nobody gets."""
+"""What goes through destinations over time: rates, sizes, latencies, what was delivered again, and what stays."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def report(
         until: The end; None: now.
         interval: The time that is summed up in one figure, in milliseconds or as a timedelta; None: 1, 5 or 15 minutes,
             an hour or a day.
-        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        user: The name for SASL; None: the one in the factory's *kafka*, if any.
         password: The password for it.
 
     Raises:

@@ -52,7 +52,7 @@ def write_batch(
             are numbered, for which Spark sorts the frame.
         query: What the ids begin with; give the same one to a program that is run again. None: a new one.
         options: More options of Spark's Kafka sink; they win.
-        user: The name for SASL; None: who the factory's *kafka* says, or nobody.
+        user: The name for SASL; None: the one in the factory's *kafka*, if any.
         password: The password for it.
 
     Raises:

@@ -161,8 +161,8 @@ class Cluster:
         """Return a number that is larger than all before."""
         return next(self._orders)
 
-    def wait(self, news: threading.Condition, until: float) -> bool:
-        """Wait for *news*, and do what is due meanwhile; return whether it is earlier than *until*, by the clock."""
+    def wait(self, changed: threading.Condition, until: float) -> bool:
+        """Wait for *changed*, and do what is due meanwhile; return whether it is earlier than *until*, by the clock."""
         now = self.clock.monotonic()
         if now >= until:
             return False
@@ -171,7 +171,7 @@ class Cluster:
         for member in self._silent:
             due = min(due, (member.silent_since or 0.0) + member.session_timeout)
         seconds = max(min(until, due) - now, 0.0)
-        news.wait(None if seconds == NEVER else min(seconds, threading.TIMEOUT_MAX))
+        changed.wait(None if seconds == NEVER else min(seconds, threading.TIMEOUT_MAX))
         self.expire()
         return True
 

@@ -70,7 +70,7 @@ class RetentionCleaner:
         Args:
             reader: What settles the messages.
             kept_ms: For how many milliseconds they stay; None: as was said last, or else an hour if kjms made the
-                topic, and for ever if not.
+                topic, and without limit if not.
         """
         with self._lock:
             if kept_ms is not None or reader not in self._readers:

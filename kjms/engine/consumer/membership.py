@@ -63,7 +63,7 @@ class Membership:
         """Give up what the group assigned to *consumer*, as the callbacks say, leave the group, and close it.
 
         Closing alone would call them as well. But librdkafka may then end the group while they give partitions up,
-        and forget to answer them: the thread waits for ever, and with it all others of the process. Or it ends the
+        and forget to answer them: the thread waits without end, and with it all others of the process. Or it ends the
         group without a LeaveGroup request, and the other members' next rebalance, with their commits behind it, waits
         for the session time-out. The member id goes with that request. Partitions that *consumer* reads without the
         group (`Consumer.incremental_assign`) are not waited for: the group never revokes them.

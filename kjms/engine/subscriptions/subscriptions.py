@@ -3,7 +3,7 @@
     durable        kept until `remove`; its messages wait while it has no consumer. Unshared: one consumer at a time.
     non-durable    shared, and kept while a consumer is open in any process.
 
-A subscription is a definition in the registry and a consumer group, whose first offsets are committed before anybody
+A subscription is a definition in the registry and a consumer group, whose first offsets are committed before a consumer
 can use it. An engine with consumers on it says so in the registry by one claim, a *use*.
 """
 
