@@ -1,7 +1,7 @@
 """The commands: arguments on one side, the JMS API on the other.
 
-Each command is a module of its own with ``add_parser(subparsers)`` and ``run(arguments) -> exit code``. Only the one
-that was asked for is loaded, so that ``kjms --help`` answers at once.
+Each command is a module of its own with ``DESCRIPTION``, perhaps ``EXAMPLES``, ``add_arguments(parser)`` and
+``run(arguments) -> exit code``. Only the one that was asked for is loaded, so that ``kjms --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,16 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     )
     for name, summary in COMMANDS.items():
         if name == command:
-            _module(name).add_parser(subparsers)
+            module = _module(name)
+            own = subparsers.add_parser(
+                name,
+                help=summary,
+                description=module.DESCRIPTION,
+                epilog=getattr(module, "EXAMPLES", None),
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+                allow_abbrev=False,
+            )
+            module.add_arguments(own)
         else:
             subparsers.add_parser(name, help=summary)
     return parser

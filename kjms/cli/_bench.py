@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any, Final
+from typing import Final
 
 from kjms.bench._command import UnknownWorkload, add_options, amounts, chosen, listing, measured
 from kjms.cli import WrongUse
@@ -25,15 +25,8 @@ DEFAULT_PREFIX: Final = "kjms-bench-"
 MESSAGE_BYTES: Final = 512  # of 256 bytes of text, headers, and what Kafka adds
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "bench",
-        help="measure how fast kjms is on a cluster",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     add_options(parser, rounds=DEFAULT_ROUNDS, messages=DEFAULT_MESSAGES)
     parser.add_argument("--json", action="store_true", help="the figures of every round, as a JSON object")
     parser.add_argument(

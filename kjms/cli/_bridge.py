@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kjms.cli import SIGNALLED, Terminated, WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, destination, factory, seconds
@@ -35,16 +35,8 @@ docs/bridge.md shows how programs move from an old broker, step by step.
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "bridge",
-        help="move messages between kjms and another broker",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("direction", choices=("in", "out"), help="from the broker into kjms, or out of kjms")
     parser.add_argument("url", metavar="URL", help="the broker: amqp://[USER@]HOST:PORT, amqps:// with TLS")
     parser.add_argument("source", metavar="SOURCE", type=destination, help="a queue, or topic://NAME")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 DESCRIPTION: Final = """\
 Run a real Apache Kafka on this machine, for development and tests: one node, reachable from this machine only.
@@ -17,16 +17,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "broker",
-        help="run a real Kafka on this machine, for development and tests",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("--port", metavar="PORT", type=_port, help="the port on 127.0.0.1 (default: a free one)")
     parser.add_argument(
         "--data", metavar="DIR", help="keep the data here (default: a temporary directory, removed at the end)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
 from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
 from kjms.cli._receive import BATCH, Output, add_form_options, check_selector, count
@@ -22,16 +22,8 @@ examples:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "browse",
-        help="show the messages of a queue",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("queue", metavar="QUEUE", type=queue, help="NAME or queue://NAME")
     parser.add_argument("--selector", metavar="TEXT", help="only messages that this selector matches (JMS 2.0 §3.8)")
     parser.add_argument("--count", metavar="N", type=count, help="stop after N messages")

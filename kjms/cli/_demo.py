@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from kjms.cli._shop import SCENES, Shop
 from kjms.cli._shop_in_spark import look_with_spark
@@ -23,15 +23,8 @@ one is started for the demo. At the end Spark shows the shop as a table, where i
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="watch a small shop work",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a Kafka that runs already")
     parser.add_argument("--no-spark", action="store_true", help="leave Spark out, which takes some seconds to start")
 

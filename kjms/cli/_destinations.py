@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kjms.cli._connecting import add_connection_options, connect
 from kjms.cli._terminal import columns, escaped, json_text
@@ -34,15 +34,8 @@ UNLIMITED: Final = "-1"
 COUNTED_AT_ONCE: Final = 4  # queues; each takes a Kafka consumer
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "destinations",
-        help="list queues and topics",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("--all", action="store_true", help="the topics that kjms and Kafka keep for themselves, too")
     parser.add_argument("--estimate", action="store_true", help="an upper bound of what waits, without reading it")
     parser.add_argument("--json", action="store_true", help="as a JSON array, with one object for each destination")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, check_exists, connect, queue
@@ -76,16 +76,8 @@ CAUSES_SHOWN: Final = 5
 CAUSES_KEPT: Final = 1_000  # an exception's text may differ each time
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "dlq",
-        help="list, show, retry or purge dead letters",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="list is the default")
     parser.add_argument("queue", nargs="?", metavar="QUEUE", type=queue, help="the queue that holds the dead letters")
     which = parser.add_argument_group("which of them (show, retry, purge)")

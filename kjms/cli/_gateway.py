@@ -31,16 +31,8 @@ examples:
 DEFAULT_LISTEN: Final = "localhost:5672"
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "gateway",
-        help="serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",

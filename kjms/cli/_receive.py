@@ -44,16 +44,8 @@ ARRIVE_SECONDS: Final = 3.0  # --no-wait: joining a queue that another program i
 NEXT_SECONDS: Final = 0.5  # --no-wait: what is there comes at once after the first message
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "receive",
-        help="receive messages",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument(
         "destination", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
     )

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, check_exists, connect, destination
@@ -43,16 +43,8 @@ examples:
 LOOK_SECONDS: Final = 2.0  # between looks for destinations that have delayed messages now
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "schedule",
-        help="list, cancel or deliver delayed messages",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="list is the default")
     parser.add_argument(
         "destination", nargs="?", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"

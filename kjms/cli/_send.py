@@ -34,16 +34,8 @@ examples:
 PROPERTY_TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "double", "string")
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "send",
-        help="send messages",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument(
         "destination", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
     )

@@ -61,16 +61,8 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours",
 _SEEN_SECONDS: Final = 1  # how often it is looked whether there is something to tell
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "spark",
-        help="work with messages that Spark does",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("pipeline", choices=[*USES], help="what is to be done")
     parser.add_argument(
         "destinations", nargs="+", metavar="DESTINATION", type=destination, help="queues, or topic://NAME; replay: one"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect
@@ -26,15 +26,8 @@ settled; it is an upper bound: it counts Kafka's offsets, and not every offset i
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    """Add the command to those that argparse knows."""
-    parser = subparsers.add_parser(
-        "subscriptions",
-        help="list subscriptions, or delete one",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give *parser* the arguments of the command."""
     parser.add_argument("action", nargs="?", choices=["list", "delete"], default="list", help="list is the default")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the subscription to delete; its messages go with it")
     parser.add_argument(
