@@ -60,7 +60,7 @@ OWNED: Final = {
     "auto.offset.reset": "a queue is read from its start, a subscription from its creation",
     "group.protocol": "partitions move between processes as the classic protocol moves them",
     "partition.assignment.strategy": "partitions move one by one, and what is in flight stays",
-    "isolation.level": "readers see committed messages only",
+    "isolation.level": "consumers see committed messages only",
     "partitioner": "Java, Spark and Python must agree where a key goes",
     "enable.idempotence": "a message is sent once",
     "acks": "a PERSISTENT message is confirmed by all in-sync replicas",
@@ -169,7 +169,7 @@ def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def consumer_settings(common: Mapping[str, Any], group: str | None) -> dict[str, Any]:
-    """Return the settings of a reader that is in *group*, or in none."""
+    """Return the settings of a consumer that is in *group*, or in none."""
     user = {name: value for name, value in common.items() if name not in _PRODUCER_ONLY}
     return {
         # A stall costs other members' commits 0.8 s per rebalance, and the default heartbeat 3 s of waiting.

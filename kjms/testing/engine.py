@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kjms.engine import Engine, KafkaSource
     from kjms.engine.statistics import EngineStatistics, GroupConsumerStatistics
 
-__all__ = ["Tuning", "consumer_statistics", "engine_of", "reader_of", "statistics", "tuned"]
+__all__ = ["Tuning", "consumer_statistics", "engine_of", "source_of", "statistics", "tuned"]
 
 _WAYS = ("_engine", "_connection", "_context", "_session", "_consumer")
 
@@ -47,7 +47,7 @@ def statistics(of: Any) -> EngineStatistics:
     return engine_of(of).statistics()
 
 
-def reader_of(consumer: Any) -> KafkaSource:
+def source_of(consumer: Any) -> KafkaSource:
     """Return what reads the queue or subscription of *consumer*; it is for tests of that part of the engine alone.
 
     Raises:
@@ -67,4 +67,4 @@ def consumer_statistics(consumer: Any) -> GroupConsumerStatistics:
     Raises:
         TypeError: *consumer* is none.
     """
-    return reader_of(consumer).statistics()
+    return source_of(consumer).statistics()

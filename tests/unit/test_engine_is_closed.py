@@ -14,7 +14,7 @@ NAMING = {Path(__file__), Path(__file__).with_name("test_architecture.py"), TEST
 PARTS = ("unit/engine", "integration/engine")
 """Where a test makes one part of the engine, and uses its public methods."""
 DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
-LIVE = {"engine_of", "reader_of"}
+LIVE = {"engine_of", "source_of"}
 """What gives a live object of the engine."""
 INTO = {"_engine", "_engines", "_slot"}
 """Attributes of the API's objects that are of the engine."""

@@ -1,6 +1,6 @@
 """Read the progress of a queue's or subscription's group: what is settled, and where each partition ends.
 
-Looked at from outside, as browsers and Spark do it: nothing is taken, and no reader notices.
+Looked at from outside, as browsers and Spark do it: nothing is taken, and no consumer notices.
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ class Registry:
                         self._report(error)
                 self._try_again()
         except Exception as error:  # reported before the thread ends
-            _log.exception("the registry's reader failed")
+            _log.exception("reading the registry failed")
             self._on_error(JMSException(f"reading the Kafka topic {REGISTRY!r} failed: {error}", None, error))
             with self._changed:
                 self._thread = None  # without it, no question about this engine's claims is answered

@@ -52,7 +52,7 @@ class RetentionCleaner:
         self._topics = topics
         self._bookkeeping = bookkeeping
         self._timeout = timeout
-        self._readers: dict[KafkaSource, int | None] = {}
+        self._sources: dict[KafkaSource, int | None] = {}
         self._lock = threading.Lock()
         self._made: set[str] = set()
         self._not_made: set[str] = set()
@@ -64,17 +64,17 @@ class RetentionCleaner:
         """Its thread; None: none was started yet."""
         return self._thread
 
-    def look_after(self, reader: KafkaSource, kept_ms: int | None) -> None:
-        """Give back the space of what *reader*, of a queue, has settled.
+    def look_after(self, source: KafkaSource, kept_ms: int | None) -> None:
+        """Give back the space of what *source*, of a queue, has settled.
 
         Args:
-            reader: What settles the messages.
+            source: What settles the messages.
             kept_ms: For how many milliseconds they stay; None: as was said last, or else an hour if kjms made the
                 topic, and without limit if not.
         """
         with self._lock:
-            if kept_ms is not None or reader not in self._readers:
-                self._readers[reader] = kept_ms
+            if kept_ms is not None or source not in self._sources:
+                self._sources[source] = kept_ms
         self.begin()
 
     def begin(self) -> None:
@@ -119,33 +119,33 @@ class RetentionCleaner:
             KafkaException: Kafka refuses.
         """
         with self._lock:
-            readers = dict(self._readers)
+            sources = dict(self._sources)
         while self._topics.made_again:  # perhaps not by kjms
             topic = self._topics.made_again.popleft()
             self._made.discard(topic)
             self._not_made.discard(topic)
-        unknown = {reader.topic for reader, kept in readers.items() if kept is None} - self._made - self._not_made
+        unknown = {source.topic for source, kept in sources.items() if kept is None} - self._made - self._not_made
         if unknown:
             self._made |= self._bookkeeping.made(unknown)
             self._not_made |= unknown - self._made
         count = 0
-        for reader, kept in readers.items():
-            if kept is not None or reader.topic in self._made:
-                count += self._give_back(reader, self._tuning.kept_ms if kept is None else kept)
+        for source, kept in sources.items():
+            if kept is not None or source.topic in self._made:
+                count += self._give_back(source, self._tuning.kept_ms if kept is None else kept)
         return count
 
-    def _give_back(self, reader: KafkaSource, kept_ms: int) -> int:
-        places = reader.places()
+    def _give_back(self, source: KafkaSource, kept_ms: int) -> int:
+        places = source.places()
         if not places:
             return 0
-        goals = {place: offset for place, offset in self._committed(reader.group, places).items() if offset > 0}
+        goals = {place: offset for place, offset in self._committed(source.group, places).items() if offset > 0}
         if not goals:
             return 0
         for place, offset in self._old(goals, kept_ms).items():
             goals[place] = min(goals[place], offset)
         starts = self._offsets(dict.fromkeys(goals, OffsetSpec.earliest()))
         goals = {place: offset for place, offset in goals.items() if offset > starts[place]}
-        for group in self._other_groups(reader.group) if goals else ():
+        for group in self._other_groups(source.group) if goals else ():
             for place, offset in self._committed(group, goals).items():
                 if 0 <= offset < goals[place]:
                     goals[place] = offset

@@ -13,12 +13,12 @@ __all__ = ["AccessDenial"]
 
 _log = logging.getLogger("kjms.consumer")
 
-FRESH_SECONDS: Final = 3.0  # the reader tries again every second, and is refused again if nothing has changed
+FRESH_SECONDS: Final = 3.0  # the source tries again every second, and is refused again if nothing has changed
 REMINDER_SECONDS: Final = 60.0  # between reports to the exception listeners, while it lasts
 
 
 class AccessDenial:
-    """Why Kafka refused a reader last.
+    """Why Kafka refused a source last.
 
     Args:
         on_error: Receives the denial once in a while, for exception listeners.
@@ -31,7 +31,7 @@ class AccessDenial:
         self._told = -REMINDER_SECONDS
 
     def note(self, why: JMSSecurityException) -> None:
-        """Note that the reader was refused just now."""
+        """Note that the source was refused just now."""
         now = time.monotonic()
         is_news = self._why is None or self._why.reason != why.reason or now - self._told > REMINDER_SECONDS
         self._why, self._since = why, now
@@ -49,14 +49,14 @@ class AccessDenial:
             self._on_error(JMSException(f"reading {name} failed: {error}", None, error))
 
     def over(self) -> None:
-        """Note that the reader was let in."""
+        """Note that the source was let in."""
         self._why = None
 
     def check(self) -> None:
         """Raise the denial, if there is one.
 
         Raises:
-            JMSSecurityException: The reader was refused a moment ago.
+            JMSSecurityException: The source was refused a moment ago.
         """
         why = self._why
         if why is not None and time.monotonic() - self._since < FRESH_SECONDS:

@@ -123,7 +123,7 @@ class Assignment:
         Args:
             last: Partitions that are given up in order: what sessions have of them is recorded as delivered.
             settled: If given, only of these partitions, with these offsets as if they were settled.
-            is_proof: Commit what is known already, too: it proves that the partitions are still this reader's.
+            is_proof: Commit what is known already, too: it proves that the partitions are still this process's.
         """
         commits, too_large = [], []
         for partition in self._partitions.values():

@@ -59,7 +59,7 @@ class Schedule:
         self._producer_config = producer_config
         self._topics = topics
         self._report = report
-        self._readers: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
+        self._sources: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
         self._asked: set[str] = set()
         self._deliveries: dict[str, DelayedDelivery] = {}
         self._resting: dict[str, Rest] = {}  # those that have nothing to do for a while: they are looked at
@@ -87,10 +87,10 @@ class Schedule:
         """Return its threads."""
         return [self._thread, *(each.thread for each in self._deliveries.copy().values())]
 
-    def watch(self, reader: KafkaSource) -> None:
-        """Serve what *reader* reads, whenever it does."""
+    def watch(self, source: KafkaSource) -> None:
+        """Serve what *source* reads, whenever it does."""
         with self._lock:
-            self._readers.add(reader)
+            self._sources.add(source)
             self._begin()
 
     def serve(self, topic: str) -> None:
@@ -159,7 +159,7 @@ class Schedule:
 
     def _look(self) -> None:
         with self._lock:
-            wanted = self._asked | {reader.topic for reader in self._readers if reader.is_reading}
+            wanted = self._asked | {source.topic for source in self._sources if source.is_reading}
         self._let_rest()
         self._look_at_resting(wanted)
         for topic in self._with_delayed(wanted - self._deliveries.keys() - self._resting.keys()):

@@ -67,7 +67,7 @@ AGAIN_SECONDS: Final = 0.05  # between attempts
 CLIENT: Final = "client"  # the claims on client identifiers
 
 OnLost = Callable[["ConsumerSlot", JMSException], None]
-NewReader = Callable[[str, Mapping[int, int]], "KafkaSource"]
+Opener = Callable[[str, Mapping[int, int]], "KafkaSource"]
 
 
 @dataclass(eq=False)
@@ -78,7 +78,7 @@ class Subscription:
     terms: Terms
     definition: Claim
     use: Claim
-    reader: KafkaSource
+    source: KafkaSource
     wanted: Selector | None
     slots: dict[ConsumerSlot, OnLost] = field(default_factory=dict)
     is_ended: bool = False
@@ -90,7 +90,7 @@ class Subscription:
     @property
     def has_messages_in_flight(self) -> bool:
         """Whether messages were received that are not settled."""
-        return self.reader.has_messages_in_flight
+        return self.source.has_messages_in_flight
 
 
 class ClientClaim(NamedTuple):
@@ -125,7 +125,7 @@ class Subscriptions:
         self._lock = threading.Lock()
         self._turns: dict[Identity, list[Any]] = {}  # a lock, and how many want it
         self._open: dict[Identity, Subscription] = {}
-        self._by_reader: dict[KafkaSource, Subscription] = {}  # also those that are not ours any more
+        self._by_source: dict[KafkaSource, Subscription] = {}  # also those that are not ours any more
         self._clients: dict[str, ClientClaim] = {}  # by their keys in the registry
 
     def __repr__(self) -> str:
@@ -194,7 +194,7 @@ class Subscriptions:
         terms: Terms,
         wanted: Selector | None,
         wakeup: threading.Event,
-        new_reader: NewReader,
+        open_source: Opener,
         on_lost: OnLost,
     ) -> ConsumerSlot:
         """Return a slot for a new consumer of a subscription, which is made or made anew where JMS says so.
@@ -204,7 +204,7 @@ class Subscriptions:
             terms: What it is to be.
             wanted: What decides about messages: the selector, with what no_local adds to it.
             wakeup: The consumer's; see `ConsumerSlot`.
-            new_reader: Creates the source of a consumer group; its second argument is where each partition of delayed
+            open_source: Creates the source of a consumer group; its second argument is where each partition of delayed
                 messages ended when the subscription was made.
             on_lost: Called in a thread of its own when another program has taken the subscription.
 
@@ -215,10 +215,10 @@ class Subscriptions:
         with self._turn(identity):
             mine = self._open.get(identity)
             if mine is None:
-                mine = self._begin(identity, terms, wanted, new_reader)
+                mine = self._begin(identity, terms, wanted, open_source)
             else:
                 _check_mine(mine, terms)
-            slot = ConsumerSlot(mine.reader, mine.wanted, wakeup)
+            slot = ConsumerSlot(mine.source, mine.wanted, wakeup)
             mine.slots[slot] = on_lost
             if self._open.get(identity) is mine and self._registry.counts(mine.use.key, mine.definition.key):
                 return slot
@@ -227,7 +227,7 @@ class Subscriptions:
         self._registry.take_away([mine.use.key], wait=False)
         raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
 
-    def _begin(self, identity: Identity, terms: Terms, wanted: Selector | None, new_reader: NewReader) -> Subscription:
+    def _begin(self, identity: Identity, terms: Terms, wanted: Selector | None, open_source: Opener) -> Subscription:
         registry = self._registry
         with registry.locked(identity.resource) as claims:
             owner = self._owner_of(identity, claims)
@@ -248,12 +248,12 @@ class Subscriptions:
                 # All of it is checked again, since this process may have slept, and others have had their turn.
                 if not is_first(claims, definition) or not (terms.is_shared or is_first(claims, use)):
                     raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
-                mine = Subscription(identity, terms, definition, use, new_reader(group, before), wanted)
+                mine = Subscription(identity, terms, definition, use, open_source(group, before), wanted)
             except BaseException:
                 registry.take_away([use.key], wait=False)
                 raise
             with self._lock:
-                self._open[identity] = self._by_reader[mine.reader] = mine
+                self._open[identity] = self._by_source[mine.source] = mine
             return mine
 
     def _usable(self, claims: Claims, identity: Identity, terms: Terms) -> Claim | None:
@@ -321,9 +321,9 @@ class Subscriptions:
 
     # Consumers go.
 
-    def keeps(self, reader: KafkaSource) -> bool:
-        """Tell whether *reader* is a subscription's, to be closed by `leave` alone."""
-        return reader in self._by_reader
+    def keeps(self, source: KafkaSource) -> bool:
+        """Tell whether *source* is a subscription's, to be closed by `leave` alone."""
+        return source in self._by_source
 
     def leave(self, slots: Collection[ConsumerSlot]) -> None:
         """Note that consumers are closed; subscriptions that have none left here are let go.
@@ -332,17 +332,17 @@ class Subscriptions:
         consumer or session closes. Never raises: what Kafka does not take now, it gets when it answers.
         """
         for slot in slots:
-            subscription = self._by_reader.get(slot.reader) if isinstance(slot.reader, KafkaSource) else None
+            subscription = self._by_source.get(slot.reader) if isinstance(slot.reader, KafkaSource) else None
             if subscription is not None:
                 subscription.slots.pop(slot, None)
         with contextlib.ExitStack() as turns:
-            idle = [subscription for subscription in list(self._by_reader.values()) if self._may_go(subscription)]
+            idle = [subscription for subscription in list(self._by_source.values()) if self._may_go(subscription)]
             for identity in sorted({subscription.identity for subscription in idle}, key=str):
                 turns.enter_context(self._turn(identity))
             self._let_go([subscription for subscription in idle if self._may_go(subscription)])
 
     def _may_go(self, subscription: Subscription) -> bool:
-        if subscription.slots or subscription.reader not in self._by_reader:
+        if subscription.slots or subscription.source not in self._by_source:
             return False
         return not subscription.has_messages_in_flight or (
             subscription.identity.space == NON_DURABLE and self._open.get(subscription.identity) is subscription
@@ -355,10 +355,10 @@ class Subscriptions:
             del self._open[subscription.identity]
         unread = [subscription for subscription in going if not subscription.has_messages_in_flight]
         for subscription in unread:
-            subscription.reader.begin_to_close()
+            subscription.source.begin_to_close()
         for subscription in unread:
-            subscription.reader.close()
-            self._by_reader.pop(subscription.reader, None)
+            subscription.source.close()
+            self._by_source.pop(subscription.source, None)
         self._take_away([subscription.use.key for subscription in ours if subscription.identity.space == DURABLE])
         for subscription in ours:
             if subscription.identity.space == NON_DURABLE:
@@ -515,7 +515,7 @@ class Subscriptions:
 
     def close(self) -> None:
         """Let go of everything: the engine ends."""
-        self._let_go(list(self._by_reader.values()))
+        self._let_go(list(self._by_source.values()))
 
     @contextlib.contextmanager
     def _turn(self, identity: Identity) -> Iterator[None]:

@@ -9,7 +9,7 @@ import pytest
 
 from kjms import Queue, Session
 from kjms.engine import ConsumerSlot
-from kjms.testing.engine import reader_of
+from kjms.testing.engine import source_of
 from tests.helpers import SOON_MS, WAIT_MS, apart, seen, send, wait_for
 
 
@@ -23,7 +23,7 @@ def test_a_delivery_that_is_recorded_and_not_made_does_not_count(
         with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
             assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
         consumer = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-        reader = reader_of(consumer)
+        reader = source_of(consumer)
         flush = reader.flush
 
         def flush_and_leave(*given: Any, **named: Any) -> None:
@@ -45,7 +45,7 @@ def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: 
             assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
         session = first.create_session()
         consumer = session.create_consumer(queue)
-        reader = reader_of(consumer)
+        reader = source_of(consumer)
         slot = ConsumerSlot(reader, None, threading.Event())
         slot.start()
         consumer.close()

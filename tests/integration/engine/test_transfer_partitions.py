@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, Queue, Session
-from kjms.testing.engine import reader_of
+from kjms.testing.engine import source_of
 from tests.helpers import WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text
 
 Process = Callable[..., Connection]
@@ -33,7 +33,7 @@ def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(
         there = consume(process(), queue)
         send(here._session._connection, queue, "a", "b")
         assert text(there.receive(WAIT_MS)) in {"a", "b"}
-        reader: Any = reader_of(there)
+        reader: Any = source_of(there)
         handover = reader._handover.handover
         eventually(lambda: handover._transfers.open)
         number = next(iter(handover._transfers.open))
@@ -69,7 +69,7 @@ def test_a_claim_that_expires_while_its_partition_is_opened_opens_none(
     here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
     with Busy(here):
         there = consume(process(), queue)
-        reader: Any = reader_of(there)
+        reader: Any = source_of(there)
         fetch = reader._handover.fetch
         restorer = fetch.restorer
         held: list[bool] = []
