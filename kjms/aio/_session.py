@@ -35,6 +35,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IN_FLIGHT: Final = 1_000  # sends of one context that Kafka has not confirmed: the next one waits
+MANY: Final = 64  # sends under way at the same time, which are worth waiting for a batch
 BACKLOG: Final = 50_000  # of the 100,000 records that librdkafka's buffer holds: beyond that a send may have to wait
 
 
@@ -69,7 +70,9 @@ class Wakeup(threading.Event):
 
 
 class SendOutcome:
-    """The outcome of a send, which the publisher's thread passes to a future of *loop*: a completion listener."""
+    """The outcome of a send, as a future of *loop*: a completion listener, which the loop calls."""
+
+    __slots__ = ("_loop", "future")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -77,23 +80,17 @@ class SendOutcome:
 
     def on_completion(self, message: Message) -> None:
         """Note that it was sent."""
-        self._pass_on(None)
+        if self._is_awaited():
+            self.future.set_result(None)
 
     def on_exception(self, message: Message, exception: Exception) -> None:
         """Note that it was not."""
-        self._pass_on(exception)
+        if self._is_awaited():
+            self.future.set_exception(exception)
 
-    def _pass_on(self, failure: Exception | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
-            self._loop.call_soon_threadsafe(self._arrive, failure)
-
-    def _arrive(self, failure: Exception | None) -> None:
-        if self.future.done():  # cancelled
-            return
-        if failure is None:
-            self.future.set_result(None)
-        else:
-            self.future.set_exception(failure)
+    def _is_awaited(self) -> bool:
+        """Return whether a task may wait: the send was not cancelled, and the loop is not closed."""
+        return not self.future.done() and not self._loop.is_closed()
 
 
 class Look:
@@ -148,18 +145,30 @@ class LoopSession(Session):
         self, connection: Connection, acknowledge_mode: int, *, loop: asyncio.AbstractEventLoop, executor: Executor
     ) -> None:
         wakeup = Wakeup(loop)
+
+        def report(call: Callable[[], None]) -> None:
+            call()
+            self._reported.set()
+
+        def pass_on(call: Callable[[], None]) -> None:
+            try:
+                loop.call_soon_threadsafe(report, call)
+            except RuntimeError:  # the loop is closed: no task waits, and failures are logged
+                call()
+
         super().__init__(
             connection,
             acknowledge_mode,
             wakeup=wakeup,
-            completions=CompletionQueue(None),
-            bulk=lambda engine: engine.prompt,  # one publisher for all keeps the order; few sends wait for a batch
+            completions=lambda engine, name: CompletionQueue(engine.prompt, name, pass_on),
         )
         self._wakeup: Wakeup = wakeup
         self._loop = loop
         self._executor = executor
         self._one_call = asyncio.Lock()
-        self._room = asyncio.Semaphore(IN_FLIGHT)
+        self._calls = 0  # that hold this lock, or wait for it
+        self._reported = asyncio.Event()  # set when sends have been reported
+        self._most = 0  # sends under way at the same time, since there were none
         self._is_receiving = False
         self._look: Look | None = None
 
@@ -173,18 +182,31 @@ class LoopSession(Session):
 
     async def run(self, doing: str, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what *call* returns; it is made by a thread, when the session's calls before it are through."""
-        await self._one_call.acquire()
+        await self._begin_call()
         return await self._in_thread(doing, lambda: call(*arguments, **named))
 
+    async def _begin_call(self) -> None:
+        """Return when the calls before are through; `_end_call` lets the next one begin."""
+        self._calls += 1
+        try:
+            await self._one_call.acquire()
+        except BaseException:
+            self._calls -= 1
+            raise
+
+    def _end_call(self) -> None:
+        self._calls -= 1
+        self._one_call.release()
+
     def _in_thread(self, doing: str, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Have a thread make *call*; the next call of the session begins when it ends, even if no task waits for it."""
+        """Have a thread make *call*, which has begun; it ends when the thread is through, even if no task waits."""
         try:
             self._check_open(doing)
             future = self._loop.run_in_executor(self._executor, with_handled_exception(call))
         except BaseException:
-            self._one_call.release()
+            self._end_call()
             raise
-        future.add_done_callback(lambda _: self._one_call.release())
+        future.add_done_callback(lambda _: self._end_call())
         return asyncio.shield(future)
 
     async def run_beside(self, call: Callable[[], T]) -> T:
@@ -197,25 +219,56 @@ class LoopSession(Session):
         """Send *message*, in the order of the calls, and return when Kafka has it, if it is to be waited for."""
         is_waited_for = self._transaction is None and producer.delivery_mode == DeliveryMode.PERSISTENT
         outcome = SendOutcome(self._loop) if is_waited_for else None
-        await self._one_call.acquire()
-        try:
-            await self._room.acquire()
-        except BaseException:
-            self._one_call.release()
-            raise
-        try:
-            send = partial(producer.send, message, destination, completion_listener=outcome)
-            if self._sender.knows(destination) and not producer.delivery_delay and self._sender.bulk.backlog < BACKLOG:
-                try:
-                    send()  # nothing of it takes long
-                finally:
-                    self._one_call.release()
+        if not self._calls and self._has_room(is_waited_for) and self._is_quick(producer, destination):
+            producer.send(message, destination, completion_listener=outcome)
+        else:
+            await self._begin_call()
+            try:
+                if not self._has_room(is_waited_for):
+                    await self._wait_for_room()
+                    self._has_room(is_waited_for)
+                is_quick = self._is_quick(producer, destination)
+                if is_quick:
+                    producer.send(message, destination, completion_listener=outcome)
+            except BaseException:
+                self._end_call()
+                raise
+            if is_quick:
+                self._end_call()
             else:
-                await self._in_thread("send", send)
-            if outcome is not None:
-                await outcome.future
-        finally:
-            self._room.release()
+                await self._in_thread("send", partial(producer.send, message, destination, completion_listener=outcome))
+        if outcome is not None:
+            await outcome.future
+
+    def _is_quick(self, producer: MessageProducer, destination: Destination) -> bool:
+        """Return whether a send needs no answer of Kafka first, and finds room in librdkafka's buffer."""
+        sender = self._sender
+        return (
+            sender.knows(destination) and not producer.delivery_delay and sender.completions.publisher.backlog < BACKLOG
+        )
+
+    def _has_room(self, is_waited_for: bool) -> bool:
+        """Choose the publisher of the next send, and return whether it may be made now.
+
+        A single send is made promptly; where there are many at the same time, each waits for a batch. The publisher
+        changes only while no send is under way: messages of two publishers may overtake each other.
+        """
+        completions, engine = self._sender.completions, self._connection._engine
+        under_way = len(completions)
+        if not under_way:
+            completions.publisher = engine.bulk if self._most >= MANY else engine.prompt
+            self._most = 0
+            return True
+        self._most = max(self._most, under_way)
+        return not is_waited_for or under_way < (MANY if completions.publisher is engine.prompt else IN_FLIGHT)
+
+    async def _wait_for_room(self) -> None:
+        """Return when there are fewer sends under way; none, where the next ones are to be made in batches."""
+        completions = self._sender.completions
+        few = 1 if completions.publisher is self._connection._engine.prompt else IN_FLIGHT
+        while len(completions) >= few:
+            self._reported.clear()
+            await self._reported.wait()
 
     # Receiving.
 

@@ -27,18 +27,12 @@ class Pending:
     It is what the publisher reports to: called from the publisher's thread with the error, if there was one.
     """
 
-    __slots__ = ("_publisher", "_queue", "_topic", "error", "is_done", "listener", "message")
+    __slots__ = ("_queue", "_topic", "error", "is_done", "listener", "message")
 
     def __init__(
-        self,
-        queue: CompletionQueue,
-        publisher: Publisher,
-        topic: str,
-        message: Message,
-        listener: CompletionListener | None,
+        self, queue: CompletionQueue, topic: str, message: Message, listener: CompletionListener | None
     ) -> None:
         self._queue = queue
-        self._publisher = publisher
         self._topic = topic
         self.message = message
         self.listener = listener
@@ -50,7 +44,9 @@ class Pending:
         self.is_done = True
         queue = self._queue
         queue._arrived_count += 1
-        self._publisher.inform(queue)
+        if not queue._is_informed:  # once for all reports of a poll
+            queue._is_informed = True
+            queue.publisher.inform(queue)
 
     def has_arrived(self) -> None:
         """Note that it needs no sending: it is safe with its session."""
@@ -60,15 +56,15 @@ class Pending:
 
     def report(self) -> None:
         """Call the listener; an error that it raises is logged."""
-        failure = None if self.error is None else self._publisher.failure(self.error, self._topic)
-        listener = self.listener
-        if listener is None:
-            if failure is not None:
-                _log.warning("a NON_PERSISTENT message was lost: %s", failure)
-            return
+        listener, error = self.listener, self.error
         try:
-            if failure is None:
-                listener.on_completion(self.message)
+            if error is None:
+                if listener is not None:
+                    listener.on_completion(self.message)
+                return
+            failure = self._queue.publisher.failure(error, self._topic)
+            if listener is None:
+                _log.warning("a NON_PERSISTENT message was lost: %s", failure)
             else:
                 listener.on_exception(self.message, failure)
         except BaseException:
@@ -82,15 +78,25 @@ class CompletionQueue:
     count of its own and no lock is needed until a thread waits.
 
     Args:
-        thread_name: The name of the thread for completion listeners, which is started when there is one. None: they are
-            called in the publisher's thread, and must do no more than pass it on.
+        publisher: Makes the sends. Another one may do so when the queue is empty.
+        thread_name: The name of the thread for completion listeners, which is started when there is one.
+        pass_on: Has its argument, which calls the listeners of sends that have arrived, called soon, always by the same
+            thread; it is called once for many sends. None: the queue's own thread calls the listeners.
     """
 
-    def __init__(self, thread_name: str | None) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        thread_name: str,
+        pass_on: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        self.publisher = publisher
         self._thread_name = thread_name
+        self._pass_on = pass_on
         self._begun = 0
-        self._report_timeout = 0.0  # seconds after the last send until its publisher has reported it
         self._arrived_count = 0
+        self._is_informed = False  # whether the publisher has the queue catch up after its present reports
+        self._is_passed_on = False  # whether `_report` is about to be called
         self._order: deque[Pending] = deque()
         self._waiting = 0
         self._reporting = threading.Lock()
@@ -103,14 +109,17 @@ class CompletionQueue:
         """Whether the current thread is the one that calls completion listeners."""
         return threading.current_thread() is self._thread
 
-    def begin(self, publisher: Publisher, topic: str, message: Message, listener: CompletionListener | None) -> Pending:
+    def __len__(self) -> int:
+        """Return how many sends have not been reported."""
+        return len(self._order)
+
+    def begin(self, topic: str, message: Message, listener: CompletionListener | None) -> Pending:
         """Count a send; the publisher reports to what is returned."""
-        pending = Pending(self, publisher, topic, message, listener)
-        if listener is not None and self._thread is None and self._thread_name is not None:
+        pending = Pending(self, topic, message, listener)
+        if self._thread is None and listener is not None and self._pass_on is None:
             self._thread = threading.Thread(target=self._notify, name=self._thread_name, daemon=True)
             self._thread.start()
         self._begun += 1
-        self._report_timeout = publisher.report_timeout
         self._order.append(pending)
         return pending
 
@@ -121,28 +130,38 @@ class CompletionQueue:
 
     def catch_up(self) -> None:
         """Look at which sends were delivered, or given up, meanwhile."""
+        self._is_informed = False  # before the look: a report after it informs again
         if self._thread is None:
+            order = self._order
             with self._reporting:
-                is_for_all = self._thread_name is None
-                while self._order and self._order[0].is_done and (is_for_all or self._order[0].listener is None):
-                    self._order.popleft().report()
+                while order and order[0].is_done and order[0].listener is None:
+                    order.popleft().report()
+            if self._pass_on is not None and order and not self._is_passed_on:
+                self._is_passed_on = True
+                self._pass_on(self._report)
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
 
     def _notify(self) -> None:
-        """Report in the order of sending: the thread for completion listeners."""
+        """Report when there is something to report: the thread for completion listeners."""
         order = self._order
         while not self._is_closing:
-            with self._reporting:  # another may be at it still, with sends from before the first listener
-                while order and order[0].is_done:
-                    order[0].report()
-                    order.popleft()
+            self._report()
             with self._changed:
                 self._waiting += 1
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._is_closing or bool(order and order[0].is_done))
                 self._waiting -= 1
+
+    def _report(self) -> None:
+        """Report what has arrived, in the order of sending."""
+        self._is_passed_on = False  # before the look: what arrives after it is passed on again
+        order = self._order
+        with self._reporting:  # the publisher may report still, sends from before the first listener
+            while order and order[0].is_done:
+                order[0].report()
+                order.popleft()
 
     def wait_for_arrivals(self) -> None:
         """Return when every send has been delivered, or given up; each is within the send timeout.
@@ -150,13 +169,13 @@ class CompletionQueue:
         Raises:
             JMSException: The publisher did not report it in time.
         """
-        if self._begun != self._arrived_count and not self._wait(self._have_arrived, self._report_timeout):
+        if self._begun != self._arrived_count and not self._wait(self._have_arrived, self.publisher.report_timeout):
             raise JMSException(f"send: {self._unreported()}")
 
     def wait(self) -> None:
-        """Return when every send has been delivered or given up, and its listener has returned."""
-        if self._wait(self._have_arrived, self._report_timeout):
-            self._wait(lambda: not self._order)
+        """Return when every send has been delivered or given up, and its listener, in the own thread, has returned."""
+        if self._wait(self._have_arrived, self.publisher.report_timeout):
+            self._wait(lambda: not self._order or self._pass_on is not None)
         else:
             _log.warning("%s", self._unreported())
 
@@ -164,8 +183,8 @@ class CompletionQueue:
         return self._begun == self._arrived_count
 
     def _unreported(self) -> str:
-        count = self._begun - self._arrived_count
-        return f"{count} messages sent before were neither confirmed nor given up within {self._report_timeout:g} s"
+        count, seconds = self._begun - self._arrived_count, self.publisher.report_timeout
+        return f"{count} messages sent before were neither confirmed nor given up within {seconds:g} s"
 
     def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         with self._changed:

@@ -37,7 +37,7 @@ from kjms.selector import parse_selector
 
 if TYPE_CHECKING:
     from kjms.client.session_connection import SessionConnection
-    from kjms.engine import ConsumerSlot, Engine, Publisher
+    from kjms.engine import ConsumerSlot, Engine
 
 __all__ = ["Session"]
 
@@ -62,8 +62,7 @@ class Session(Creating, AutoCloseable):
         acknowledge_mode: int,
         *,
         wakeup: threading.Event | None = None,
-        completions: CompletionQueue | None = None,
-        bulk: Callable[[Engine], Publisher] | None = None,
+        completions: Callable[[Engine, str], CompletionQueue] | None = None,
         acknowledgement: Callable[[Redelivery], Acknowledgement] | None = None,
     ) -> None:
         self.number = next(_numbers)
@@ -84,13 +83,13 @@ class Session(Creating, AutoCloseable):
             or acknowledgement_of(self._acknowledge_mode, redelivery, options),
         )
         check_own = connection._ownership.check
+        thread_name = f"kjms-session-{self.number}-completions"
         self._sender = SessionSender(
             engine,
             options,
             f"{connection._id}-{self.number}",
             self._core.guard,
-            completions or CompletionQueue(f"kjms-session-{self.number}-completions"),
-            engine.bulk if bulk is None else bulk(engine),
+            CompletionQueue(engine.bulk, thread_name) if completions is None else completions(engine, thread_name),
             self._senders,
             self._check_open,
             check_own,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
     from kjms.client.completion_queue import CompletionQueue
     from kjms.client.thread_guard import ThreadGuard
-    from kjms.engine import Engine, Publisher
+    from kjms.engine import Engine
     from kjms.message import Message
     from kjms.options import FactoryOptions
 
@@ -34,7 +34,6 @@ class SessionSender:
         session_id: The session's identifier; its messages' begin with it.
         guard: The session's.
         completions: Counts the sends that are not waited for.
-        bulk: Makes them.
         senders: Returns what is noted in messages to topics: in those with an id, and in those without.
         check_open: Raises IllegalStateException when the session is closed.
         check_own: Raises IllegalStateException in a fork of the session's process.
@@ -51,7 +50,6 @@ class SessionSender:
         session_id: str,
         guard: ThreadGuard,
         completions: CompletionQueue,
-        bulk: Publisher,
         senders: Callable[[], tuple[bytes | None, bytes | None]],
         check_open: Callable[[str], None],
         check_own: Callable[[str], None],
@@ -59,7 +57,6 @@ class SessionSender:
     ) -> None:
         self.transaction: Transacted | None = None
         self.completions = completions
-        self.bulk = bulk
         self.now_ms = engine.tuning.now_ms
         self.check_own = check_own
         self._engine = engine
@@ -121,19 +118,19 @@ class SessionSender:
             if sender is not None:
                 sign(record, sender)
             partition = route.partition if record.key is None else route.group_partition
-            completions, bulk = self.completions, self.bulk
+            completions = self.completions
             if self.transaction is not None:
                 self.transaction.sent(Copy(route.topic, partition, record))
                 if listener is not None:  # the message is safe with the session; the rest is the commit's
-                    completions.begin(bulk, route.topic, original, listener).has_arrived()
+                    completions.begin(route.topic, original, listener).has_arrived()
                 return
             if listener is None and message._delivery_mode == DeliveryMode.PERSISTENT:
                 completions.wait_for_arrivals()  # a session's messages stay in order, waited for or not
                 self._engine.prompt.send_and_wait(route.topic, partition, record)
                 return
-            pending = completions.begin(bulk, route.topic, original, listener)
+            pending = completions.begin(route.topic, original, listener)
             try:
-                bulk.send(route.topic, partition, record, pending)
+                completions.publisher.send(route.topic, partition, record, pending)
             except BaseException:
                 completions.cancel()
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import weakref
 from datetime import timedelta
 from typing import Any
 
@@ -20,10 +21,11 @@ from kjms import (
     MessageFormatException,
     Queue,
     ResourceAllocationException,
+    TextMessage,
     Topic,
     aio,
 )
-from tests.helpers import WAIT_MS, text, threads_since, until
+from tests.helpers import WAIT_MS, text, threads_since, until, wait_for
 
 
 def _timeout() -> Any:
@@ -100,6 +102,56 @@ async def test_many_sends_at_once_keep_their_order(
         await asyncio.gather(*(producer.send(queue, str(number)) for number in range(count)))
         consumer = context.create_consumer(queue)
         assert [text(await consumer.receive(WAIT_MS)) for _ in range(count)] == [str(n) for n in range(count)]
+
+
+async def test_sends_keep_their_order_while_they_become_many_and_few(
+    factory: aio.ConnectionFactory, queue: Queue, kjms_destination_name: str
+) -> None:
+    """Order holds where single sends turn into many at the same time, some of them cancelled, and into single ones."""
+    other = Queue(f"{kjms_destination_name}-other")
+    sent: list[int] = []
+    async with factory.create_context() as context:
+        producer, careless = context.create_producer(), context.create_producer()
+        careless.set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+
+        def task(to: Queue = queue, by: aio.JMSProducer = producer) -> asyncio.Task[Any]:
+            sent.append(len(sent))
+            return asyncio.ensure_future(by.send(to, str(sent[-1])))
+
+        for many in (1, 3, 70, 1, 200, 2, 1_500, 1):
+            tasks = [task(by=careless if number % 7 == 3 else producer) for number in range(many)]
+            await asyncio.sleep(0)
+            tasks.append(task(other))  # the queue's route is not known at first: a thread asks for it
+            for cancelled in tasks[::50]:
+                cancelled.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        last = task()
+        await last
+        places = []
+        for browser in (context.create_browser(queue), context.create_browser(other)):
+            places.append([int(text(message)) async for message in browser])
+    for numbers in places:
+        assert numbers == sorted(numbers)
+    arrived = {number for numbers in places for number in numbers}
+    assert len(arrived) == sum(map(len, places))
+    assert sent[-1] in arrived
+    assert len(arrived) > len(sent) - 60  # a cancelled send was perhaps not begun
+
+
+async def test_sends_that_wait_for_nothing_leave_nothing_behind(factory: aio.ConnectionFactory, queue: Queue) -> None:
+    """A task that sends NON_PERSISTENT messages and never lets the loop run keeps none of those that have arrived."""
+
+    class Watched(TextMessage):
+        """A message that can be watched: it takes weak references."""
+
+    async with factory.create_context() as context:
+        producer = context.create_producer().set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        await producer.send(queue, "the route is known now")
+        messages = [Watched(str(number)) for number in range(100)]
+        watched = [weakref.ref(message) for message in messages]
+        while messages:
+            await producer.send(queue, messages.pop())
+        wait_for(lambda: not any(reference() for reference in watched))  # and the loop stands still
 
 
 async def test_sends_of_one_context_while_it_waits_for_a_message(factory: aio.ConnectionFactory, queue: Queue) -> None:
