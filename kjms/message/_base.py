@@ -559,8 +559,12 @@ class PropertiesView(MutableMapping[str, "bool | int | float | str | None"]):
         self._message = message
 
     def __getitem__(self, name: str) -> bool | int | float | str | None:
-        value = self._message._property_value(name)
-        if value is None and not self._message.property_exists(name):
+        message = self._message
+        value = message._properties.get(name)
+        if value.__class__ is bytes and name not in FIELDS:  # the common case of a received message
+            return message._reader.read_property(message, name, value)  # type: ignore
+        value = message._property_value(name)
+        if value is None and not message.property_exists(name):
             raise KeyError(name)
         return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kjms.errors import MessageFormatException
 from kjms.message._base import Message
+from kjms.message._reading import UNREAD
 
 __all__ = ["TextMessage"]
 
@@ -35,7 +36,8 @@ class TextMessage(Message):
             MessageNotWriteableException: It was set on a received message before `clear_body`.
             MessageFormatException: It was set to something that is no string.
         """
-        return self._body  # type: ignore[no-any-return]
+        value = self._content
+        return value if value is not UNREAD else self._read_body()  # type: ignore[no-any-return]
 
     @text.setter
     def text(self, text: str | None) -> None:
