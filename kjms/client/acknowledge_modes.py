@@ -84,7 +84,7 @@ class Acknowledgement:
 
     def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
         """Note that the listener raised: the message comes again, marked, as its policy says (JMS 2.0 §4.5.2)."""
-        delivery.cause = f"the listener raised {type(error).__name__}"
+        delivery.attempts.cause = f"the listener raised {type(error).__name__}"
         self._give_back([delivery], to=delivery.slot, error=error)
 
     def consumer_closes(self, slot: Slot) -> None:
@@ -191,7 +191,7 @@ class Auto(Acknowledgement):
         for each in list(self._looped) if slot is None else [slot]:
             delivery = self._looped.pop(each, None)
             if delivery is not None:
-                delivery.cause = f"the loop over its consumer raised {type(error).__name__}"
+                delivery.attempts.cause = f"the loop over its consumer raised {type(error).__name__}"
                 self._give_back([delivery], to=None, error=error, is_delayed=True)
 
     def consumer_closes(self, slot: Slot) -> None:
@@ -231,7 +231,7 @@ class Auto(Acknowledgement):
             again.append(self._heard)
             self._heard = None
         for delivery in again:
-            delivery.cause = "the session recovered"
+            delivery.attempts.cause = "the session recovered"
             self._give_back([delivery], to=delivery.slot)
         return again[0].slot if again else None
 
@@ -339,7 +339,7 @@ class Client(Acknowledgement):
         by_slot: dict[Slot, list[Delivery]] = {}
         for delivery in again:
             assert delivery.slot is not None
-            delivery.cause = cause
+            delivery.attempts.cause = cause
             by_slot.setdefault(delivery.slot, []).append(delivery)
         for slot, deliveries in by_slot.items():
             self._give_back(deliveries, to=slot, error=error)
@@ -351,7 +351,7 @@ class Client(Acknowledgement):
         error = handled_exception()
         cause = "its session closed" if error is None else f"its session closed after {type(error).__name__}"
         for delivery in again:
-            delivery.cause = cause
+            delivery.attempts.cause = cause
         self._give_back(again, to=None, error=error)
 
 

@@ -141,9 +141,9 @@ class Brokered(Acknowledgement):
         """Give back what a program may have seen or not; the oldest one alone counts towards the maximum."""
         for number, delivery in enumerate(deliveries):
             del self._open[delivery]
-            delivery.cause = cause
+            delivery.attempts.cause = cause
             if number:
-                delivery.uncounted += 1
+                delivery.attempts.uncounted += 1
         self.give_back(deliveries, is_counted=True)
 
     def recover(self) -> Slot | None:
@@ -263,14 +263,14 @@ class BrokeredSession(Session):
         """Take *deliveries* back, which failed: they come again as the redelivery policy says."""
         back = [each for each in deliveries if self._brokered.take(each)]
         for delivery in back:
-            delivery.cause = cause
+            delivery.attempts.cause = cause
         self._brokered.give_back(back, is_counted=True)
 
     def reject(self, deliveries: Iterable[Delivery], cause: str) -> None:
         """Move *deliveries* to their dead-letter queues, whatever their count."""
         for delivery in deliveries:
             if self._brokered.take(delivery):
-                delivery.cause = cause
+                delivery.attempts.cause = cause
                 self._core.redelivery.dead_letter(delivery, None)
 
     # Sending.

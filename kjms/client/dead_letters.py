@@ -139,11 +139,11 @@ class Redelivery:
             destination,
             queue,
             "1 delivery" if delivery.count == 1 else f"{delivery.count} deliveries",
-            delivery.cause or "its last consumer did not acknowledge it",
+            delivery.attempts.cause or "its last consumer did not acknowledge it",
         )
         details = self._options.destination(destination_name(destination)).dead_letter_details
         times = "1 time" if delivery.count == 1 else f"{delivery.count} times"
-        cause = f"delivered {times}{delivery.cause and f'; {delivery.cause}'}"
+        cause = f"delivered {times}{delivery.attempts.cause and f'; {delivery.attempts.cause}'}"
         dead_letter = self._copy(delivery, queue, cause, *_failure(delivery, error, details))
         reader.dead_letter(delivery, dead_letter, "dead letter")
 
@@ -235,8 +235,8 @@ def _failure(delivery: Delivery, error: BaseException | None, details: str | Non
     failure: Headers = [
         (HOST, socket.gethostname().encode("ascii", "backslashreplace")),
         (PROCESS, b"%d" % os.getpid()),
-        (FIRST_FAILURE, b"%d" % delivery.first_failure),
-        (LAST_FAILURE, b"%d" % delivery.last_failure),
+        (FIRST_FAILURE, b"%d" % delivery.attempts.first_failure),
+        (LAST_FAILURE, b"%d" % delivery.attempts.last_failure),
     ]
     if error is None:
         return failure, []

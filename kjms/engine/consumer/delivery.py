@@ -168,51 +168,62 @@ Event: TypeAlias = Literal["redelivery", "dead letter", "expired"]
 """What happens to a message after its first delivery."""
 
 
+class Attempts:
+    """What is known of the deliveries of a message: of most messages there is but one, and nothing to know.
+
+    Attributes:
+        uncounted: How many of them do not count towards the maximum.
+        cause: Why the message came back last, for people.
+        first_failure: When a delivery failed first, in milliseconds since the epoch; 0: none did.
+        last_failure: When one failed last, likewise.
+        is_made: Whether the present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
+        is_uncounted: Whether the present delivery is one of those that do not count.
+        recorded: The history that the record tells: of a copy, what happened before.
+    """
+
+    __slots__ = ("cause", "first_failure", "is_made", "is_uncounted", "last_failure", "recorded", "uncounted")
+
+    def __init__(self) -> None:
+        self.uncounted = 0
+        self.cause = ""
+        self.first_failure = 0
+        self.last_failure = 0
+        self.is_made = False
+        self.is_uncounted = False
+        self.recorded = NEVER
+
+
 class Delivery:
     """A message on its way: the record it came from, and how often it was dispatched.
 
     Attributes:
         order: Of arrival, for messages that come back.
         count: Which delivery of the message this is, or will be next: JMSXDeliveryCount.
-        uncounted: How many of them do not count towards the maximum.
         due: When it may be dispatched, in milliseconds since the epoch; 0 is at once.
-        cause: Why it came back last, for people.
-        first_failure: When a delivery of it failed first, in milliseconds since the epoch; 0: none did.
-        last_failure: When one failed last, likewise.
         ready_in: How many selector queues it is ready in.
         state: Where it is; a selector queue passes over what it still lists and is not ready.
         is_relocating: Whether a copy is being written to the overflow topic; meanwhile it is where its state says.
-        is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
-        is_made: Whether its present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
-        is_uncounted: Whether its present delivery is one of those that do not count.
         group: Its message group (JMSXGroupID, or what another program gave as the key); None: it is in none.
         busy: The same, while a session has a message of it.
         priority: JMSPriority.
     """
 
     __slots__ = (
+        "_attempts",
         "busy",
-        "cause",
         "count",
         "decoded",
         "due",
-        "first_failure",
         "group",
-        "is_back",
-        "is_made",
         "is_relocating",
-        "is_uncounted",
-        "last_failure",
         "offset",
         "order",
         "partition",
         "priority",
         "ready_in",
         "record",
-        "record_history",
         "slot",
         "state",
-        "uncounted",
     )
 
     def __init__(self, record: SourceRecord, partition: AssignedPartition, offset: int, order: int) -> None:
@@ -221,26 +232,26 @@ class Delivery:
         self.offset = offset
         self.order = order
         self.count = 1
-        self.uncounted = 0
         self.due = 0
-        self.cause = ""
-        self.first_failure = 0
-        self.last_failure = 0
         self.ready_in = 0
         self.state = UNMATCHED
-        self.is_back = False
-        self.is_uncounted = False
-        self.is_made = False
         self.is_relocating = False
-        self.record_history = NEVER  # the history that its record tells: of a copy, what happened before
         self.decoded: Message | None = None
         self.slot: Slot | None = None
         self.group = record.key()
         self.busy: MessageGroup[Delivery] | None = None
         self.priority = DEFAULT_PRIORITY
+        self._attempts: Attempts | None = None
 
     def __repr__(self) -> str:
         return f"<Delivery {self.count} of {self.partition.topic}[{self.partition.number}]@{self.offset}>"
+
+    @property
+    def attempts(self) -> Attempts:
+        """What is known of its deliveries."""
+        if self._attempts is None:
+            self._attempts = Attempts()
+        return self._attempts
 
     @property
     def is_in_flight(self) -> bool:
@@ -250,37 +261,41 @@ class Delivery:
     @property
     def history(self) -> History:
         """What happened to the message so far: the delivery that is under way is part of it."""
+        attempts = self.attempts
         if self.is_in_flight:
-            return History(self.count, self.uncounted, failed=self.first_failure)
-        return History(self.count - 1, self.uncounted, self.due, self.first_failure)
+            return History(self.count, attempts.uncounted, failed=attempts.first_failure)
+        return History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)
 
     @property
     def counted(self) -> int:
         """Which delivery this is, of those that count towards the maximum."""
-        return self.count - self.uncounted
+        return self.count - self.attempts.uncounted
 
     @property
     def counted_if_failed(self) -> int:
         """How many deliveries count towards the maximum if this one, which was made, fails."""
-        return self.counted + self.is_uncounted
+        return self.counted + self.attempts.is_uncounted
 
     def failed(self, now: int) -> None:
         """Note that a delivery failed, *now* in milliseconds since the epoch."""
-        self.last_failure = now
-        self.first_failure = self.first_failure or self.last_failure
+        attempts = self.attempts
+        attempts.last_failure = now
+        attempts.first_failure = attempts.first_failure or now
 
     def uncount(self) -> None:
         """Note that its session went on to another message: should it fall now, this one was not the reason."""
-        if self.count > 1 and not self.is_uncounted:
-            self.is_uncounted = True
-            self.uncounted += 1
+        attempts = self.attempts
+        if self.count > 1 and not attempts.is_uncounted:
+            attempts.is_uncounted = True
+            attempts.uncounted += 1
             self.note()
 
     def come_back(self, due: Callable[[Delivery], int] | None, now: int) -> None:
         """Note that it was delivered, until *now*, and is to be delivered again: when *due* says, or at once."""
-        if self.is_uncounted:  # it comes back in order, so it counts
-            self.is_uncounted = False
-            self.uncounted -= 1
+        attempts = self.attempts
+        if attempts.is_uncounted:  # it comes back in order, so it counts
+            attempts.is_uncounted = False
+            attempts.uncounted -= 1
         self.count += 1
         self.failed(now)
         self.due = 0 if due is None else due(self)
@@ -292,19 +307,19 @@ class Delivery:
         Args:
             is_last: The partition is given up in order: a repeated delivery that is not made by now will not be.
         """
-        history = self.history
-        if is_last and self.count > 1 and not self.is_made:
-            history = History(self.count - 1, self.uncounted, self.due, self.first_failure)
+        attempts, history = self.attempts, self.history
+        if is_last and self.count > 1 and not attempts.is_made:
+            history = History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)
         noted = self.partition.settlement.noted(self.offset)
-        if history != (self.record_history if noted is None else noted):
+        if history != (attempts.recorded if noted is None else noted):
             self.partition.settlement.note(self.offset, history)
 
     def restore(self, history: History) -> None:
         """Go on from *history*."""
         self.count = history.deliveries + 1
-        self.uncounted = history.uncounted
         self.due = history.due
-        self.first_failure = history.failed
+        self.attempts.uncounted = history.uncounted
+        self.attempts.first_failure = history.failed
 
     def rank(self, destination: Destination) -> None:
         """Look for the message's priority."""

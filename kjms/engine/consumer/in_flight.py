@@ -77,16 +77,15 @@ class InFlight:
             self._dispatcher.in_flight -= 1
             delivery.state = RETURN[delivery.state]
             delivery.decoded = None
-            delivery.is_made = False
+            delivery.attempts.is_made = False
             if is_counted:
                 delivery.come_back(due, self._now_ms())
-            elif delivery.count > 1 or delivery.record_history != NEVER:
+            elif delivery.count > 1 or delivery.attempts.recorded != NEVER:
                 delivery.note()  # the delivery may have been recorded, and was not made
             if delivery.partition.is_held:
                 (later if delivery.due else back).append(delivery)
         is_for_all = to is None or not to.is_started
         for delivery in (*back, *later) if is_for_all else later:
-            delivery.is_back = True
             self._dispatcher.let_go(delivery)
         self._dispatcher.put_back(later)
         if to is None or is_for_all:

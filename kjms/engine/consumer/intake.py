@@ -116,8 +116,8 @@ class RecordIntake:
             settlement.settle(offset)
             return
         if partition.is_overflow:
-            delivery.record, delivery.record_history = original(record)
-            delivery.restore(delivery.record_history)
+            delivery.record, delivery.attempts.recorded = original(record)
+            delivery.restore(delivery.attempts.recorded)
             if repeats is not None:
                 repeats.sees(delivery.record)
         if offset < settlement.histories_end:
@@ -127,7 +127,7 @@ class RecordIntake:
             elif delivery.count == 1:
                 delivery.restore(settlement.history(offset))
                 if delivery.count > 1:
-                    delivery.cause = "previous consumer terminated unexpectedly"
+                    delivery.attempts.cause = "previous consumer terminated unexpectedly"
         self._dispatcher.arrive(delivery)
 
     def arrived_early(self, record: KafkaMessage, due: int) -> bool:

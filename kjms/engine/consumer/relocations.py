@@ -93,8 +93,8 @@ class Relocations:
         self._overflow.redelivery_log.note("redelivery", self._assignment.group, destination, delivery)
         self.committer.flush()
         with self._lock:  # from here on, giving the partition up counts the delivery
-            delivery.is_made = delivery.partition.is_held
-            return delivery.is_made
+            delivery.attempts.is_made = delivery.partition.is_held
+            return delivery.attempts.is_made
 
     def dead_letter(
         self, delivery: Delivery, copy: Callable[[int], Copy], why: Event, destination: Destination
@@ -102,7 +102,7 @@ class Relocations:
         """Relocate *delivery*, which a session has, for good, and note *why* in the log of redeliveries."""
         with self._lock:
             delivery.state = COMPLETE[delivery.state]
-            delivery.is_made = True  # should its partition be lost before, it has the count that it has now
+            delivery.attempts.is_made = True  # should its partition be lost before, it has the count that it has now
             self._dispatcher.let_go(delivery)
         self._overflow.redelivery_log.note(why, self._assignment.group, destination, delivery)
         self._overflow.relocator.submit(self, [Move(delivery, copy, is_overflow=False)])
@@ -177,7 +177,6 @@ class Relocations:
                 if move.peer is not None:
                     move.peer.written(None)
                     if move.delivery.partition.is_held:  # the peer is gone
-                        move.delivery.is_back = True
                         self._dispatcher.put_back([move.delivery])
             return left
 
@@ -281,7 +280,7 @@ class Relocations:
                 target = self._target(move)
                 if target is None:  # it was given up at once: whoever has it reads the copy
                     continue
-                delivery.partition, delivery.offset, delivery.record_history = target, offset, told
+                delivery.partition, delivery.offset, delivery.attempts.recorded = target, offset, told
                 if is_done:
                     target.settlement.settle(offset)
                 else:

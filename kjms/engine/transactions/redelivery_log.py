@@ -62,7 +62,7 @@ class RedeliveryLog:
                 "offset": record.offset(),
                 "message_id": delivery.message(destination).jms_message_id,
                 "delivery": delivery.count,
-                "cause": delivery.cause,
+                "cause": delivery.attempts.cause,
             }
         )
 
