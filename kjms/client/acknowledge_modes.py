@@ -217,7 +217,10 @@ class Auto(Acknowledgement):
     def listened(self, delivery: Delivery) -> None:
         if self._heard is not None:
             self._heard = None
-            self._settle(delivery)
+            if self._is_pipelined:
+                delivery.slot.reader.settle_soon(delivery)  # type: ignore[union-attr] # dispatched, so it has a slot
+            else:
+                self._settle(delivery)
 
     def listener_failed(self, delivery: Delivery, error: BaseException) -> None:
         if self._heard is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine import ConsumerSlot
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kjms.client.consumer import MessageConsumer
     from kjms.client.message_listener import MessageListener
     from kjms.client.session_core import SessionCore
+    from kjms.destinations import Destination
     from kjms.engine import Delivery, Slot
     from kjms.message import Message
 
@@ -66,6 +67,7 @@ class ListenerThread:
         self._lock = threading.Lock()  # for which consumers listen, and for starting and ending the thread
         self._ending = threading.Event()
         self._is_ended = False
+        self._is_behind = True  # whether what follows the last message may be left to do
 
     @property
     def is_current(self) -> bool:
@@ -154,33 +156,46 @@ class ListenerThread:
 
     def _deliver(self, consumer: MessageConsumer, delivery: Delivery) -> None:
         core, slot = self._core, consumer._slot
-        with core.guard.waited_for(), core.delivering:
-            listener = self._listener_of(consumer)
-            if listener is None or self._is_ended or not slot.is_started:
-                slot.reader.give_back([delivery], is_counted=False)  # too late: the program did not see it
-                return
-            self.current = consumer
+        outer = core.guard.acquire_later()
+        try:
+            with core.delivering:
+                listener = self._listener_of(consumer)
+                if listener is None or self._is_ended or not slot.is_started:
+                    slot.reader.give_back([delivery], is_counted=False)  # too late: the program did not see it
+                    return
+                self.current = consumer
+                try:
+                    self._deliver_to(listener, slot, delivery, consumer._destination)
+                finally:
+                    self.current = None
+        finally:
+            core.guard.release(outer)
+
+    def _deliver_to(
+        self, listener: MessageListener, slot: ConsumerSlot, delivery: Delivery, destination: Destination
+    ) -> None:
+        core = self._core
+        if self._is_behind:
             try:
-                core.acknowledgement.before_next(slot)  # in case that it failed after the last one
+                core.acknowledgement.before_next(slot)  # what failed after the last message
             except JMSException as failure:
                 slot.reader.give_back([delivery], to=slot, is_counted=False)
                 self._report(failure)
-                self.current = None
                 self._ending.wait(FAILURE_SECONDS)
                 return
-            try:
-                message = core.acceptable(delivery, consumer._destination)
-                if message is not None:
-                    self._call(listener, delivery, message)
-                core.acknowledgement.before_next(slot)
-            except Exception as error:
-                _log.exception("session %d: delivery from %s failed", self._number, consumer._destination)
-                self._report(
-                    error if isinstance(error, JMSException) else JMSException(f"delivery failed: {error}", None, error)
-                )
-                self._ending.wait(FAILURE_SECONDS)
-            finally:
-                self.current = None
+            self._is_behind = False
+        try:
+            message = core.acceptable(delivery, destination)
+            if message is not None:
+                self._call(listener, delivery, message)
+            core.acknowledgement.before_next(slot)
+        except Exception as error:
+            self._is_behind = True
+            _log.exception("session %d: delivery from %s failed", self._number, destination)
+            self._report(
+                error if isinstance(error, JMSException) else JMSException(f"delivery failed: {error}", None, error)
+            )
+            self._ending.wait(FAILURE_SECONDS)
 
     def _call(self, listener: MessageListener, delivery: Delivery, message: Message) -> None:
         acknowledgement = self._core.acknowledgement
@@ -198,5 +213,8 @@ class ListenerThread:
             acknowledgement.listened(delivery)
 
 
-def _rivalled(consumers: Iterable[MessageConsumer]) -> list[MessageConsumer]:
+def _rivalled(consumers: Sequence[MessageConsumer]) -> list[MessageConsumer]:
+    """Return those of *consumers* that are not to wait while the listener of another one runs."""
+    if len(consumers) < 2:
+        return []
     return [consumer for consumer in consumers if consumer._slot.has_rivals]

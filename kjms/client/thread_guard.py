@@ -40,6 +40,12 @@ class ThreadGuard:
         outer, self._holder = self._holder, get_ident()
         return outer
 
+    def acquire_later(self) -> int:
+        """Begin an action when that of another thread has ended; return what `release` is to get."""
+        self._lock.acquire()
+        outer, self._holder = self._holder, get_ident()
+        return outer
+
     def release(self, outer: int) -> None:
         """End the action; *outer* is the thread of the action around it, if there is one."""
         self._holder = outer

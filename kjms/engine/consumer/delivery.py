@@ -321,11 +321,12 @@ class Delivery:
         self.attempts.uncounted = history.uncounted
         self.attempts.first_failure = history.failed
 
-    def rank(self, destination: Destination) -> None:
-        """Look for the message's priority."""
+    def rank(self, destination: Destination) -> Message:
+        """Decode the message for its priority, and return it."""
         message = self.decoded = self.partition.decode(self.record, destination, self.count)
         if "JMSPriority" in message._properties or self.partition.decode is not decode:  # as header fields wait there
             self.priority = message.jms_priority
+        return message
 
     def message(self, destination: Destination) -> Message:
         """Return the JMS message: decoded once per delivery, since an application may change the one it got."""

@@ -185,22 +185,27 @@ class Dispatcher:
     def arrive_run(self, deliveries: Sequence[Delivery]) -> None:
         """Make *deliveries*, the newest messages in their order, ready: as `arrive` does with each."""
         queue = next(iter(self.selector_queues.values()), None)
-        if queue is None or queue.selector is not None or len(self.selector_queues) > 1 or self.eviction.is_urgent:
+        if queue is None or len(self.selector_queues) > 1 or self.eviction.is_urgent:
             for delivery in deliveries:
                 self.arrive(delivery)
             return
-        destination = self._destination
+        selector, destination = queue.selector, self._destination
+        ready: list[Delivery] = []
         for number, delivery in enumerate(deliveries):
-            delivery.rank(destination)
+            message = delivery.rank(destination)
             if delivery.priority != DEFAULT_PRIORITY or delivery.due:
-                self._extend(queue, deliveries[:number])
+                self._extend(queue, ready)
                 for other in deliveries[number:]:
                     self.arrive(other)
                 return
-        self._extend(queue, deliveries)
+            if selector is None or selector.matches(message):
+                ready.append(delivery)
+            else:
+                self._keep(delivery)
+        self._extend(queue, ready)
 
     def _extend(self, queue: _Queue, deliveries: Sequence[Delivery]) -> None:
-        """Make *deliveries*, of the default priority, ready in *queue*, which is for all and the only one."""
+        """Make *deliveries*, of the default priority, ready in *queue*, the only one, which they match."""
         for delivery in deliveries:
             delivery.state = READY
             delivery.ready_in = 1
