@@ -23,14 +23,16 @@ def test_a_delivery_that_is_recorded_and_not_made_does_not_count(
         with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
             assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
         consumer = first.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
-        reader = source_of(consumer)
-        flush = reader.flush
+        source = source_of(consumer)
+        committer = source.relocations.committer
+        flush = committer.flush
 
-        def flush_and_leave(*given: Any, **named: Any) -> None:
-            flush(*given, **named)
-            reader.close()  # it gives its partitions up in order, as in a rebalance
+        def flush_and_leave() -> None:
+            monkeypatch.undo()
+            flush()
+            source.close()  # it gives its partitions up in order, as in a rebalance
 
-        monkeypatch.setattr(reader, "flush", flush_and_leave)
+        monkeypatch.setattr(committer, "flush", flush_and_leave)
         assert consumer.receive(SOON_MS) is None
         with apart(kjms_broker.bootstrap_servers) as second:
             consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
@@ -45,15 +47,15 @@ def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: 
             assert seen(session.create_consumer(queue).receive(WAIT_MS)) == ("a", False, 1)
         session = first.create_session()
         consumer = session.create_consumer(queue)
-        reader = source_of(consumer)
-        slot = ConsumerSlot(reader, None, threading.Event())
+        source = source_of(consumer)
+        slot = ConsumerSlot(source, None, threading.Event())
         slot.start()
         consumer.close()
-        wait_for(lambda: reader.statistics().ready == 1)
-        delivery = reader.take(slot)
+        wait_for(lambda: source.statistics().ready == 1)
+        delivery = source.take(slot)
         assert delivery is not None
-        assert reader.record(delivery)
-        reader.give_back([delivery], is_counted=False)  # as where the receive that asked for it was given up
+        assert source.record(delivery)
+        source.give_back([delivery], is_counted=False)  # as where the receive that asked for it was given up
         slot.close()
     with apart(kjms_broker.bootstrap_servers) as second:
         consumer = second.create_session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue)
