@@ -122,9 +122,11 @@ class TransferReading:
         """
         ends = self._overflow.ends(topic)
         changed = [number for number in numbers if ends.get(number, 0) not in {0, known_empty.get(number)}]
+        if not changed:
+            return set()
         with self._client.held(COMMIT_SECONDS):
             consumer = self._client.consumer
-            if consumer is None or not changed:
+            if consumer is None:
                 return set()
             known = consumer.committed([TopicPartition(topic, number) for number in changed], COMMIT_SECONDS)
         return {place.partition for place in known if place.offset < ends[place.partition]}
