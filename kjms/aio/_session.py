@@ -280,6 +280,20 @@ class LoopSession(Session):
                 raise core.overrun("receive")
             return core.take(consumer._slot, consumer._destination)
 
+    def _take_at_hand(
+        self, consumer: MessageConsumer, read: Callable[[Message], None] | None, *, is_loop: bool
+    ) -> Message | None:
+        """Return the next message, if that takes no thread."""
+        core = self._core
+        try:
+            outer = core.guard.acquire("receive")
+        except IllegalStateException:  # the session is being closed, started or stopped
+            return None
+        try:
+            return core.take_at_hand(consumer._slot, consumer._destination, core.delivery(read, is_loop=is_loop))
+        finally:
+            core.guard.release(outer)
+
     async def receive(
         self,
         consumer: MessageConsumer,
@@ -301,6 +315,9 @@ class LoopSession(Session):
                 f"receive: another task waits for a message of session {self.number} (JMS 2.0 §4.4.6);"
                 " create_context makes a session for this one"
             )
+        at_hand = None if self._calls else self._take_at_hand(consumer, read, is_loop=is_loop)
+        if at_hand is not None:
+            return at_hand
         self._is_receiving = True
         deadline = None if seconds is None else self._loop.time() + seconds
         look = None

@@ -58,6 +58,11 @@ class Acknowledgement:
         """Whether the session holds as many unacknowledged messages as it may."""
         return False
 
+    @property
+    def must_commit(self) -> bool:
+        """Whether `before_next` waits for a commit."""
+        return False
+
     def before_next(self, slot: Slot) -> bool:
         """Do what must be durable before the consumer of *slot* gets its next message; return whether it may get one.
 
@@ -153,6 +158,10 @@ class Auto(Acknowledgement):
         self._unflushed: dict[MessageSource, list[Receipt]] = {}
         self._received_at = 0.0
         self._is_hasty = False  # whether the program asked for the next message at once
+
+    @property
+    def must_commit(self) -> bool:
+        return not self._is_pipelined and bool(self._unflushed or self._looped)
 
     def before_next(self, slot: Slot) -> bool:
         if self._looped:

@@ -88,6 +88,23 @@ class SessionCore:
                         deliver(delivery, message)
                     return delivery, message
 
+    def take_at_hand(
+        self, slot: ConsumerSlot, destination: Destination, deliver: Callable[[Delivery, Message], None]
+    ) -> Message | None:
+        """Return the next message where that needs no lock of the engine and no answer of Kafka; None: `take` tells.
+
+        It is one of a batch, in its first delivery, that does not expire, in a session that has nothing to commit.
+        """
+        if self.acknowledgement.must_commit:
+            return None
+        next_one = slot.peek()
+        if next_one is None or next_one.count > 1 or next_one.decoded is None:
+            return None
+        if "JMSExpiration" in next_one.decoded._properties or not self.acknowledgement.before_next(slot):
+            return None
+        found = self.take(slot, destination, deliver)
+        return None if found is None else found[1]
+
     def acceptable(self, delivery: Delivery, destination: Destination) -> Message | None:
         """Return the message of *delivery*; None if it has expired or was delivered too often: then it is settled."""
         message = delivery.decoded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -91,6 +92,13 @@ class ConsumerSlot:
                     self.taken_at = now
                     return delivery
         return self.reader.take(self)
+
+    def peek(self) -> Delivery | None:
+        """Return the next message of the batch, if there is one that `poll` gives without a lock."""
+        if self.batch and time.monotonic() < self.batch_until:
+            with contextlib.suppress(IndexError):  # taken back meanwhile
+                return self.batch[0]
+        return None
 
     def took(self, delivery: Delivery | None, now: float) -> float:
         """Note that the consumer took *delivery*, or found nothing; return how long it was busy with the one before."""

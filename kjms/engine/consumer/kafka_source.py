@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaSource", "statistics_of"]
 
-BATCH: Final = 100  # messages that are dispatched at once to a consumer; more gains little
+BATCH: Final = 250  # messages that are dispatched at once to a consumer; more gains little
 
 
 class KafkaSource:
