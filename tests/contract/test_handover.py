@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from kjms import Connection, Message, MessageConsumer, Queue, Session, Topic
-from kjms.testing.engine import consumer_statistics
+from kjms.testing.engine import consumer_statistics, tuned
 from tests.helpers import (
     NOTHING_MS,
     WAIT_MS,
@@ -65,6 +65,26 @@ def test_what_only_a_consumer_elsewhere_wants_goes_there(process: Process, queue
         assert message.jms_destination == queue
     assert text(here.receive(WAIT_MS)) == "d"
     assert here.receive(NOTHING_MS) is None
+
+
+def test_a_scattered_backlog_arrives_in_order(process: Process, queue: Queue, eventually: Eventually) -> None:
+    """What a peer wants comes in order, also where so much lies among settled messages that it has to be relocated."""
+    got: dict[str, list[int]] = {"first": [], "second": []}
+    with tuned(most_runs=100):
+        home = process()
+        consumers = {"first": owner_of(home, queue, "kind = 'first'", Session.DUPS_OK_ACKNOWLEDGE)}
+        assert text(consumers["first"].receive(WAIT_MS)) == "hello"
+        consumers["second"] = consume(process(), queue, "kind = 'second'", Session.DUPS_OK_ACKNOWLEDGE)
+        send(home, queue, "ready", properties={"kind": "second"})
+        assert text(consumers["second"].receive(WAIT_MS)) == "ready"
+        for kind, consumer in consumers.items():
+            consumer.message_listener = lambda message, kind=kind: got[kind].append(int(text(message)))
+        with home.create_session(Session.SESSION_TRANSACTED) as session:
+            for number in range(3_000):
+                send(session, queue, str(number), properties={"kind": ("first", "second")[number % 2]})
+            session.commit()
+        eventually(lambda: sum(map(len, got.values())) >= 3_000)
+    assert got == {"first": [*range(0, 3_000, 2)], "second": [*range(1, 3_000, 2)]}
 
 
 @pytest.mark.requirement("JMS-5.8-2")

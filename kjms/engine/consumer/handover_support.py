@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kjms.engine.handover.handover import Handover
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kjms.engine.statistics import HandoverStatistics
 
 __all__ = ["HandoverSupport"]
+
+CHUNK: Final = 500  # messages that one transaction moves, at the least
 
 
 class HandoverSupport:
@@ -97,7 +99,9 @@ class HandoverSupport:
         leaving = self.sharing.leaving
         if leaving and self.handover is not None:
             self.sharing.leaving = []
-            self.relocations.submit([self.handover.move(delivery, peer) for peer, delivery in leaving])
+            for at in range(0, len(leaving), CHUNK):  # so that each transaction takes as many as are good for it
+                chunk = leaving[at : at + CHUNK]
+                self.relocations.submit([self.handover.move(delivery, peer) for peer, delivery in chunk])
 
     # What it does.
 

@@ -118,7 +118,7 @@ class PeerSharing:
                 best = peer
         if best is None:
             for peer in full:
-                peer.waits_from = delivery.order if peer.waits_from is None else min(peer.waits_from, delivery.order)
+                peer.wait_from(delivery.order)
             return False
         self._leave(delivery, best)
         return True
@@ -130,6 +130,31 @@ class PeerSharing:
             if since is not None and peer.room(is_targeted=True):
                 peer.waits_from = None
                 self.offer(peer, list(peer.wants), is_new=False, since=since)
+
+    def give_waiting(self) -> bool:
+        """Let quick peers have more than they have room for: what else would be relocated; return whether they get any.
+
+        They share it evenly, and each gets its messages in order.
+        """
+        takers = [peer for peer in self.peers if peer.waits_from is not None and peer.room_in_a_crowd]
+        if not takers:
+            return False
+        for peer in takers:
+            peer.waits_from = None
+        kept: list[Delivery] = []
+        for delivery in self._held.unmatched:
+            message = delivery.message(self._destination)
+            wanting = [p for p in takers if p.does_want(message) and not self._bindings.exclude(delivery, p)]
+            best = min((peer for peer in wanting if peer.room_in_a_crowd), key=_outstanding, default=None)
+            if best is not None:
+                self._leave(delivery, best)
+                continue
+            kept.append(delivery)
+            for peer in wanting:
+                peer.wait_from(delivery.order)
+        has_given = len(kept) < len(self._held.unmatched)
+        self._held.unmatched = kept
+        return has_given
 
     def offer(self, peer: Peer, among: Collection[str | None], *, is_new: bool, since: int = 0) -> None:
         """Let *peer* have messages that match no selector here, and one of the selectors *among*.
@@ -243,6 +268,10 @@ class PeerSharing:
 
     def _matches(self, queue: SelectorQueue[Delivery, ConsumerSlot], delivery: Delivery) -> bool:
         return queue.selector is None or queue.selector.matches(delivery.message(self._destination))
+
+
+def _outstanding(peer: Peer) -> int:
+    return peer.credit.outstanding
 
 
 def _free_room(peer: Peer) -> int:

@@ -115,11 +115,17 @@ class Relocations:
     def make_room(self, partitions: Iterable[AssignedPartition], share: float) -> None:
         """Relocate messages of *partitions* to the overflow, so that their settlement gets small again.
 
-        While there is time, those go that lie scattered and match no consumer: others will soon be settled. If there
-        are none, or at the last moment, it is the oldest *share*.
+        While there is time, messages that wait for the room of peers go to these instead. If there are none, those go
+        that lie scattered and match no consumer: others will soon be settled. If there are none either, or at the last
+        moment, it is the oldest *share*.
         """
+        has_given = False
         for partition in partitions:
             if partition in self._assignment.crowding:
+                continue
+            has_given = has_given or (share < 1 and self._dispatcher.sharing.give_waiting())
+            if has_given:
+                self._changed.notify()  # the consumer thread sends them
                 continue
             self._dispatcher.batches.recall()  # what no session has taken is copied as it is
             chosen = (

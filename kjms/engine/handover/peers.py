@@ -47,6 +47,7 @@ _log = logging.getLogger("kjms.handover")
 VERSION: Final = 1
 TARGETED: Final = 500  # messages that only a peer wants and that may be on their way to it at any time, at the least
 WINDOWS: Final = 4  # the same of its windows: one is written, one read, one consumed, and one requested
+CROWDED_WINDOWS: Final = 40  # the same of what would be relocated anyway: some seconds of work for its consumers
 NONE: Final = -1  # no transfer partition
 
 
@@ -131,12 +132,9 @@ class TransferCredit:
         """How many messages the peer has requested that are not on their way to it."""
         return max(self._room - self.outstanding, 0)
 
-    @property
-    def targeted(self) -> int:
-        """How many more messages it may get that match consumers of that peer alone."""
-        if not self.is_quick:
-            return self.free
-        return max(max(TARGETED, WINDOWS * self._room) - self.outstanding, 0)
+    def ahead(self, windows: int) -> int:
+        """Return how many more messages a quick peer may get, if *windows* of it may be on their way, or `TARGETED`."""
+        return max(max(TARGETED, windows * self._room) - self.outstanding, 0)
 
     def sent(self) -> None:
         """Record that a message is on its way."""
@@ -212,7 +210,14 @@ class Peer:
         if self.state is not PeerState.ACTIVE:
             self.on(PeerEvent.MESSAGE)
             return 0
-        return self.credit.targeted if is_targeted else self.credit.free
+        return self.credit.ahead(WINDOWS) if is_targeted and self.credit.is_quick else self.credit.free
+
+    @property
+    def room_in_a_crowd(self) -> int:
+        """How many more messages it may get of those that would be relocated if it did not get them."""
+        if self.transfer_partition < 0 or self.state is not PeerState.ACTIVE or not self.credit.is_quick:
+            return 0
+        return self.credit.ahead(CROWDED_WINDOWS)
 
     def does_want(self, message: Message, among: Iterable[str | None] | None = None) -> bool:
         """Return whether one of its consumers, or of those with the selectors *among*, wants *message*."""
@@ -221,6 +226,10 @@ class Peer:
             if (selector is None and text is None) or (selector is not None and selector.matches(message)):
                 return True
         return False
+
+    def wait_from(self, order: int) -> None:
+        """Record that the message of *order* waits for it to have room."""
+        self.waits_from = order if self.waits_from is None else min(self.waits_from, order)
 
     def sent(self) -> None:
         """Record that a message is on its way to it."""

@@ -12,7 +12,7 @@ from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.peer_sharing import BUSY_SECONDS
 from kjms.engine.consumer.selector_queue import STUCK_SECONDS
-from kjms.engine.handover.peers import Peers
+from kjms.engine.handover.peers import CROWDED_WINDOWS, TARGETED, Peers
 from tests.unit.engine.records import EMPTY, Record, arrive, partition_from
 
 
@@ -178,6 +178,31 @@ def test_a_later_message_does_not_overtake_what_waits_for_room() -> None:
     assert other.waits_from is None
     arrive(dispatcher, partition, 1, start=6)
     assert sharing.leaving[-1][1].offset == 6
+
+
+def test_what_would_be_relocated_goes_to_quick_peers_beyond_their_room() -> None:
+    """In a crowd, quick peers get what waits for them, evenly and in order, up to some seconds of work."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100)
+    partition, sharing = partition_from(0), dispatcher.sharing
+    sharing.peers = peers = Peers("we")
+    for number, (engine, fast) in enumerate([("first", True), ("second", True), ("slow", False)]):
+        asks = {"engine": engine, "lease": 10, "partition": number, "partitions": [number], "credit": 20}
+        peers.apply({**asks, "fast": fast, "selectors": ["n > 4"]}, 0.0)
+    room = 2 * TARGETED + 20
+    most = 2 * max(TARGETED, CROWDED_WINDOWS * 20) + 20
+    arrive(dispatcher, partition, most + 15)
+    assert len(sharing.leaving) == room
+    assert sharing.give_waiting()
+    assert len(sharing.leaving) == most
+    got = {engine: [d.offset for peer, d in sharing.leaving if peer.engine == engine] for engine in ("first", "second")}
+    assert [len(offsets) for offsets in got.values()] == [most // 2 - 10] * 2
+    assert all(offsets == sorted(offsets) for offsets in got.values())
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [*range(5), *range(most + 5, most + 15)]
+    assert {peer.waits_from for peer in peers} == {room + 5, most + 5}  # the slow one waits for what it had no room for
+    assert not sharing.give_waiting()
+    peers.apply({"engine": "slow", "lease": 10, "partition": 2, "partitions": [2], "credit": 40, "fast": False}, 0.0)
+    sharing.offer_waiting()
+    assert sum(peer.engine == "slow" for peer, _ in sharing.leaving) == 30
 
 
 def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
