@@ -15,7 +15,7 @@ Place: TypeAlias = "tuple[str, int]"
 """A topic, and the number of a partition."""
 
 UNTIL_END: Final = {"enable.partition.eof": True}
-"""What the settings of a consumer must say, so that `records` hears where partitions end."""
+"""What the settings of a consumer must say, so that `records` learns where partitions end."""
 
 BATCH: Final = 1_000  # records taken from librdkafka at once
 POLL_SECONDS: Final = 0.1  # how soon the end of reading is noticed

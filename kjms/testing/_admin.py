@@ -93,7 +93,7 @@ class MemoryAdmin(MemoryClient):
         cluster = self._cluster
         until = NEVER if timeout < 0 else cluster.clock.monotonic() + timeout
         with cluster.lock:
-            while not self._errors and cluster.wait(self._news, until):
+            while not self._errors and cluster.wait(self._condition, until):
                 pass
         return self._tell()
 

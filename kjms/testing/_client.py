@@ -23,7 +23,7 @@ class MemoryClient:
 
     def __init__(self, cluster: Cluster, config: Mapping[str, Any]) -> None:
         self._cluster = cluster
-        self._news = threading.Condition(cluster.lock)
+        self._condition = threading.Condition(cluster.lock)
         self.client = str(config.get("client.id", "rdkafka"))
         self.on_error: Callable[[KafkaError], None] | None = config.get("error_cb")
         self._errors: deque[KafkaError] = deque()
@@ -32,12 +32,12 @@ class MemoryClient:
 
     def wake(self) -> None:
         """Return from a poll: there is something to do."""
-        self._news.notify_all()
+        self._condition.notify_all()
 
     def hear(self, error: KafkaError) -> None:
         """Have the error callback hear of *error*, in the next poll."""
         self._errors.append(error)
-        self._news.notify_all()
+        self._condition.notify_all()
 
     # What subclasses call, without it.
 

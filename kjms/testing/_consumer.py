@@ -259,7 +259,7 @@ class MemoryConsumer(MemoryClient):
                     if self._errors or (self._member is not None and self._member.changes):
                         break
                     found = self._readings.take(most)
-                    if found or advances != cluster.advances or not cluster.wait(self._news, until):
+                    if found or advances != cluster.advances or not cluster.wait(self._condition, until):
                         return found
             self._tell()
             self._rebalance()
@@ -267,7 +267,7 @@ class MemoryConsumer(MemoryClient):
     def _last_words(self, end: KafkaError, until: float) -> list[KafkaMessage]:
         """Say once why nothing comes any more; wait, after that, as where there is nothing."""
         if self._is_over:
-            self._cluster.wait(self._news, until)
+            self._cluster.wait(self._condition, until)
             return []
         self._is_over = True
         return [event(end.code(), ("", 0), OFFSET_INVALID, end.str())]
@@ -371,7 +371,7 @@ class MemoryConsumer(MemoryClient):
             self._readings.remove(self._readings)
             self._is_closed = True
             self._cluster.clients.discard(self)
-            self._news.notify_all()
+            self._condition.notify_all()
 
     def _enter(self, doing: str) -> threading.RLock:
         """Return the lock, for a call that is allowed now."""

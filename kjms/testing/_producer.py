@@ -178,7 +178,7 @@ class MemoryProducer(MemoryClient):
             if is_first:
                 self._drain()
             if is_first or self._reports:  # else a poll that waits knows already how long
-                self._news.notify()
+                self._condition.notify()
 
     def _partition(self, key: bytes | None, count: int) -> int:
         if count <= 1:
@@ -263,7 +263,7 @@ class MemoryProducer(MemoryClient):
             flushed = self._flushed
             while flushed == self._flushed:
                 if cluster.end_of(self) is not None:
-                    cluster.wait(self._news, until)
+                    cluster.wait(self._condition, until)
                     break
                 cluster.expire()
                 self._drain(is_flushing=is_flushing)
@@ -286,7 +286,7 @@ class MemoryProducer(MemoryClient):
             first = self._waiting[0].ready
             if self._cluster.faults.is_away(self.client):
                 first = min(waiting.until for waiting in self._waiting)
-        return self._cluster.wait(self._news, min(first, until)) or first <= until
+        return self._cluster.wait(self._condition, min(first, until)) or first <= until
 
     def flush(self, timeout: float = -1) -> int:
         clock = self._cluster.clock
@@ -298,7 +298,7 @@ class MemoryProducer(MemoryClient):
                 break
         with self._cluster.lock:
             self._flushed += 1  # a poll of another thread has nothing to wait for any more
-            self._news.notify_all()
+            self._condition.notify_all()
         return len(self)
 
     def purge(self) -> None:
@@ -306,7 +306,7 @@ class MemoryProducer(MemoryClient):
             self._cluster.check("purge", self)
             while self._waiting:
                 self._take(self._waiting.popleft(), KafkaError(KafkaError._PURGE_QUEUE))
-            self._news.notify_all()
+            self._condition.notify_all()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._reports)

@@ -91,7 +91,7 @@ class Claims:
     def __init__(self) -> None:
         self._claims: dict[str, Claim] = {}
         self._by_resource: dict[tuple[str, str], dict[str, Claim]] = {}
-        self._heard: dict[str, int] = {}  # where each engine said last that it lives
+        self._last_answers: dict[str, int] = {}  # where each engine said last that it lives
         self._asked: set[str] = set()
 
     def apply(self, offset: int, key: str, value: Mapping[str, Any] | None) -> None:
@@ -105,9 +105,9 @@ class Claims:
         kind, _, name = key.partition(":")
         if kind == ALIVE:
             if value is None:
-                self._heard.pop(name, None)
+                self._last_answers.pop(name, None)
             else:
-                self._heard[name] = offset
+                self._last_answers[name] = offset
         elif kind == ASK:
             (self._asked.discard if value is None else self._asked.add)(name)
         elif kind in {LOCK, USE, DEFINITION}:
@@ -147,9 +147,9 @@ class Claims:
             if kind == DEFINITION:
                 yield from self.all(kind, of)[:1]
 
-    def heard(self, engine: str) -> int:
+    def last_answer(self, engine: str) -> int:
         """Return where *engine* said last that it lives; -1: it never did."""
-        return self._heard.get(engine, -1)
+        return self._last_answers.get(engine, -1)
 
     def processes(self, engine: str) -> list[object]:
         """Return what the claims of *engine* say of its process; None: nothing."""
@@ -159,5 +159,5 @@ class Claims:
         """Return the keys to take away when *engine* is gone: all but definitions, which outlive it."""
         claims = list(self._claims.values())
         keys = [claim.key for claim in claims if claim.engine == engine and not claim.key.startswith(DEFINITION)]
-        keys += [f"{ALIVE}:{engine}"] * (engine in self._heard) + [f"{ASK}:{engine}"] * (engine in self._asked)
+        keys += [f"{ALIVE}:{engine}"] * (engine in self._last_answers) + [f"{ASK}:{engine}"] * (engine in self._asked)
         return keys

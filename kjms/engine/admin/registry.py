@@ -264,12 +264,12 @@ class Registry:
         Raises:
             JMSException: Kafka does not answer.
         """
-        since = {engine: self._claims.heard(engine) for engine in engines if engine != self.name}
+        since = {engine: self._claims.last_answer(engine) for engine in engines if engine != self.name}
         answered = set(engines) - since.keys()
         enough = len(since) + len(answered) if enough is None else enough
 
         def listen() -> bool:
-            answered.update(engine for engine, before in since.items() if self._claims.heard(engine) > before)
+            answered.update(engine for engine, before in since.items() if self._claims.last_answer(engine) > before)
             return len(answered) >= enough
 
         for _ in range(questions):

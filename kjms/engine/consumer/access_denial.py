@@ -28,15 +28,15 @@ class AccessDenial:
         self._on_error = on_error
         self._why: JMSSecurityException | None = None
         self._since = 0.0
-        self._told = -REMINDER_SECONDS
+        self._reported_at = -REMINDER_SECONDS
 
     def note(self, why: JMSSecurityException) -> None:
         """Note that the source was refused just now."""
         now = time.monotonic()
-        is_news = self._why is None or self._why.reason != why.reason or now - self._told > REMINDER_SECONDS
+        is_due = self._why is None or self._why.reason != why.reason or now - self._reported_at > REMINDER_SECONDS
         self._why, self._since = why, now
-        if is_news:
-            self._told = now
+        if is_due:
+            self._reported_at = now
             _log.warning("%s", why)
             self._on_error(why)
 

@@ -144,7 +144,7 @@ class Rebalancing:
         with self._lock:
             last = [partition for revoked in partitions for partition in self._assignment.of(revoked.partition)]
             for partition in last:
-                dispatcher.drop(partition)  # the broker would not hear of what is dispatched from now on
+                dispatcher.drop(partition)  # what is dispatched from now on is not part of a commit
         if not (self._lifecycle.is_closed or self._lifecycle.is_leaving):
             self._relocations.rescue(last)
         with self._lock:

@@ -461,7 +461,7 @@ class Subscriptions:
             _log.info("%s", jms_error(error, doing) if isinstance(error, KafkaException) else f"{doing}: {error}")
 
     def _delete_offsets(self, group: str) -> None:
-        """Delete *group*, as soon as Kafka has heard that its last member is gone."""
+        """Delete *group*, as soon as the broker knows that its last member is gone."""
         deadline = time.monotonic() + LEAVING_SECONDS
         while True:
             try:

@@ -95,7 +95,7 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
 
     def close(self, seconds: float) -> None:
         super().close(seconds)
-        with self._news:
+        with self._changed:
             left = list(self._units)
             self._units.clear()
         for work in left:
@@ -108,7 +108,7 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
             self._alone -= 1
             return [self._units.popleft()]
         # Sessions whose last transaction has just ended commit again soon, and would wait for all of this one.
-        self._news.wait_for(lambda: len(self._units) >= self._crowd or self._closing, self._gathering)
+        self._changed.wait_for(lambda: len(self._units) >= self._crowd or self._closing, self._gathering)
         self._crowd = max(float(len(self._units)), self._crowd * CALMING)
         batch = [self._units.popleft()]
         count = len(batch[0].copies)
@@ -142,7 +142,7 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
             time.sleep(OVERFLOW_SECONDS if isinstance(reason, OutgrownError) else PAUSE_SECONDS)
         else:
             culprits = self._culprits(batch, error)
-        with self._news:
+        with self._changed:
             self._units.extend(work for work in batch if work not in culprits)
             self._alone = max(self._alone, len(self._units))  # so that none fails, or waits, because of another
         for work in culprits:

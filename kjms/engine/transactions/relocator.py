@@ -65,12 +65,12 @@ class Relocator(TransactionalProducer[Moves]):
 
     def finish(self, settler: Settler[Any], seconds: float) -> None:
         """Return when no message of *settler* is left to be relocated, or after *seconds*."""
-        with self._news:
-            self._news.wait_for(lambda: self._closing or not self._has_moves(settler), seconds)
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or not self._has_moves(settler), seconds)
 
     def moving(self, settler: Settler[Any]) -> int:
         """Return how many messages of *settler* wait to be relocated, or are being relocated."""
-        with self._news:
+        with self._changed:
             waiting = sum(len(moves) for each, moves in self._units if each is settler)
             return waiting + (self._moving_count if self._is_busy and self._moving is settler else 0)
 
@@ -119,7 +119,7 @@ class Relocator(TransactionalProducer[Moves]):
             # Else the batch was too large, and perhaps no message of it. After the leanest copy all is tried again.
             moves[0].too_large = (moves[0].too_large + 1) % (LEANEST + 1)
         units = [unit for unit in (*single, overflow) if unit]
-        with self._news:
+        with self._changed:
             self._units.extend((settler, unit) for unit in units)  # at the end, so that other units do not wait
             self._alone = max(self._alone, len(units) if len(moves) > 1 else 0)
 
@@ -139,7 +139,7 @@ class Relocator(TransactionalProducer[Moves]):
             self._report(
                 failure if isinstance(failure, JMSException) else JMSException(self._last_reported, None, failure)
             )
-        with self._news:
+        with self._changed:
             others = any(move not in moves for _, unit in self._units for move in unit)
-            self._news.wait_for(lambda: self._closing, PAUSE_SECONDS if others else self._pause)
+            self._changed.wait_for(lambda: self._closing, PAUSE_SECONDS if others else self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)

@@ -73,7 +73,7 @@ class TransactionalProducer(Generic[Unit]):
         }
         self._id = transactional_id
         self._units: deque[Unit] = deque()
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._is_busy = False
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -82,7 +82,7 @@ class TransactionalProducer(Generic[Unit]):
 
     def statistics(self) -> TransactionStatistics:
         """Return what it has done, and has to do."""
-        with self._news:
+        with self._changed:
             is_started, waiting = self._thread is not None, len(self._units)
             return TransactionStatistics(self._id, is_started, self._is_busy, waiting, self._commits, self._failures)
 
@@ -93,22 +93,22 @@ class TransactionalProducer(Generic[Unit]):
 
     def _submit(self, unit: Unit) -> bool:
         """Have *unit* carried out soon; return whether that is still possible."""
-        with self._news:
+        with self._changed:
             if self._closing:
                 return False
             self._units.append(unit)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._id, daemon=True)
                 self._thread.start()
-            self._news.notify_all()
+            self._changed.notify_all()
             return True
 
     def close(self, seconds: float) -> None:
         """Carry out what waits, for *seconds* at the most, and end; the rest stays where it was."""
-        with self._news:
-            self._news.wait_for(lambda: not self._units and not self._is_busy, seconds if self._thread else 0)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._units and not self._is_busy, seconds if self._thread else 0)
             self._closing = True
-            self._news.notify_all()
+            self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(seconds + COMMIT_SECONDS)
 
@@ -116,8 +116,8 @@ class TransactionalProducer(Generic[Unit]):
 
     def _run(self) -> None:
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._units or self._closing)
+            with self._changed:
+                self._changed.wait_for(lambda: self._units or self._closing)
                 if self._closing:
                     break
                 batch = self._take()
@@ -130,9 +130,9 @@ class TransactionalProducer(Generic[Unit]):
                 self._failed(batch, RuntimeError(repr(error)))
                 raise
             finally:
-                with self._news:
+                with self._changed:
                     self._is_busy = False
-                    self._news.notify_all()
+                    self._changed.notify_all()
         self._producer = None  # an open transaction is aborted when the producer goes
 
     def _take(self) -> list[Unit]:
@@ -363,8 +363,8 @@ class TransactionalProducer(Generic[Unit]):
                 raise
             except (KafkaException, JMSException) as error:
                 _log.warning("transaction outcome unknown, asking again: %s", error)
-                with self._news:
-                    if self._news.wait_for(lambda: self._closing, PAUSE_SECONDS * 10):
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._closing, PAUSE_SECONDS * 10):
                         raise UnknownError(f"transaction outcome unknown: {error}") from error
 
     def _is_visible(self, first: TopicPartition | None) -> bool:

@@ -73,11 +73,11 @@ def test_what_an_engine_leaves() -> None:
     )
     assert sorted(claims.left_by("1")) == ["alive:1", "ask:1", "lock:b", "use:a"]
     assert [claim.key for claim in claims.definitions()] == ["definition:c"]
-    assert (claims.heard("1"), claims.heard("2")) == (5, -1)
+    assert (claims.last_answer("1"), claims.last_answer("2")) == (5, -1)
     for offset, key in enumerate(claims.left_by("1"), 6):
         claims.apply(offset, key, None)
     assert claims.left_by("1") == []
-    assert claims.heard("1") == -1
+    assert claims.last_answer("1") == -1
 
 
 def test_of_several_definitions_the_first_is_listed() -> None:
@@ -124,7 +124,7 @@ logs = st.lists(st.tuples(keys, values), max_size=30).map(
 def view(claims: Claims) -> object:
     return (
         {(kind, of): [(c.key, c.offset, c.engine) for c in claims.all(kind, of)] for kind in CLAIMS for of in "xy"},
-        {engine: (claims.heard(engine), sorted(claims.left_by(engine))) for engine in "12"},
+        {engine: (claims.last_answer(engine), sorted(claims.left_by(engine))) for engine in "12"},
         sorted(claim.key for claim in claims.definitions()),
     )
 
