@@ -177,7 +177,8 @@ class MessageProducer(AutoCloseable):
             JMSException: Kafka did not confirm it within the send timeout.
             ValueError: A mode, priority or duration is out of its range.
         """
-        self._check_open("send")
+        if self._is_closed:
+            self._check_open("send")
         if destination is not None or not isinstance(message, Message):
             message, destination = _message_and_destination(message, destination)
         target = self._destination if destination is None else destination

@@ -24,6 +24,7 @@ _log = logging.getLogger("kjms.producer")
 AGAIN_SECONDS: Final = 1.0  # between a fatal error and the next producer
 POLL_SECONDS: Final = 0.05  # how soon a closing publisher is noticed; deliveries wake the thread at once
 BURST: Final = 32  # sends within STEP_SECONDS, after which a sender yields to the delivery reports
+YIELD_EVERY: Final = 128  # sends: to yield costs two switches of threads
 STEP_SECONDS: Final = 0.005
 SMALL: Final = (
     1_000_000  # bytes of a body whose record any topic takes, unless it was given a lower limit than Kafka's own
@@ -206,7 +207,7 @@ class Publisher:
             raise _refused(why, topic) from error
         else:
             self._sent = sent = self._sent + 1
-            if self._is_yield_wanted and not sent % BURST:
+            if self._is_yield_wanted and not sent % YIELD_EVERY:
                 self._yield()
 
     def _wait_for_room(self, topic: str) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from kjms.engine.kafka import (
@@ -206,14 +207,11 @@ class TransactionalProducer(Generic[Unit]):
             waiting = {copies[n].topic: None for n in range(number + 1) if places[n] == NOWHERE}
             return ", ".join(map(repr, waiting))
 
-        def report(number: int) -> Callable[[KafkaError | None, KafkaMessage], None]:
-            def on_delivery(error: KafkaError | None, message: KafkaMessage) -> None:
-                if error is not None:
-                    failures[number] = error
-                else:
-                    places[number] = message.partition() or 0, message.offset() or 0
-
-            return on_delivery
+        def report(number: int, error: KafkaError | None, message: KafkaMessage) -> None:
+            if error is not None:
+                failures[number] = error
+            else:
+                places[number] = message.partition() or 0, message.offset() or 0
 
         produce = producer.produce
         number = -1
@@ -221,9 +219,8 @@ class TransactionalProducer(Generic[Unit]):
             key, value, headers, timestamp = record
             while True:
                 try:
-                    produce(
-                        topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report(number)
-                    )
+                    told = partial(report, number)
+                    produce(topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=told)
                 except BufferError:
                     self._await_some(producer, failures, unconfirmed)
                     continue
