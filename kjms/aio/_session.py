@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kjms.client.consumer import MessageConsumer
     from kjms.client.producer import MessageProducer
     from kjms.destinations import Destination
-    from kjms.engine import Delivery
+    from kjms.engine import Delivery, Engine, Publisher
     from kjms.message import Message
 
 __all__ = ["LoopSession"]
@@ -93,6 +93,48 @@ class SendOutcome:
         return not self.future.done() and not self._loop.is_closed()
 
 
+class SendWindow:
+    """Limits the sends under way, and chooses their publisher: single ones are prompt, many wait for a batch.
+
+    The publisher changes only while no send is under way: messages of two publishers may overtake each other.
+
+    Args:
+        completions: The sends under way.
+        prompt: Sends at once.
+        bulk: Sends in batches.
+
+    Attributes:
+        reported: Set when sends have been reported.
+    """
+
+    def __init__(self, completions: CompletionQueue, prompt: Publisher, bulk: Publisher) -> None:
+        self.reported = asyncio.Event()
+        self._completions = completions
+        self._prompt = prompt
+        self._bulk = bulk
+        self._most = 0  # sends under way at the same time, since there were none
+
+    def has_room(self, *, is_waited_for: bool) -> bool:
+        """Choose the publisher of the next send, and return whether it may be made now."""
+        completions = self._completions
+        under_way = len(completions)
+        if not under_way:
+            completions.publisher = self._bulk if self._most >= MANY else self._prompt
+            self._most = 0
+            return True
+        self._most = max(self._most, under_way)
+        return not is_waited_for or under_way < (MANY if completions.publisher is self._prompt else IN_FLIGHT)
+
+    async def wait_for_room(self) -> None:
+        """Return when fewer sends are under way: none, where the next ones are to be made in batches."""
+        completions = self._completions
+        few = 1 if completions.publisher is self._prompt else IN_FLIGHT
+        while len(completions) >= few:
+            self.reported.clear()
+            await self.reported.wait()
+        self.has_room(is_waited_for=True)
+
+
 class Look:
     """One look for a message: what it finds reaches the program or goes back, whatever happens meanwhile."""
 
@@ -148,7 +190,7 @@ class LoopSession(Session):
 
         def report(call: Callable[[], None]) -> None:
             call()
-            self._reported.set()
+            self._window.reported.set()
 
         def pass_on(call: Callable[[], None]) -> None:
             try:
@@ -156,19 +198,17 @@ class LoopSession(Session):
             except RuntimeError:  # the loop is closed: no task waits, and failures are logged
                 call()
 
-        super().__init__(
-            connection,
-            acknowledge_mode,
-            wakeup=wakeup,
-            completions=lambda engine, name: CompletionQueue(engine.prompt, name, pass_on),
-        )
+        def completions(engine: Engine, name: str) -> CompletionQueue:
+            queue = CompletionQueue(engine.prompt, name, pass_on)
+            self._window = SendWindow(queue, engine.prompt, engine.bulk)
+            return queue
+
+        super().__init__(connection, acknowledge_mode, wakeup=wakeup, completions=completions)
         self._wakeup: Wakeup = wakeup
         self._loop = loop
         self._executor = executor
         self._one_call = asyncio.Lock()
         self._calls = 0  # that hold this lock, or wait for it
-        self._reported = asyncio.Event()  # set when sends have been reported
-        self._most = 0  # sends under way at the same time, since there were none
         self._is_receiving = False
         self._look: Look | None = None
 
@@ -219,14 +259,15 @@ class LoopSession(Session):
         """Send *message*, in the order of the calls, and return when Kafka has it, if it is to be waited for."""
         is_waited_for = self._transaction is None and producer.delivery_mode == DeliveryMode.PERSISTENT
         outcome = SendOutcome(self._loop) if is_waited_for else None
-        if not self._calls and self._has_room(is_waited_for) and self._is_quick(producer, destination):
+        window = self._window
+        has_room = not self._calls and window.has_room(is_waited_for=is_waited_for)
+        if has_room and self._is_quick(producer, destination):
             producer.send(message, destination, completion_listener=outcome)
         else:
             await self._begin_call()
             try:
-                if not self._has_room(is_waited_for):
-                    await self._wait_for_room()
-                    self._has_room(is_waited_for)
+                if not window.has_room(is_waited_for=is_waited_for):
+                    await window.wait_for_room()
                 is_quick = self._is_quick(producer, destination)
                 if is_quick:
                     producer.send(message, destination, completion_listener=outcome)
@@ -246,29 +287,6 @@ class LoopSession(Session):
         return (
             sender.knows(destination) and not producer.delivery_delay and sender.completions.publisher.backlog < BACKLOG
         )
-
-    def _has_room(self, is_waited_for: bool) -> bool:
-        """Choose the publisher of the next send, and return whether it may be made now.
-
-        A single send is made promptly; where there are many at the same time, each waits for a batch. The publisher
-        changes only while no send is under way: messages of two publishers may overtake each other.
-        """
-        completions, engine = self._sender.completions, self._connection._engine
-        under_way = len(completions)
-        if not under_way:
-            completions.publisher = engine.bulk if self._most >= MANY else engine.prompt
-            self._most = 0
-            return True
-        self._most = max(self._most, under_way)
-        return not is_waited_for or under_way < (MANY if completions.publisher is engine.prompt else IN_FLIGHT)
-
-    async def _wait_for_room(self) -> None:
-        """Return when there are fewer sends under way; none, where the next ones are to be made in batches."""
-        completions = self._sender.completions
-        few = 1 if completions.publisher is self._connection._engine.prompt else IN_FLIGHT
-        while len(completions) >= few:
-            self._reported.clear()
-            await self._reported.wait()
 
     # Receiving.
 
