@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kjms import Connection, ConnectionFactory, DeliveryMode, Queue
+from kjms import Connection, ConnectionFactory, DeliveryMode, Queue, Session, aio
 from kjms.bench._payload import text_message
 from kjms.engine import admin_settings, common_settings, consumer_settings, producer_settings
 from kjms.options import DEFAULT_SEND_TIMEOUT
@@ -100,6 +100,11 @@ class Stage:
             kafka = {**self._kafka, **options.pop("kafka", {})}
             factory = ConnectionFactory(self.bootstrap_servers, kafka=kafka, **{**self._options, **options})
         return factory.create_connection(*self._credentials)
+
+    def context(self, session_mode: int = Session.AUTO_ACKNOWLEDGE) -> aio.JMSContext:
+        """Return a new context for asyncio, with what `connect` gives a connection."""
+        factory = aio.ConnectionFactory(self.bootstrap_servers, kafka=self._kafka, **self._options)
+        return factory.create_context(session_mode, *self._credentials)
 
     # Topics, and what is in them.
 

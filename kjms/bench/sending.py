@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 import uuid
 from collections.abc import Callable
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, Producer
 
@@ -120,6 +121,10 @@ send_async = workload(
 
 @send_async.side("kjms")
 def _(stage: Stage) -> float:
+    return _send_with_listener(stage)
+
+
+def _send_with_listener(stage: Stage) -> float:
     with stage.connect() as connection, connection.create_session() as session:
         producer = session.create_producer(Queue(stage.topic()))
         _warm_up(producer)
@@ -227,6 +232,45 @@ def _(stage: Stage) -> float:
         producer.flush()
     delivered.check()
     return stage.count / clock.seconds
+
+
+# ------------------------------------------------------------------------- the same in tasks, beside the one thread
+
+TASKS: Final = 500  # that send at the same time
+
+send_asyncio = workload(
+    "send-asyncio",
+    f"send, PERSISTENT, {TASKS} tasks at a time, beside one thread",
+    Unit.MESSAGES_PER_SECOND,
+    aim=Aim(0.7),
+)
+
+
+@send_asyncio.side("kjms")
+def _(stage: Stage) -> float:
+    return asyncio.run(_send_in_tasks(stage))
+
+
+async def _send_in_tasks(stage: Stage) -> float:
+    queue = Queue(stage.topic())
+    async with stage.context() as context:
+        producer = context.create_producer()
+        for _ in range(WARM_UP):
+            await producer.send(queue, text_message())
+        messages = iter([text_message() for _ in range(stage.count)])
+
+        async def work() -> None:
+            for message in messages:
+                await producer.send(queue, message)
+
+        with Clock() as clock:
+            await asyncio.gather(*(work() for _ in range(TASKS)))
+        return stage.count / clock.seconds
+
+
+@send_asyncio.side("kjms, one thread, with a completion listener")
+def _(stage: Stage) -> float:
+    return _send_with_listener(stage)
 
 
 # --------------------------------------------------------------------------------------- many, and nobody is waiting
