@@ -193,7 +193,7 @@ class Mover:
             redelivered=redelivered,
             count=count,
             moved=delivery.partition.is_overflow,
-            back=delivery.is_back,
+            back=delivery.attempts.is_back,
             text=self.transaction,
         )
         copy = self.session.create_text_message(str(number))

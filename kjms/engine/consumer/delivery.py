@@ -176,18 +176,29 @@ class Attempts:
         cause: Why the message came back last, for people.
         first_failure: When a delivery failed first, in milliseconds since the epoch; 0: none did.
         last_failure: When one failed last, likewise.
+        is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
         is_made: Whether the present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
         is_uncounted: Whether the present delivery is one of those that do not count.
         recorded: The history that the record tells: of a copy, what happened before.
     """
 
-    __slots__ = ("cause", "first_failure", "is_made", "is_uncounted", "last_failure", "recorded", "uncounted")
+    __slots__ = (
+        "cause",
+        "first_failure",
+        "is_back",
+        "is_made",
+        "is_uncounted",
+        "last_failure",
+        "recorded",
+        "uncounted",
+    )
 
     def __init__(self) -> None:
         self.uncounted = 0
         self.cause = ""
         self.first_failure = 0
         self.last_failure = 0
+        self.is_back = False
         self.is_made = False
         self.is_uncounted = False
         self.recorded = NEVER

@@ -86,6 +86,7 @@ class InFlight:
                 (later if delivery.due else back).append(delivery)
         is_for_all = to is None or not to.is_started
         for delivery in (*back, *later) if is_for_all else later:
+            delivery.attempts.is_back = True
             self._dispatcher.let_go(delivery)
         self._dispatcher.put_back(later)
         if to is None or is_for_all:

@@ -183,6 +183,7 @@ class Relocations:
                 if move.peer is not None:
                     move.peer.written(None)
                     if move.delivery.partition.is_held:  # the peer is gone
+                        move.delivery.attempts.is_back = True
                         self._dispatcher.put_back([move.delivery])
             return left
 
