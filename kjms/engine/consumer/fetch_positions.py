@@ -139,7 +139,9 @@ class FetchPositions:
         if assignment.get(topic, number) is not None:
             return
         overflow.ensure(number)
-        begins = {(topic, number): overflow.beginning(topic, number)}  # without the client: sessions go on meanwhile
+        begins = {
+            (topic, number): overflow.topics.beginning(topic, number)
+        }  # without the client: sessions go on meanwhile
         with self._client.held(COMMIT_SECONDS):
             consumer = self._client.consumer
             if consumer is None or assignment.get(assignment.topic, number) is None:

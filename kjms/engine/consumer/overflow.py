@@ -57,6 +57,7 @@ class Overflow:
         topic: The overflow topic; created when it is first needed.
         handover: The topic through which the group's processes hand messages to each other, likewise.
         interest: The topic in which they publish their interest, likewise.
+        topics: Knows and makes Kafka topics.
     """
 
     def __init__(
@@ -81,20 +82,8 @@ class Overflow:
         self.group = group
         self._bookkeeping = bookkeeping
         self.engine = engine
-        self._topics = topics
+        self.topics = topics
         self._source = source
-
-    def identity(self, topic: str) -> str:
-        """Ask for Kafka's id of *topic*; return ``-`` where it does not say."""
-        return self._topics.ids.find(topic)
-
-    def last_identity(self, topic: str, *, is_urgent: bool = False) -> str:
-        """Return Kafka's id of *topic* as it was seen last, and see to it, without waiting, that it is looked at."""
-        return self._topics.ids.watch(topic, is_urgent=is_urgent)
-
-    def forget(self, topic: str, identity: str) -> None:
-        """Forget the topic that had the id *identity*: it was deleted, and another one is called *topic* now."""
-        self._topics.forget(topic, identity)
 
     def keep(self, offsets: Iterable[TopicPartition]) -> None:
         """Keep a copy of what was committed."""
@@ -112,8 +101,8 @@ class Overflow:
 
     def is_new(self) -> bool:
         """Tell, once, whether this process has just made the source: nothing of it can have been forgotten."""
-        is_new = self._source in self._topics.created
-        self._topics.created.discard(self._source)
+        is_new = self._source in self.topics.created
+        self.topics.created.discard(self._source)
         return is_new
 
     def end_transactions(self, places: Iterable[TopicPartition]) -> None:
@@ -122,7 +111,7 @@ class Overflow:
         Raises:
             KafkaException: The broker refused it.
         """
-        writers = {owner(known.metadata)[1] for known in self._topics.committed(self.group, places)}
+        writers = {owner(known.metadata)[1] for known in self.topics.committed(self.group, places)}
         for engine in writers - {self.engine, "-", ""}:
             _log.warning("%s: a transaction that another process left open is ended", self.group)
             self.relocator.fence(transactional_ids(engine))
@@ -133,7 +122,7 @@ class Overflow:
         Raises:
             JMSException: The broker did not answer, or refused.
         """
-        return self._topics.look_up(self._source)
+        return self.topics.look_up(self._source)
 
     def partitions(self) -> int:
         """Return how many partitions the overflow topic has now; 0: it was not created yet.
@@ -141,7 +130,7 @@ class Overflow:
         Raises:
             JMSException: The broker did not answer, or refused.
         """
-        return self._topics.look_up(self.topic)
+        return self.topics.look_up(self.topic)
 
     def ensure(self, number: int) -> None:
         """Make the topic, or its partition *number*, where it is missing.
@@ -152,13 +141,13 @@ class Overflow:
         there = self.partitions()
         if number < there:
             return
-        wanted = self._topics.look_up(self._source)
+        wanted = self.topics.look_up(self._source)
         if number >= wanted:
             raise JMSException(f"the Kafka topic {self._source!r} has no partition {number} any more")
         if there:
-            self._topics.grow(self.topic, wanted)
+            self.topics.grow(self.topic, wanted)
         else:
-            self._topics.ensure_internal(self.topic, like=self._source, partitions=wanted, margin=MARGIN)
+            self.topics.ensure_internal(self.topic, like=self._source, partitions=wanted, margin=MARGIN)
 
     def topic_partitions(self, topic: str) -> int:
         """Return how many partitions *topic* has now; 0 where there is no such topic.
@@ -166,23 +155,7 @@ class Overflow:
         Raises:
             JMSException: The broker did not answer, or refused.
         """
-        return self._topics.look_up(topic)
-
-    def beginning(self, topic: str, number: int) -> int:
-        """Return where partition *number* of *topic* begins; wait for the leader of a topic that was just made.
-
-        Raises:
-            JMSException: The broker did not answer, or refused.
-        """
-        return self._topics.beginning(topic, number)
-
-    def ends(self, topic: str) -> Mapping[int, int]:
-        """Return where each partition of *topic* ends for readers of committed records.
-
-        Raises:
-            JMSException: The broker did not answer, or refused.
-        """
-        return self._topics.ends(topic)
+        return self.topics.look_up(topic)
 
     def grow(self, topic: str, partitions: int) -> None:
         """Give *topic* more partitions.
@@ -190,7 +163,7 @@ class Overflow:
         Raises:
             JMSException: Kafka refuses.
         """
-        self._topics.grow(topic, partitions)
+        self.topics.grow(topic, partitions)
 
     def ensure_handover(self) -> None:
         """Make the topics through which processes hand messages to each other, where they are missing.
@@ -199,7 +172,7 @@ class Overflow:
             JMSException: They cannot be made.
         """
         self.ensure(self.source_partitions() - 1)  # messages that peers send back arrive there
-        self._topics.ensure_internal(self.interest, like=self._source, partitions=1, config=INTEREST_CONFIG)
-        self._topics.ensure_internal(
+        self.topics.ensure_internal(self.interest, like=self._source, partitions=1, config=INTEREST_CONFIG)
+        self.topics.ensure_internal(
             self.handover, like=self._source, partitions=FIRST_TRANSFER_PARTITIONS, margin=MARGIN
         )

@@ -76,7 +76,7 @@ class SettlementRestorer:
         forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
         copies = recall(forgotten) if forgotten else {}
         # Asked each time, and kept: what is committed of a topic must never be taken for another one's of its name.
-        identities = {topic: self._overflow.identity(topic) for topic in {known.topic for known in answers}}
+        identities = {topic: self._overflow.topics.ids.find(topic) for topic in {known.topic for known in answers}}
         for known in answers:
             place = known.topic, known.partition
             if known.offset < 0 and place not in copies:

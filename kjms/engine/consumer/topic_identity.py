@@ -60,7 +60,7 @@ class TopicIdentity:
     def find(self) -> None:
         """Ask for the topic's id, unless it is known."""
         if self.identity == "-":
-            self.identity = self._overflow.identity(self._assignment.topic)
+            self.identity = self._overflow.topics.ids.find(self._assignment.topic)
 
     def opened(self, partition: AssignedPartition) -> None:
         """Take the topic's id from *partition*, which was restored just now."""
@@ -76,7 +76,7 @@ class TopicIdentity:
         is_urgent, intake.is_suspicious = intake.is_suspicious, False
         with self._lock:
             partitions = [partition for partition in self._assignment if not partition.is_transfer]
-        seen = {t: self._overflow.last_identity(t, is_urgent=is_urgent) for t in {p.topic for p in partitions}}
+        seen = {t: self._overflow.topics.ids.watch(t, is_urgent=is_urgent) for t in {p.topic for p in partitions}}
         gone = []
         for partition in partitions:
             latest = seen[partition.topic]
@@ -87,7 +87,7 @@ class TopicIdentity:
         if not gone:
             return False
         # Asked once more: an answer that was late, or of a broker that lags behind, must not do that.
-        present = {topic: self._overflow.identity(topic) for topic in {partition.topic for partition in gone}}
+        present = {topic: self._overflow.topics.ids.find(topic) for topic in {partition.topic for partition in gone}}
         gone = [partition for partition in gone if present[partition.topic] not in {"-", partition.identity}]
         if not gone:
             return False
@@ -103,7 +103,7 @@ class TopicIdentity:
         """Report that *topic*, whose id was *former*, was deleted and made again."""
         if topic == self._assignment.topic:
             self.identity = "-"
-        self._overflow.forget(topic, former)
+        self._overflow.topics.forget(topic, former)
         failure = JMSException(
             f"the Kafka topic {topic!r} of {self._destination} was deleted and made again: it is read from its start;"
             " messages of the former topic that were not acknowledged are gone"

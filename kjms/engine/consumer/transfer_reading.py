@@ -91,7 +91,7 @@ class TransferReading:
             JMSException: Kafka does not answer.
             KafkaException: It does not say what was committed.
         """
-        begins = {(topic, number): self._overflow.beginning(topic, number)}
+        begins = {(topic, number): self._overflow.topics.beginning(topic, number)}
 
         def opened(recall: Recall) -> list[AssignedPartition]:
             with self._client.held(COMMIT_SECONDS):
@@ -120,7 +120,7 @@ class TransferReading:
             JMSException: Kafka does not answer.
             KafkaException: It does not say.
         """
-        ends = self._overflow.ends(topic)
+        ends = self._overflow.topics.ends(topic)
         changed = [number for number in numbers if ends.get(number, 0) not in {0, known_empty.get(number)}]
         if not changed:
             return set()
