@@ -47,7 +47,7 @@ _log = logging.getLogger("kjms.handover")
 VERSION: Final = 1
 TARGETED: Final = 500  # messages that only a peer wants and that may be on their way to it at any time, at the least
 WINDOWS: Final = 4  # the same of its windows: one is written, one read, one consumed, and one requested
-CROWDED_WINDOWS: Final = 40  # the same of what would be relocated anyway: some seconds of work for its consumers
+CROWDED_WINDOWS: Final = 10  # the same of what would overflow otherwise: two seconds of work for its consumers
 NONE: Final = -1  # no transfer partition
 
 

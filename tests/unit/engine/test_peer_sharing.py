@@ -186,23 +186,23 @@ def test_what_would_be_relocated_goes_to_quick_peers_beyond_their_room() -> None
     partition, sharing = partition_from(0), dispatcher.sharing
     sharing.peers = peers = Peers("we")
     for number, (engine, fast) in enumerate([("first", True), ("second", True), ("slow", False)]):
-        asks = {"engine": engine, "lease": 10, "partition": number, "partitions": [number], "credit": 20}
+        asks = {"engine": engine, "lease": 10, "partition": number, "partitions": [number], "credit": 80}
         peers.apply({**asks, "fast": fast, "selectors": ["n > 4"]}, 0.0)
-    room = 2 * TARGETED + 20
-    most = 2 * max(TARGETED, CROWDED_WINDOWS * 20) + 20
+    room = 2 * TARGETED + 80
+    most = 2 * max(TARGETED, CROWDED_WINDOWS * 80) + 80
     arrive(dispatcher, partition, most + 15)
     assert len(sharing.leaving) == room
     assert sharing.give_waiting()
     assert len(sharing.leaving) == most
     got = {engine: [d.offset for peer, d in sharing.leaving if peer.engine == engine] for engine in ("first", "second")}
-    assert [len(offsets) for offsets in got.values()] == [most // 2 - 10] * 2
+    assert [len(offsets) for offsets in got.values()] == [most // 2 - 40] * 2
     assert all(offsets == sorted(offsets) for offsets in got.values())
     assert [delivery.offset for delivery in dispatcher.unmatched] == [*range(5), *range(most + 5, most + 15)]
     assert {peer.waits_from for peer in peers} == {room + 5, most + 5}  # the slow one waits for what it had no room for
     assert not sharing.give_waiting()
-    peers.apply({"engine": "slow", "lease": 10, "partition": 2, "partitions": [2], "credit": 40, "fast": False}, 0.0)
+    peers.apply({"engine": "slow", "lease": 10, "partition": 2, "partitions": [2], "credit": 160, "fast": False}, 0.0)
     sharing.offer_waiting()
-    assert sum(peer.engine == "slow" for peer, _ in sharing.leaving) == 30
+    assert sum(peer.engine == "slow" for peer, _ in sharing.leaving) == 90
 
 
 def test_who_has_no_room_for_all_gets_some_and_leaves_the_others() -> None:
