@@ -31,7 +31,6 @@ from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
     from kjms.destinations import Queue
-    from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.overflow import Overflow
     from kjms.mapping.bridges import Decoder
     from kjms.message import Message
@@ -57,8 +56,7 @@ class QueueReading:
         name: The queue's name, for errors.
         config: librdkafka's settings of a consumer, with the queue's group.
         topic: The queue's Kafka topic.
-        overflow: Knows the overflow topic, and recalls what Kafka has forgotten.
-        topics: Knows Kafka topics.
+        overflow: Knows the Kafka topics, and recalls what Kafka has forgotten.
         decode: How records are read.
         timeout: Seconds without an answer after which reading fails.
 
@@ -72,7 +70,6 @@ class QueueReading:
         config: Mapping[str, Any],
         topic: str,
         overflow: Overflow,
-        topics: Topics,
         decode: Decoder,
         timeout: float,
     ) -> None:
@@ -80,7 +77,6 @@ class QueueReading:
         self._config = {**config, **UNTIL_END}
         self._topic = topic
         self._overflow = overflow
-        self._topics = topics
         self._decode = decode
         self._timeout = timeout
         self._consumer: ConsumerPort | None = None
@@ -140,7 +136,7 @@ class QueueReading:
 
     def _begin(self, consumer: ConsumerPort) -> None:
         """Find out what is settled, and where the queue ends."""
-        found = read_progress(self._name, self._topic, self._overflow, self._topics, consumer, self._decode)
+        found = read_progress(self._name, self._topic, self._overflow, consumer, self._decode)
         self._states = {(each.topic, each.number): each.state for each in found}
         self._ends = {(each.topic, each.number): each.end for each in found}
         for _, of_one_topic in groupby(found, key=lambda each: each.topic):
@@ -178,8 +174,7 @@ class Browsing:
         queue: The queue.
         config: librdkafka's settings of a consumer, with the queue's group.
         topic: The queue's Kafka topic.
-        overflow: Knows the overflow topic, and recalls what Kafka has forgotten.
-        topics: Knows Kafka topics.
+        overflow: Knows the Kafka topics, and recalls what Kafka has forgotten.
         decode: How records are read.
         selector: Which messages are wanted; None is all.
         timeout: Seconds without an answer after which reading fails.
@@ -191,7 +186,6 @@ class Browsing:
         config: Mapping[str, Any],
         topic: str,
         overflow: Overflow,
-        topics: Topics,
         decode: Decoder,
         selector: Selector | None,
         timeout: float,
@@ -201,7 +195,7 @@ class Browsing:
         self._overflow = overflow
         self._decode = decode
         self._selector = selector
-        self._reading = QueueReading(str(queue), config, topic, overflow, topics, decode, timeout)
+        self._reading = QueueReading(str(queue), config, topic, overflow, decode, timeout)
         self._lock = threading.Lock()  # held by the thread that reads
         self._is_closed = False
 

@@ -347,7 +347,6 @@ class Engine:
             consumer_settings(self.settings, group),
             topic,
             self.overflows.of(topic, group),
-            self.topics,
             decoder(options.destination(queue.queue_name).convention or "kjms"),
             selector,
             self.options.send_timeout / 1000,
@@ -361,7 +360,7 @@ class Engine:
         """
         self.sources.flush_queue(topic)
         config, overflow = consumer_settings(self.settings, group), self.overflows.of(topic, group)
-        return find_progress(config, str(destination), topic, overflow, self.topics, decoder("kjms"))
+        return find_progress(config, str(destination), topic, overflow, decoder("kjms"))
 
 
 def destination_name(destination: Destination) -> str:

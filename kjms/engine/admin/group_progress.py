@@ -12,7 +12,6 @@ from kjms.engine.consumer.restoration import SettlementRestorer, beginning
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 
 if TYPE_CHECKING:
-    from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.overflow import Overflow
     from kjms.errors import JMSException
     from kjms.mapping.bridges import Decoder
@@ -38,15 +37,14 @@ class GroupProgress(NamedTuple):
 
 
 def read_progress(
-    name: str, topic: str, overflow: Overflow, topics: Topics, consumer: ConsumerPort, decode: Decoder
+    name: str, topic: str, overflow: Overflow, consumer: ConsumerPort, decode: Decoder
 ) -> list[GroupProgress]:
     """Return the progress of the consumer's group: in the overflow topic, in the handover topic, and in the topic.
 
     Args:
         name: Of the destination, for errors and logs.
         topic: Its Kafka topic.
-        overflow: Says where its messages are relocated to, and recalls what Kafka has forgotten.
-        topics: Knows Kafka topics.
+        overflow: Knows the Kafka topics, and recalls what Kafka has forgotten.
         consumer: Is of the group, though no member.
         decode: How records are read.
 
@@ -58,20 +56,20 @@ def read_progress(
     def refuse(failure: JMSException) -> None:
         raise failure
 
-    counts = {each: topics.look_up(each) for each in (overflow.topic, overflow.handover, topic)}
+    counts = {each: overflow.topics.look_up(each) for each in (overflow.topic, overflow.handover, topic)}
     # In one request: a message that is relocated meanwhile is unsettled in one place of the answer.
     restorer = SettlementRestorer(name, topic, overflow, decode, refuse)
     places = [(each, number) for each, count in counts.items() for number in range(count)]
     partitions = restorer.restore(consumer, places, overflow.recall)
     # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
-    ends = {each: topics.ends(each) for each, count in counts.items() if count}
+    ends = {each: overflow.topics.ends(each) for each, count in counts.items() if count}
     return [
         GroupProgress(p.topic, p.number, p.settlement.snapshot().state, ends[p.topic][p.number]) for p in partitions
     ]
 
 
 def find_progress(
-    config: Mapping[str, Any], name: str, topic: str, overflow: Overflow, topics: Topics, decode: Decoder
+    config: Mapping[str, Any], name: str, topic: str, overflow: Overflow, decode: Decoder
 ) -> list[tuple[GroupProgress, int]]:
     """Return the progress of the group that *config*, a consumer's settings, names, and where each log begins.
 
@@ -80,7 +78,7 @@ def find_progress(
     """
     consumer = open_consumer(config)
     try:
-        found = read_progress(name, topic, overflow, topics, consumer, decode)
+        found = read_progress(name, topic, overflow, consumer, decode)
         return [(each, beginning(consumer, TopicPartition(each.topic, each.number))) for each in found]
     except KafkaException as error:
         raise jms_error(
