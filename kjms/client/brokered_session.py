@@ -8,12 +8,15 @@ thread uses it; another one may `wake` it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, cast
 
 from kjms.client.acknowledge_modes import Acknowledgement, Transacted
+from kjms.client.completion_queue import CompletionQueue
 from kjms.client.consumer import MessageConsumer
 from kjms.client.producer import MessageProducer
 from kjms.client.session import Session
@@ -24,7 +27,7 @@ from kjms.errors import (
     JMSSecurityException,
     TransactionRolledBackException,
 )
-from kjms.options import SessionMode
+from kjms.options import DeliveryMode, SessionMode
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -35,11 +38,13 @@ if TYPE_CHECKING:
     from kjms.destinations import Destination, Topic
     from kjms.engine import AssignedPartition, Delivery, MessageSource, Receipt, Slot, Space, Terms
     from kjms.message import Message
-    from kjms.options import DeliveryMode
 
 __all__ = ["BrokeredSession", "PassthroughProducer", "Transacted"]
 
 _log = logging.getLogger("kjms.session")
+
+MANY: Final = 8  # sends under way at the same time, which are worth waiting for a batch
+BACKLOG: Final = 50_000  # of the 100,000 records that librdkafka's buffer holds: beyond that a send may have to wait
 
 
 class PassthroughProducer(MessageProducer):
@@ -101,12 +106,11 @@ class Brokered(Acknowledgement):
         del self._open[delivery]
         return True
 
-    def settle(self, delivery: Delivery) -> None:
-        """Note that *delivery* is done; `flush` makes that durable, and so does the reader by itself soon."""
-        assert delivery.slot is not None
-        reader = delivery.slot.reader
-        for receipt in reader.settle([delivery]):
-            self._unflushed.setdefault(reader, {})[delivery.partition] = receipt
+    def settle(self, deliveries: list[Delivery]) -> None:
+        """Note that *deliveries* are done; `flush` makes that durable, and so do their sources by themselves soon."""
+        for slot, run in itertools.groupby(deliveries, attrgetter("slot")):
+            for receipt in slot.reader.settle(list(run)):
+                self._unflushed.setdefault(slot.reader, {})[receipt[0]] = receipt
 
     def flush(self) -> int:
         """Make durable what is settled, and return of how many queues or subscriptions something came too late.
@@ -178,11 +182,30 @@ class Wakeup(threading.Event):
 
 
 class BrokeredSession(Session):
-    """A session whose user passes messages on for other programs."""
+    """A session whose user passes messages on for other programs.
 
-    def __init__(self, connection: Connection, acknowledge_mode: int = SessionMode.INDIVIDUAL_ACKNOWLEDGE) -> None:
+    Args:
+        connection: Its connection.
+        acknowledge_mode: Not used: each message is settled by itself.
+        pass_on: Has its argument, which calls completion listeners, called soon; see `CompletionQueue`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        acknowledge_mode: int = SessionMode.INDIVIDUAL_ACKNOWLEDGE,
+        *,
+        pass_on: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
         wakeup = Wakeup()
-        super().__init__(connection, acknowledge_mode, wakeup=wakeup, acknowledgement=Brokered)
+        super().__init__(
+            connection,
+            acknowledge_mode,
+            wakeup=wakeup,
+            completions=lambda engine, name: CompletionQueue(engine.bulk, name, pass_on),
+            acknowledgement=Brokered,
+        )
+        self._most_under_way = 0  # sends, since there were none
         self._connection: Connection = connection
         self._wakeup: Wakeup = wakeup
         self._brokered = cast("Brokered", self._core.acknowledgement)
@@ -237,12 +260,11 @@ class BrokeredSession(Session):
     def accept(self, deliveries: Iterable[Delivery], transaction: Transacted | None = None) -> None:
         """Note that *deliveries* are done, or will be when *transaction* commits."""
         brokered = self._brokered
-        for delivery in deliveries:
-            if brokered.take(delivery):
-                if transaction is None:
-                    brokered.settle(delivery)
-                else:
-                    transaction._open[delivery] = None
+        taken = [each for each in deliveries if brokered.take(each)]
+        if transaction is None:
+            brokered.settle(taken)
+        else:
+            transaction._open.update(dict.fromkeys(taken))
 
     def flush(self) -> None:
         """Return when what was accepted is durable.
@@ -286,6 +308,34 @@ class BrokeredSession(Session):
     def _senders(self) -> tuple[bytes | None, bytes | None]:
         _, without_id = super()._senders()  # ids say nothing of this connection
         return without_id, without_id
+
+    def knows(self, destination: Destination) -> bool:
+        """Return whether sending to *destination* needs no answer of Kafka first."""
+        return self._sender.knows(destination)
+
+    def forwards_quickly(self, message: Message, destination: Destination) -> bool:
+        """Return whether `PassthroughProducer.forward` waits for nothing."""
+        return (
+            self._sender.knows(destination)
+            and message.jms_delivery_time <= message.jms_timestamp
+            and self._sender.completions.publisher.backlog < BACKLOG
+        )
+
+    def choose_publisher(self, message: Message) -> None:
+        """Choose the publisher for *message*, which is sent with a listener.
+
+        A client that waits for a PERSISTENT message gets its answer promptly. Others are sent in batches, and so are
+        those of a client that sends many without waiting. The publisher changes only while no send is under way:
+        messages of two publishers may overtake each other.
+        """
+        completions, engine = self._sender.completions, self._connection._engine
+        under_way = len(completions)
+        if under_way:
+            self._most_under_way = max(self._most_under_way, under_way)
+            return
+        is_alone = message.jms_delivery_mode == DeliveryMode.PERSISTENT and self._most_under_way < MANY
+        completions.publisher = engine.prompt if is_alone else engine.bulk
+        self._most_under_way = 0
 
     # Transactions.
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kjms.gateway._metrics import Metrics
     from kjms.gateway._names import LinkNames
     from kjms.gateway._options import GatewayOptions
+    from kjms.gateway._pool import WorkerPool
 
 __all__ = ["AmqpConnection"]
 
@@ -63,6 +64,7 @@ class AmqpConnection(EngineProtocol):
         login: How Kafka is reached.
         clients: All clients of the gateway.
         link_names: The names of all their links.
+        pool: The threads for what blocks.
 
     Attributes:
         client: The client.
@@ -78,6 +80,7 @@ class AmqpConnection(EngineProtocol):
         login: KafkaLogin,
         clients: Clients,
         link_names: LinkNames,
+        pool: WorkerPool,
     ) -> None:
         super().__init__()
         self._engine.container = container
@@ -96,9 +99,9 @@ class AmqpConnection(EngineProtocol):
         self._access = access = KafkaAccess(client, login, lambda: not self.is_ended)
         calls = CallQueue(self._call, self.flush)
 
-        def open_worker(name: str, on_end: Callable[[], None]) -> Worker:
+        def open_worker(on_end: Callable[[], None]) -> Worker:
             assert access.connection is not None
-            return Worker(access.connection, name, calls.post, on_end, options.max_transaction_size)
+            return Worker(access.connection, pool, calls.post, on_end, options.max_transaction_size)
 
         flow = ConnectionFlow(options.max_message_size, lambda: self._tcp, lambda: self.is_congested)
         self._sessions = ClientSessions(

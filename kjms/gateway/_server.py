@@ -14,6 +14,7 @@ from kjms.gateway._connection import AmqpConnection
 from kjms.gateway._metrics import Metrics, serve_metrics
 from kjms.gateway._names import ClientIds, LinkNames
 from kjms.gateway._options import GatewayOptions
+from kjms.gateway._pool import WorkerPool
 
 if TYPE_CHECKING:
     from kjms import ConnectionFactory
@@ -83,6 +84,7 @@ class Gateway:
             self._login,
             self.clients,
             LinkNames(),
+            WorkerPool(),
         )
         self._server = await loop.create_server(serve, options.host, options.port)
         if options.metrics_port is not None:

@@ -32,7 +32,7 @@ __all__ = ["ClientSessions", "OpenWorker"]
 class OpenWorker(Protocol):
     """Opens a kjms session."""
 
-    def __call__(self, name: str, on_end: Callable[[], None]) -> Worker:
+    def __call__(self, on_end: Callable[[], None]) -> Worker:
         """Return a new session's worker; *on_end* is called in the loop's thread when it is closed."""
 
 
@@ -250,8 +250,7 @@ class ClientSessions:
         address = address_of(session)
         found = self._sessions.get(address)
         if found is None:
-            name = f"kjms-gateway-{self.client.number}-{len(self._sessions) + 1}"
-            worker = self._open_worker(name, partial(self._worker_ended, address))
+            worker = self._open_worker(partial(self._worker_ended, address))
             found = self._sessions[address] = ServedSession(worker, session)
         return found.worker
 

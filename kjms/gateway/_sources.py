@@ -161,6 +161,10 @@ class LinkSources:
         now = time.monotonic()
         return min((max(each.window.grows_at - now, 0.0) for each in self._sources if each.is_full()), default=None)
 
+    def is_held_back(self, source: LinkSource) -> bool:
+        """Return whether *source* may dispatch more as soon as the client has answered for messages."""
+        return source.unsettled >= source.max_unsettled or source.is_full()
+
     def _pauses(self, source: LinkSource) -> bool:
         if source.pauses_until and time.monotonic() >= source.pauses_until:
             source.pauses_until = 0.0

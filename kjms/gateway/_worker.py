@@ -1,23 +1,24 @@
-"""The thread of one AMQP session: it owns a kjms session, which blocks, so that the event loop never does.
+"""The kjms session of one AMQP session: the event loop does with it what is quick, and a thread what may block.
 
-A session that has nothing to do has no thread. The next request, or the next message for it, starts one.
-
-The loop posts what is to be done, in the order in which the client asked for it; results go back to the loop in the
-order in which they came about. Nothing else is shared between the two but counters that only one of them changes.
+One of the two has the session at a time. Where a thread has it, or is to have it, the loop posts what is to be done,
+in the order in which the client asked for it. A request that blocks, or a message for the session, has the pool's next
+free thread take it, and the thread lets it go when there is nothing more to do. Results go to the loop in the order in
+which they came about. Nothing else is shared between the two but counters that only one of them changes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.client.brokered_session import BrokeredSession, PassthroughProducer
 from kjms.errors import InvalidDestinationException, JMSException
+from kjms.gateway._source import Outcome
 from kjms.gateway._sources import LinkSources
 from kjms.gateway._transactions import Transactions
 from kjms.mapping.amqp import decode
@@ -26,22 +27,23 @@ if TYPE_CHECKING:
     from kjms import Connection, Message
     from kjms.destinations import Destination
     from kjms.engine import Delivery
-    from kjms.gateway._source import LinkSource, Outcome
+    from kjms.gateway._pool import WorkerPool
+    from kjms.gateway._source import LinkSource
     from kjms.gateway._terminus import Wanted
 
 __all__ = ["Worker"]
 
 _log = logging.getLogger("kjms.gateway")
 
-LINGER_SECONDS: Final = 1.0  # without anything to do, until the thread ends
+QUICK_BYTES: Final = 1 << 16  # a message that is larger takes long to decode
 
 
 class Worker:
-    """One AMQP session, and its thread while it has something to do.
+    """One AMQP session.
 
     Args:
         connection: The client's, in kjms.
-        name: For the thread.
+        pool: The threads.
         post: Has a function called in the loop's thread, in the order of posting.
         on_end: Called in the loop's thread when everything is closed.
         max_transaction_size: How many bytes may be sent in a transaction.
@@ -50,22 +52,25 @@ class Worker:
     def __init__(
         self,
         connection: Connection,
-        name: str,
+        pool: WorkerPool,
         post: Callable[..., None],
         on_end: Callable[[], None],
         max_transaction_size: int,
     ) -> None:
-        self._session = connection._open_session(BrokeredSession, BrokeredSession.INDIVIDUAL_ACKNOWLEDGE)
+        self._session = connection._open_session(
+            lambda its, mode: BrokeredSession(its, mode, pass_on=post), BrokeredSession.INDIVIDUAL_ACKNOWLEDGE
+        )
+        self._pool = pool
         self._post = post
         self._on_end = on_end
-        self._tasks: deque[Callable[[], None]] = deque()
+        self._tasks: deque[Callable[[], object]] = deque()
         self._transactions = Transactions(self._session, max_transaction_size)
         self._sources = LinkSources(self._session, self._transactions, post)
         self._is_ending = False
-        self._name = name
-        self._thread: threading.Thread | None = None  # while there is something to do
+        self._is_taken = False  # whether the loop or a thread has the session, or a thread is to have it
         self._is_over = False
-        self._starting = threading.Lock()
+        self._taking = threading.Lock()
+        self._timer: asyncio.TimerHandle | None = None  # the loop's alone
         self.held = 0  # bytes of messages that the client sent and that wait here; the loop's alone
         self.named: set[Any] = set()  # the session's links that have a name; the loop's alone
         self._session.on_wake(self._begin)
@@ -96,7 +101,19 @@ class Worker:
         then: Callable[[Exception | None], None],
     ) -> None:
         """Send a message; *then* is called in the loop's thread when Kafka has it, or does not take it."""
-        self._put(lambda: self._send(producer, destination, data, transaction, then))
+        # Messages of a transaction come many at a time: a thread takes them while the loop reads the next ones.
+        is_quick = transaction is None and len(data) <= QUICK_BYTES
+        if is_quick and (destination is None or self._session.knows(destination)) and self._is_free():
+            try:
+                if self._send(producer, destination, data, None, then, is_quick=True):
+                    return
+            except Exception as failure:
+                self._fail(failure)
+                self.end()
+                return
+            finally:
+                self._let_go()
+        self._put(lambda: self._send(producer, destination, data, transaction, then, is_quick=False))
 
     def settle(
         self,
@@ -108,6 +125,15 @@ class Worker:
         then: Callable[[Exception | None], None] | None,
     ) -> None:
         """Give messages their outcome; *then*, if the client waits, is called when that is durable."""
+        if then is None and outcome is Outcome.ACCEPTED and self._is_free():
+            is_held_back = self._sources.is_held_back(source)
+            try:
+                self._settle(source, outcome, deliveries, transaction, cause, None)
+            finally:
+                if is_held_back:
+                    self._session.wake()
+                self._let_go()
+            return
         self._put(lambda: self._settle(source, outcome, deliveries, transaction, cause, then))
 
     def request(self, source: LinkSource, limit: int, *, is_draining: bool) -> None:
@@ -150,7 +176,7 @@ class Worker:
         """Close everything, after what was posted before."""
         self._put(self._end)
 
-    def _put(self, task: Callable[[], None]) -> None:
+    def _put(self, task: Callable[[], object]) -> None:
         self._tasks.append(task)
         self._session.wake()
 
@@ -168,59 +194,75 @@ class Worker:
         """Close the consumer or browser of *source*."""
         self._sources.close(source)
 
-    # The thread.
+    # Which thread has the session.
+
+    def _take(self) -> bool:
+        """Take the session; return whether it was free."""
+        if self._is_taken:
+            return False  # what has it looks for more to do when it lets go
+        with self._taking:
+            if self._is_taken or self._is_over:
+                return False
+            self._is_taken = True
+            return True
+
+    def _let_go(self) -> None:
+        """Let go of the session; a thread takes it if it was woken meanwhile."""
+        self._is_taken = False
+        if self._session.is_awake:
+            self._begin()
+
+    def _is_free(self) -> bool:
+        """Take the session for the loop, if nothing is to be done before; return whether that succeeded."""
+        return not self._tasks and self._take()
 
     def _begin(self) -> None:
-        """Start the thread, if there is none; for any thread."""
-        if self._thread is not None or self._is_over:
-            return
-        with self._starting:
-            if self._thread is None and not self._is_over:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                try:
-                    self._thread.start()
-                except RuntimeError as error:  # the system has no more threads, or the program ends
-                    self._thread = None
-                    _log.error("a client's session waits until it is woken again: %s", error)
+        """Have a thread take the session, unless one has it; for any thread."""
+        if self._take():
+            self._pool.submit(self._run)
 
-    def _may_go(self) -> bool:
-        """Let the thread end, unless the session has been woken; the next wake-up starts another one."""
-        self._thread = None
-        if not self._session.is_awake:
-            return True  # a wake-up from now on finds no thread
-        with self._starting:
-            if self._thread is not None:
-                return True
-            self._thread = threading.current_thread()
-            return False
+    def _look_in(self, seconds: float) -> None:
+        """Look again for what to do after some time; for the loop's thread."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self._is_over else asyncio.get_running_loop().call_later(seconds, self._session.wake)
+
+    # The thread.
 
     def _run(self) -> None:
         try:
-            if not self._work():
-                return
+            self._work()
         except Exception as failure:
-            _log.exception("a client's session failed")
-            self._sources.fail_all(failure)
-        self._is_over = True
-        self._close()
+            self._fail(failure)
+            self._is_ending = True
+        if self._is_ending:
+            self._is_over = True
+            self._close()
+        else:
+            self._let_go()
 
-    def _work(self) -> bool:
-        """Do what there is to do; return whether the session has to be closed, rather than left alone for a while."""
-        session = self._session
+    def _work(self) -> None:
+        """Do what there is to do."""
+        session, sources = self._session, self._sources
         is_busy = False
-        timeout: float | None = None
-        while not self._is_ending:
-            if not is_busy:
-                is_awake = session.wait(LINGER_SECONDS if timeout is None else timeout)
-                if not is_awake and timeout is None:
-                    if self._may_go():
-                        return False
-                    continue
+        while is_busy or session.is_awake:
+            session.wait(0)  # from here on, a wake-up is a new one
             while self._tasks:
                 self._tasks.popleft()()
-            is_busy = self._sources.serve()
-            timeout = self._sources.next_look()
-        return True
+            if self._is_ending:
+                return
+            is_busy = sources.serve()
+            if is_busy and self._pool.is_full:
+                session.wake()  # when it is its turn again
+                break
+        seconds = sources.next_look()
+        if seconds is not None:
+            self._post(self._look_in, seconds)
+
+    def _fail(self, failure: Exception) -> None:
+        _log.error("a client's session failed", exc_info=failure)
+        _forget_frames(failure)
+        self._sources.fail_all(failure)
 
     def _close(self) -> None:
         try:
@@ -247,6 +289,7 @@ class Worker:
         try:
             self._sources.settle(source, outcome, deliveries, transaction, cause, is_flushed=then is not None)
         except JMSException as error:
+            _forget_frames(error)
             failure = error
             _log.warning("%s", error)
         if then is not None:
@@ -259,38 +302,51 @@ class Worker:
         data: bytes,
         transaction: bytes | None,
         then: Callable[[Exception | None], None],
-    ) -> None:
+        *,
+        is_quick: bool,
+    ) -> bool:
+        """Send a message; return whether it was sent or refused: with *is_quick*, only what does not block is."""
+        session = self._session
         try:
             message = decode(data, destination, now_ms=time.time_ns() // 1_000_000)
             where = destination or message.jms_destination
             if where is None:
                 raise InvalidDestinationException("a message to the anonymous relay has its destination in 'to' (§6.2)")
-            if transaction is not None:
-                with self._session.within(self._transactions.with_room(transaction, len(data))):
-                    producer.forward(message, where)
-            elif self._tasks or message.jms_delivery_mode == 1:  # others follow, or no client waits
-                producer.forward(message, where, _Completion(partial(self._post, then)))
-                return
-            else:
+            if is_quick and not session.forwards_quickly(message, where):
+                return False
+            if transaction is None:
+                session.choose_publisher(message)
+                producer.forward(message, where, _Completion(then))
+                return True
+            with session.within(self._transactions.with_room(transaction, len(data))):
                 producer.forward(message, where)
         except (JMSException, ValueError) as failure:
+            _forget_frames(failure)
             if transaction is not None:
                 self._transactions.mark_rollback_only(transaction, failure)
             self._post(then, failure)
         else:
             self._post(then, None)
+        return True
+
+
+def _forget_frames(failure: BaseException | None) -> None:
+    """Let go of the frames that *failure* came through: the loop's have references to proton's objects."""
+    while failure is not None:
+        failure.__traceback__ = None
+        failure = failure.__cause__ or failure.__context__
 
 
 class _Completion:
-    """Reports to the loop whether the broker has taken a message."""
+    """Tells a link whether the broker has taken a message; called in the loop's thread."""
 
-    __slots__ = ("_report",)
+    __slots__ = ("_then",)
 
-    def __init__(self, report: Callable[[Exception | None], None]) -> None:
-        self._report = report
+    def __init__(self, then: Callable[[Exception | None], None]) -> None:
+        self._then = then
 
     def on_completion(self, message: Message) -> None:
-        self._report(None)
+        self._then(None)
 
     def on_exception(self, message: Message, exception: Exception) -> None:
-        self._report(exception)
+        self._then(exception)
