@@ -204,11 +204,14 @@ def worse(rule: str, most: int, found: dict[str, int]) -> Iterator[str]:
             yield f"{rule}: {name} has {number}, allowed are {allowed}"
 
 
-def loose(rule: str, most: int, found: dict[str, int], slack: float = SLACK) -> Iterator[str]:
-    """Return which entries of *rule* in the list are no longer needed, or could be lower by more than the slack."""
+def loose(rule: str, most: int, found: dict[str, int], slack: float = SLACK, variation: float = 1.0) -> Iterator[str]:
+    """Return which entries of *rule* in the list are no longer needed, or could be lower by more than the slack.
+
+    An entry is needed while a number that varies by the factor *variation* may come out above the gate.
+    """
     for name, listed in EXCEPTIONS[rule].items():
         number = found.get(name, 0)
-        if number <= most:
+        if number * variation <= most:
             yield f"{rule}: take {name} out of the list: it has {number}, allowed are {most}"
         elif listed > number * slack:
             yield f"{rule}: lower {name} in the list to {number}"
@@ -229,7 +232,8 @@ def test_the_walk_of_a_message(calls_for_a_message: dict[str, int]) -> None:
 def test_the_list_of_exceptions_is_tight(calls_for_a_message: dict[str, int]) -> None:
     """Each entry of the list is needed, and at most a tenth above the number of today."""
     found = [line for rule, (most, measure) in RULES.items() for line in loose(rule, most, measure())]
-    assert not [*found, *loose("calls for a message", MOST_CALLS, calls_for_a_message, SLACK_OF_CALLS)]
+    calls = loose("calls for a message", MOST_CALLS, calls_for_a_message, SLACK_OF_CALLS, SLACK_OF_CALLS)
+    assert not [*found, *calls]
 
 
 def test_gates_see_what_is_worse() -> None:
