@@ -136,7 +136,7 @@ class CompletionQueue:
             with self._reporting:
                 while order and order[0].is_done and order[0].listener is None:
                     order.popleft().report()
-            if self._pass_on is not None and order and not self._is_passed_on:
+            if self._pass_on is not None and not self._is_passed_on:  # also where none is left: sends may wait for that
                 self._is_passed_on = True
                 self._pass_on(self._report)
         if self._waiting:

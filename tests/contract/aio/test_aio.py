@@ -138,6 +138,18 @@ async def test_sends_keep_their_order_while_they_become_many_and_few(
     assert len(arrived) > len(sent) - 60  # a cancelled send was perhaps not begun
 
 
+async def test_a_send_behind_many_that_wait_for_nothing(factory: aio.ConnectionFactory, queue: Queue) -> None:
+    """A PERSISTENT message is sent when the NON_PERSISTENT ones before it have arrived, however many they are."""
+    async with factory.create_context() as context, _timeout():
+        careless, producer = context.create_producer(), context.create_producer()
+        careless.set_delivery_mode(DeliveryMode.NON_PERSISTENT)
+        await producer.send(queue, "the route is known now")
+        for many in (100, 1_000, 3_000):
+            for _ in range(many):
+                await careless.send(queue, "x")
+            await producer.send(queue, "behind them")
+
+
 async def test_sends_that_wait_for_nothing_leave_nothing_behind(factory: aio.ConnectionFactory, queue: Queue) -> None:
     """A task that sends NON_PERSISTENT messages and never lets the loop run keeps none of those that have arrived."""
 
