@@ -27,7 +27,7 @@ MOST_METHODS: Final = 30
 MOST_ATTRIBUTES: Final = 15
 MOST_CALLS: Final = 15
 SLACK: Final = 1.1  # an entry of the list may be so much above the number of today
-SLACK_OF_CALLS: Final = 1.4  # how often commits come while messages are received is a matter of time
+SLACK_OF_CALLS: Final = 1.6  # how often commits come while messages are received is a matter of time
 
 DOORS = {"kjms.engine", "kjms.engine.kafka", "kjms.engine.statistics", "kjms.engine.tuning"}
 API = {
@@ -76,7 +76,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "calls for a message": {
         "AUTO_ACKNOWLEDGE": 82,
         "CLIENT_ACKNOWLEDGE": 18,
-        "DUPS_OK_ACKNOWLEDGE": 16,
+        "DUPS_OK_ACKNOWLEDGE": 19,
     },
 }
 """Rule -> name -> today's number, where it is above the gate."""
