@@ -16,6 +16,7 @@ from kjms.engine.consumer.delivery import Delivery
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.selector import parse_selector
 from kjms.txn.delivery_states import DeliveryState
+from tests.helpers import WAIT_SECONDS
 from tests.unit.engine.records import Record, arrive, partition_from
 
 
@@ -136,12 +137,13 @@ def test_each_message_of_a_batch_is_removed_once() -> None:
     source = Source(messages, batch=100)
     slot = source.slot()
     taken: list[int] = []
+    enough = threading.Event()
 
     def take() -> None:
         while (delivery := slot.poll()) is not None:
             taken.append(delivery.offset)
-            if len(taken) % 20 == 0:
-                time.sleep(0)  # let the other thread run in the middle of a batch
+            if len(taken) == messages // 2:
+                enough.wait(WAIT_SECONDS)  # in the middle of a batch
 
     thread = threading.Thread(target=take, daemon=True)
     thread.start()
@@ -150,5 +152,7 @@ def test_each_message_of_a_batch_is_removed_once() -> None:
         with source.lock:
             recalls += bool(slot.batch)
             source.dispatcher.batches.recall()
+        if recalls:
+            enough.set()
     assert recalls > 0
     assert taken == list(range(messages))
