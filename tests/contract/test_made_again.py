@@ -61,6 +61,11 @@ def heard(connection: Connection) -> list[Exception]:
     return heard
 
 
+def made_again(failures: list[Exception]) -> list[str]:
+    """Return what says that a topic was made again; a consumer that reads in between reports a missing topic first."""
+    return [str(failure) for failure in failures if "UNKNOWN_TOPIC_OR_PART" not in str(failure)]
+
+
 @pytest.mark.parametrize("count", [3, 8])
 def test_a_consumer_reads_the_new_topic_from_its_start(
     kafka: Any, opened: Opened, eventually: Eventually, caplog: pytest.LogCaptureFixture, count: int
@@ -74,7 +79,7 @@ def test_a_consumer_reads_the_new_topic_from_its_start(
         assert text(message).startswith("old")
         message.acknowledge()
     make_again(kafka.bootstrap_servers, name)
-    eventually(lambda: opened.heard)
+    eventually(lambda: made_again(opened.heard))
     send_apart(kafka, opened.destination, *NEW[:count])
     got = []
     for _ in range(count):
@@ -85,7 +90,7 @@ def test_a_consumer_reads_the_new_topic_from_its_start(
         got.append(text(message))
     assert got == NEW[:count]
     assert consumer.receive(300) is None
-    assert [str(failure) for failure in opened.heard] == [
+    assert made_again(opened.heard) == [
         f"the Kafka topic {name!r} of {opened.destination} was deleted and made again:"
         " it is read from its start; messages of the former topic that were not acknowledged are gone"
     ]
@@ -105,7 +110,7 @@ def test_a_topic_made_again_before_its_consumer_began_to_read_is_noticed(
         make_again(kafka.bootstrap_servers, topic.topic_name)
         send_apart(kafka, topic, *NEW[:count])
         connection.start()
-        eventually(lambda: heard)
+        eventually(lambda: made_again(heard))
         take_all(consumer, NEW[:count])
 
 
@@ -129,7 +134,7 @@ def test_messages_that_are_there_before_it_is_noticed_are_not_lost(kafka: Any, o
     make_again(kafka.bootstrap_servers, name_of(opened.destination))
     put(NEW)
     take_all(opened.consumer, NEW)
-    assert len(opened.heard) == 1
+    assert len(made_again(opened.heard)) == 1
 
 
 def test_a_new_consumer_goes_on_in_the_new_topic(
@@ -140,7 +145,7 @@ def test_a_new_consumer_goes_on_in_the_new_topic(
     send_apart(kafka, queue, *"abcdefgh")
     assert texts(consumer, 8) == [*"abcdefgh"]
     make_again(kafka.bootstrap_servers, queue.queue_name)
-    eventually(lambda: heard)
+    eventually(lambda: made_again(heard))
     send_apart(kafka, queue, *"123456")
     assert texts(consumer, 4) == [*"1234"]
     connection.close()
@@ -159,7 +164,7 @@ def test_a_former_message_is_acknowledged_in_vain(
     old = consumer.receive(WAIT_MS)
     assert old is not None
     make_again(kafka.bootstrap_servers, queue.queue_name)
-    eventually(lambda: heard)
+    eventually(lambda: made_again(heard))
     send_apart(kafka, queue, "1", "2")
     old.acknowledge()
     assert texts(consumer, 2) == ["1", "2"]
@@ -196,7 +201,7 @@ def test_the_same_process_sends_to_the_new_topic(
     for number in range(4):
         if number == 2:
             make_again(kafka.bootstrap_servers, queue.queue_name)
-            eventually(lambda: heard)
+            eventually(lambda: made_again(heard))
         producers[0].send(session.create_text_message(f"sent {number}"))
         producers[1].send(session.create_text_message(f"committed {number}"))
         transacted.commit()

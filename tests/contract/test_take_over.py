@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kjms import Message, Queue, RedeliveryPolicy, Session, Topic
-from kjms.engine.consumer.fetch_positions import LONG_RUN
 from tests.helpers import WAIT_MS, now_ms, seen, text
 
 ROUNDS = 4
+LONG_RUN = 1_000  # settled messages that are passed over at once
 
 
 def first_deliveries(*texts: object) -> list[tuple[str, bool, int]]:

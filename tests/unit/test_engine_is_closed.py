@@ -21,6 +21,8 @@ INTO = {"_engine", "_engines", "_slot"}
 ALLOWED = {
     # file: what it may use though it is elsewhere, and why
     "integration/cluster/test_replication.py": {"engine_of"},  # makes internal topics whose making can only be refused
+    # Reads the records of the registry and of interest as they stand in Kafka; the claims of one engine by its name.
+    "contract/test_wire_records.py": {"engine_of", "kjms.engine.log_reading"},
     "integration/delay/test_serving.py": {"engine_of"},  # cancelling; `kjms.admin` will do it
     "amqp/test_limits.py": {"_engine"},  # the gateway's AMQP engine, which has the same name
 }

@@ -30,8 +30,8 @@ class Reader:
         delivery.slot = slot
         return delivery
 
-    def settle(self, delivery: Delivery) -> None:
-        self.done.append(("settle", delivery.text))
+    def settle(self, deliveries: list[Delivery]) -> None:
+        self.done += [("settle", delivery.text) for delivery in deliveries]
 
     def record(self, delivery: Delivery) -> bool:
         if isinstance(self.can_record, JMSException):
@@ -50,6 +50,9 @@ class Slot:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
 
+    def poll(self) -> Delivery | None:
+        return self.reader.take(self)
+
 
 class Delivery:
     """A delivery of a text."""
@@ -58,6 +61,7 @@ class Delivery:
         self.text = text
         self.count = count
         self.slot: Slot | None = None
+        self.decoded: TextMessage | None = None
         self._expires = expires
 
     def message(self, destination: Queue) -> TextMessage:
