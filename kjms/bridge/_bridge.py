@@ -173,6 +173,8 @@ class Bridge:
             session = connection._open_session(BrokeredSession, BrokeredSession.INDIVIDUAL_ACKNOWLEDGE)
             self._wake = session.wake
             self._prepare(connection, session)
+            if self._is_stopped.is_set():  # while Kafka was asked
+                return self.progress
             self._peer = peer = PeerLink(self._peer_options, self._spec(), self._window, session.wake)
             try:
                 peer.start()

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from kjms import ConnectionFactory, Queue
+from kjms.bridge import BridgeOut, PeerOptions
 from kjms.broker import Broker
 
 pytest.importorskip("proton")
@@ -85,3 +86,13 @@ def test_stop_ends_a_run_that_connects(
     assert bridge.run() == (0, 0, 0)
     assert time.monotonic() - begun < WAIT_SECONDS / 2
     assert not bridge.has_begun
+
+
+def test_a_bridge_that_is_stopped_before_it_connects_does_not_connect(
+    kjms_factory: ConnectionFactory, closed: int, kjms_destination_name: str
+) -> None:
+    """A request to stop that comes while Kafka is asked ends the bridge; it does not look for the broker."""
+    peer = PeerOptions(f"amqp://127.0.0.1:{closed}", connect_timeout=300)
+    bridge = BridgeOut(kjms_factory, peer, Queue(kjms_destination_name))
+    bridge.stop()
+    assert bridge.run() == (0, 0, 0)
