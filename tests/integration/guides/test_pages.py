@@ -1,0 +1,84 @@
+"""Run the code on the pages about settlement, handover and their neighbours."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kjms import Connection, Message, Queue, Session
+from tests.helpers import WAIT_MS, WAIT_SECONDS
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / f"{page}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["settlement"])
+def test_the_first_program_prints_the_text_below_it(kjms_broker: Any, page: str) -> None:
+    """The first program on the page prints the first text."""
+    run = subprocess.run(
+        [sys.executable, "-c", blocks(page)[0]],
+        capture_output=True,
+        env={**os.environ, "KJMS_BOOTSTRAP": kjms_broker.bootstrap_servers},
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (0, blocks(page, "text")[0]), run.stderr
+
+
+def test_a_loop_redelivers_a_message_whose_processing_raises(
+    connection: Connection, session: Session, queue: Queue
+) -> None:
+    """The loop of docs/settlement.md redelivers the message after an exception."""
+    session.create_producer(queue).send(session.create_text_message("order"))
+
+    def work(message: Message) -> None:
+        raise ValueError(message.text)  # type: ignore[attr-defined]
+
+    with pytest.raises(ValueError, match="order"):
+        exec(blocks("settlement")[1], {"connection": connection, "queue": queue, "work": work})
+    again = session.create_consumer(queue).receive(WAIT_MS)
+    assert again is not None
+    assert again.get_int_property("JMSXDeliveryCount") == 2
+
+
+@pytest.fixture
+def workers(kjms_broker: Any, queue: Queue) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    """The program of docs/hand-over.md, started twice."""
+    (program,) = blocks("hand-over")
+    program = program.replace("localhost:9092", kjms_broker.bootstrap_servers)
+    program = program.replace('Queue("orders")', f'Queue("{queue.queue_name}")')
+    commands = [line.split()[1:] for line in blocks("hand-over", "bash")[0].splitlines()]
+    assert [name for name, _ in commands] == ["worker.py", "worker.py"]
+    started = {
+        region: subprocess.Popen([sys.executable, "-c", program, region], stdout=subprocess.PIPE, text=True)
+        for _, region in commands
+    }
+    yield started
+    for process in started.values():
+        process.kill()
+        process.communicate(timeout=WAIT_SECONDS)
+
+
+def test_each_process_gets_the_orders_of_its_region(
+    session: Session, queue: Queue, workers: dict[str, subprocess.Popen[str]]
+) -> None:
+    """Handover delivers the orders of both regions, each to the process with the matching selector."""
+    producer = session.create_producer(queue)
+    for region, worker in workers.items():
+        message = session.create_text_message(f"order {uuid.uuid4().hex}")
+        message.properties["region"] = region
+        producer.send(message)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == f"{region} packs {message.text}\n"
