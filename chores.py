@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -17,16 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-REFERENCE = (
-    "kjms",
-    "kjms.aio",
-    "kjms.naming",
-    "kjms.errors",
-    "kjms.message",
-    "kjms.selector",
-    "kjms.broker",
-    "kjms.testing",
-)
 
 
 def environment() -> Path:
@@ -76,6 +68,7 @@ def setup(_: Sequence[str]) -> int:
     """Install everything that the other chores need."""
     ready("broker")
     ready("test")
+    ready("docs")
     ready("amqp", is_needed=False)
     return 0
 
@@ -125,7 +118,7 @@ def test(arguments: Sequence[str]) -> int:
 
 
 def check(_: Sequence[str]) -> int:
-    """Hold the code against the house's rules: ruff, mypy, the conformance report, and the list of flaky tests."""
+    """Hold the code against the house's rules: ruff, mypy, the documentation, conformance, and the flaky tests."""
     steps = (
         ("-m", "ruff", "check", "."),
         ("-m", "ruff", "format", "--check", "."),
@@ -133,7 +126,7 @@ def check(_: Sequence[str]) -> int:
         ("tests/conformance/report.py", "--check"),
         ("tests/flaky.py", "--check"),
     )
-    code = max(run("test", *step) for step in steps)
+    code = max(docs([]), *(run("test", *step) for step in steps))
     print("branch coverage in percent, as `python3 chores.py test --coverage` found it last:", flush=True)
     run("test", "-m", "coverage", "report", "--format", "total")  # it informs and sets no threshold
     return code
@@ -150,15 +143,44 @@ def conformance(arguments: Sequence[str]) -> int:
     return run("test", "tests/conformance/report.py", *arguments)
 
 
-def reference(arguments: Sequence[str]) -> int:
-    """Write the API reference, as web pages, into build/reference, from the docstrings."""
-    folder = HERE / "build" / "reference"
-    # What pdoc warns of, names in annotations that only type checkers import, it writes as they stand.
-    pdoc = ("-W", "ignore", "-m", "pdoc", "--docformat", "google", "--output-directory")
-    done = run("docs", *pdoc, folder, *REFERENCE, *arguments)
+def docs(arguments: Sequence[str]) -> int:
+    """Build the documentation site into build/site, one folder for each version; with --serve, show it while you edit.
+
+    A dead link or anchor, a page that is not in the navigation, and a request to another host fail the build.
+    """
+    # The generator's makers announce its successor with each build.
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(HERE)}
+    if "--serve" in arguments:
+        rest = [argument for argument in arguments if argument != "--serve"]
+        return run("docs", "-m", "mkdocs", "serve", *rest, environment=environment)
+    site = HERE / "build" / "site"
+    version = re.findall(r'__version__ = "(.+)"', (HERE / "kjms" / "_version.py").read_text("utf-8"))[0]
+    mkdocs = ("-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site / version)
+    done = run("docs", *mkdocs, *arguments, environment=environment)
     if not done:
-        print(f"written: {folder / 'index.html'}", file=sys.stderr)
+        list_versions(site)
+        print(f"written: {site / 'index.html'}", file=sys.stderr)
     return done
+
+
+def list_versions(site: Path) -> None:
+    """Write what the menu of versions reads, and a page that leads to the latest version, a release if any."""
+    names = sorted((page.parent.name for page in site.glob("*/index.html")), key=age, reverse=True)
+    latest = next((name for name in names if age(name)[1]), names[0]) + "/index.html"
+    (site / "versions.js").write_text(f"window.kjmsVersions = {json.dumps(names)};\n", "utf-8")
+    (site / "index.html").write_text(
+        f'<!doctype html>\n<title>kjms</title>\n<meta http-equiv="refresh" content="0; url={latest}">\n'
+        f'<a href="{latest}">The documentation of kjms</a>\n',
+        "utf-8",
+    )
+
+
+def age(version: str) -> tuple[list[int], bool, str]:
+    """Return what orders versions: 0.1.0.dev0 is before 0.1.0, a release, and 0.9.0 before 0.10.0."""
+    numbers = re.match(r"[\d.]*", version)
+    assert numbers is not None
+    release = numbers[0].strip(".")
+    return [int(part) for part in release.split(".") if part], release == version, version
 
 
 def architecture(arguments: Sequence[str]) -> int:
@@ -191,7 +213,7 @@ def mutants(arguments: Sequence[str]) -> int:
 
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
     chore.__name__: chore
-    for chore in (setup, demo, test, check, bench, conformance, architecture, reference, fuzz, crash, stress, mutants)
+    for chore in (setup, demo, test, check, bench, conformance, architecture, docs, fuzz, crash, stress, mutants)
 }
 
 
