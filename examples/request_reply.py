@@ -1,6 +1,6 @@
-"""Request and reply: a service answers on the temporary queue that each request names, while a client waits there.
+"""Request and reply: a service sends its replies to the temporary queue that each request names.
 
-Here both are threads of one program. They might be two programs: all that they share is the queue `examples.sums`.
+Service and client are threads of one program here. They could be two programs: they share only `examples.sums`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SUMS = Queue("examples.sums")
 
 
 def serve(context: JMSContext) -> None:
-    """Add up what is asked for; a request without numbers is the last one."""
+    """Reply with the sum of the numbers in each request; a request without numbers ends the service."""
     replies = context.create_producer()
     for request in context.create_consumer(SUMS):
         numbers = request.get_body(str).split()
@@ -25,7 +25,7 @@ def serve(context: JMSContext) -> None:
 
 
 def ask(factory: ConnectionFactory) -> None:
-    """Ask with a requestor, which waits for one reply, and then without, for many requests at once."""
+    """Send one request with a requestor, then two at once without one."""
     with factory.create_connection() as connection:
         connection.start()
         with QueueRequestor(connection.create_session(), SUMS) as requestor:

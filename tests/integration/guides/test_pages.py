@@ -53,6 +53,20 @@ def test_a_loop_redelivers_a_message_whose_processing_raises(
     assert again.get_int_property("JMSXDeliveryCount") == 2
 
 
+def test_a_selector_finds_the_reply(session: Session, queue: Queue) -> None:
+    """The consumer of docs/request-reply.md gets the reply to its request, and no other."""
+    request = session.create_text_message("1 2 3")
+    producer = session.create_producer(queue)
+    producer.send(request)
+    for correlation_id, text in (("ID:another", "9"), (request.jms_message_id, "6")):
+        reply = session.create_text_message(text)
+        reply.jms_correlation_id = correlation_id
+        producer.send(reply)
+    scope: dict[str, Any] = {"session": session, "replies": queue, "request": request}
+    exec(blocks("request-reply")[1], scope)
+    assert scope["consumer"].receive(WAIT_MS).text == "6"
+
+
 @pytest.fixture
 def workers(kjms_broker: Any, queue: Queue) -> Iterator[dict[str, subprocess.Popen[str]]]:
     """The program of docs/hand-over.md, started twice."""
