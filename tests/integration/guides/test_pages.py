@@ -67,6 +67,18 @@ def test_a_selector_finds_the_reply(session: Session, queue: Queue) -> None:
     assert scope["consumer"].receive(WAIT_MS).text == "6"
 
 
+def test_a_consumer_gets_what_its_selector_matches(session: Session, queue: Queue) -> None:
+    """The consumer of docs/selectors.md gets the order above 100 from the EU alone."""
+    producer = session.create_producer(queue)
+    for region, amount in (("US", 250), ("EU", 50), ("EU", 101)):
+        order = session.create_text_message(f"{region} {amount}")
+        order.properties.update({"region": region, "amount": amount})
+        producer.send(order)
+    scope: dict[str, Any] = {"session": session, "queue": queue}
+    exec(blocks("selectors")[0], scope)
+    assert scope["consumer"].receive(WAIT_MS).text == "EU 101"
+
+
 @pytest.fixture
 def workers(kjms_broker: Any, queue: Queue) -> Iterator[dict[str, subprocess.Popen[str]]]:
     """The program of docs/hand-over.md, started twice."""
