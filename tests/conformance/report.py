@@ -1,8 +1,8 @@
-"""The chore that tells which requirement is proved by which test, and which is proved by none.
+"""Report which tests prove each requirement, and which requirements have no test.
 
     python tests/conformance/report.py                      write docs/conformance.md
     python tests/conformance/report.py --check              fail if that page is stale
-    python tests/conformance/report.py --areas ack,close    print what is open in these areas
+    python tests/conformance/report.py --areas ack,close    print the open rows of these areas
     python tests/conformance/report.py --json               print every row for a program
     python tests/conformance/report.py --results junit.xml  count only tests that passed (`pytest --junitxml=junit.xml`)
 
@@ -10,14 +10,14 @@ Requirements are the rows of ``requirements/*.tsv``; a test names the rows it pr
 A row is
 
 covered
-    when a test that names it passes, and none that names it fails or is expected to fail. Without ``--results`` every
-    test counts as passing, except for those that their own marks skip or expect to fail. A test, or a case of a
-    parametrized one, names MOST_IDS rows at most: of more, a reader cannot tell which assertion proves which.
+    if a test that names it passes, and none that names it fails or is expected to fail. Without ``--results`` every
+    test counts as passing, except those that their own marks skip or expect to fail. A test, or a case of a
+    parametrized one, names at most MOST_IDS rows: with more, a reader cannot tell which assertion proves which row.
 deviation
-    when ``deviations.tsv`` says what kjms does instead and where users read that, and a test that names the row passes:
-    it proves what kjms does instead.
+    if ``deviations.tsv`` has what kjms does instead and the page that documents it, and a test that names the row
+    passes. The test proves what kjms does instead.
 not applicable
-    when ``not_applicable.tsv`` says why, or when its level says so (java-only, vendor-only) and no test names it.
+    if ``not_applicable.tsv`` has the reason, or if its level is java-only or vendor-only and no test names it.
 open
     otherwise.
 
@@ -52,18 +52,18 @@ TITLES = {
     "weblogic-net": "WebLogic JMS .NET client",
 }
 LEVELS = ("must", "should", "may")
-ELSEWHERE = {"java-only": "A matter of Java alone", "vendor-only": "A matter of the other product alone"}
+ELSEWHERE = {"java-only": "Applies only to Java", "vendor-only": "Applies only to the other product"}
 COVERED, DEVIATION, OPEN, NOT_APPLICABLE = STATUSES = ("covered", "deviation", "open", "n/a")
 MOST_IDS = 8
 
 
 class ReportError(Exception):
-    """What keeps the report from being true; each line is one problem."""
+    """A problem that makes the report wrong; each line of the message is one problem."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One requirement as its catalogue states it; *note* is what the catalogue says about Python (or who is bound)."""
+    """One requirement as its catalogue states it; *note* is its remark on Python or on the party that it binds."""
 
     catalogue: str
     id: str
@@ -76,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True)
 class MarkedTest:
-    """One collected test, the ids that it names, and the outcome that its own marks promise."""
+    """One collected test, the ids that it names, and the outcome that its own marks declare."""
 
     nodeid: str
     ids: tuple[str, ...]
@@ -84,13 +84,13 @@ class MarkedTest:
 
     @property
     def name(self) -> str:
-        """The test without its parameters: what a reader looks for in the source."""
+        """Return the name of the test without its parameters, as it is in the source."""
         return self.nodeid.partition("[")[0]
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """What kjms does instead of what a row demands, and where users read it: a page below docs, or README.md."""
+    """What kjms does instead of a row's demand, and the page below docs, or README.md, that documents it."""
 
     instead: str
     where: str
@@ -98,7 +98,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The status of a row: *tests* passed, *failing* did not, *reason* excludes it or says what kjms does instead."""
+    """The status of a row: *tests* passed, *failing* did not, *reason* is the exclusion or what kjms does instead."""
 
     row: Row
     status: str
@@ -108,7 +108,7 @@ class Verdict:
     where: str = ""
 
 
-# --- what is there -----------------------------------------------------------------------------------------------
+# --- input -------------------------------------------------------------------------------------------------------
 
 
 def read_catalogues(folder: Path) -> list[Row]:
@@ -121,7 +121,7 @@ def read_catalogues(folder: Path) -> list[Row]:
     seen: set[str] = set()
     twice = [row.id for row in rows if row.id in seen or seen.add(row.id)]  # type: ignore[func-returns-value]
     unknown = [row.id for row in rows if row.level not in LEVELS and row.level not in ELSEWHERE]
-    _raise_for([f"{i}: stands twice in the catalogues" for i in twice] + [f"{i}: unknown level" for i in unknown])
+    _raise_for([f"{i}: is in the catalogues twice" for i in twice] + [f"{i}: unknown level" for i in unknown])
     return rows
 
 
@@ -140,7 +140,7 @@ def read_deviations(path: Path, rows: Iterable[Row], root: Path) -> dict[str, De
         return {}
     found = {row_id: Deviation(*rest) for row_id, rest in _by_id(path, 3, rows).items()}
     _raise_for(
-        f"{path.name}: {row_id} is said to be documented at {deviation.where!r}, which does not exist"
+        f"{path.name}: {row_id} names {deviation.where!r} as its page, which does not exist"
         for row_id, deviation in found.items()
         if not _is_heading(root, deviation.where)
     )
@@ -155,7 +155,7 @@ def _by_id(path: Path, width: int, rows: Iterable[Row]) -> dict[str, list[str]]:
         if row_id not in known:
             problems.append(f"{path.name}: {row_id!r} is in no catalogue")
         if row_id in found:
-            problems.append(f"{path.name}: {row_id} stands there twice")
+            problems.append(f"{path.name}: {row_id} is listed twice")
         if not all(text.strip() for text in rest):
             problems.append(f"{path.name}: {row_id} has no reason")
         found[row_id] = rest
@@ -175,7 +175,11 @@ def _is_heading(root: Path, where: str) -> bool:
 def _table(path: Path, width: int) -> list[list[str]]:
     with path.open(encoding="utf-8", newline="") as lines:
         table = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-    _raise_for([f"{path.name}:{n}: not {width} columns" for n, fields in enumerate(table, 1) if len(fields) != width])
+    _raise_for(
+        f"{path.name}:{n}: needs {width} columns, has {len(fields)}"
+        for n, fields in enumerate(table, 1)
+        if len(fields) != width
+    )
     return table[1:]
 
 
@@ -183,13 +187,13 @@ def collect_tests(root: Path, *, partial: bool = False) -> list[MarkedTest]:
     """Return the tests below *root* that name requirements, as pytest itself collects them.
 
     Args:
-        root: The project; its pytest configuration says where tests are.
-        partial: Go on although modules were skipped while they were collected.
+        root: The project; its pytest configuration has the paths of the tests.
+        partial: Accept modules that were skipped during collection.
 
     Raises:
-        ReportError: Collection failed, or was not complete.
+        ReportError: Collection failed, or was incomplete.
     """
-    # The caller's options are not the project's: a `-k` in there would hide tests.
+    # Drop the caller's options: a `-k` among them would hide tests.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH")])
@@ -207,20 +211,20 @@ def collect_tests(root: Path, *, partial: bool = False) -> list[MarkedTest]:
             text=True,
             check=False,
         )
-        # 5: no test at all, which is a state that a report can have.
+        # 5: pytest found no test; the report is valid without one.
         if run.returncode not in {0, 5}:
             raise ReportError(f"pytest cannot collect the tests:\n{(run.stdout + run.stderr).strip()}")
         found = json.loads(marks.read_text(encoding="utf-8"))
     if not partial:
         _raise_for(
-            f"{name}: skipped while it was collected, so what it proves is unknown ({reason}); --partial leaves it out"
+            f"{name}: skipped during collection, so its requirements are unknown ({reason}); --partial leaves it out"
             for name, reason in found["unread"].items()
         )
     return [MarkedTest(nodeid, tuple(test["ids"]), test["expected"]) for nodeid, test in found["tests"].items()]
 
 
 def read_results(paths: Iterable[Path]) -> dict[tuple[str, str], str]:
-    """Return the outcome of each test of JUnit files, by class name and name; the worst one, if there are several."""
+    """Return the outcome of each test in JUnit files, by class name and name; the worst one if there are several."""
     rank = ("skipped", "passed", "xfailed", "failed")
     outcomes: dict[tuple[str, str], str] = {}
     for path in paths:
@@ -245,7 +249,7 @@ def _junit_key(nodeid: str) -> tuple[str, str]:
     return ".".join([path.removesuffix(".py").replace("/", "."), *names[:-1]]), names[-1] + bracket + parameters
 
 
-# --- what follows from it ----------------------------------------------------------------------------------------
+# --- verdicts ----------------------------------------------------------------------------------------------------
 
 
 def judge(
@@ -261,13 +265,12 @@ def judge(
         rows: The requirements.
         reasons: Why some of them are not applicable, by id.
         tests: The tests that name requirements.
-        results: What `read_results` returned; None takes each test's word for it. A test that is not in there did
-            not run, and proves nothing.
+        results: What `read_results` returned; None uses the outcome that each test's marks declare. A test that is
+            not in there did not run, and proves nothing.
         deviations: What kjms does instead of some of them, by id.
 
     Raises:
-        ReportError: A test names an id that is in no catalogue, or one not applicable, or too many; or a row has
-            two statuses.
+        ReportError: A test names an unknown id, an excluded id, or too many ids; or a row has two statuses.
     """
     deviations = deviations or {}
     by_id = {row.id: row for row in rows}
@@ -316,16 +319,22 @@ def count(verdicts: Iterable[Verdict], level: str, status: str) -> int:
     return sum(v.status == status and (v.row.level if v.row.level in LEVELS else "other") == level for v in verdicts)
 
 
-# --- how it is shown ---------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------
 
 _HEAD = """# Conformance
 
-{catalogues} catalogues hold {rows:,} requirements; they stand in [tests/conformance/requirements]({requirements}). A
-row is **covered** when a test that names it (`@pytest.mark.requirement("ID")`) passes and none that names it fails,
-a **deviation** when kjms does otherwise, on purpose, with the page that says so and a test of what kjms does instead,
-**n/a** when it cannot apply to a Python client of Kafka, with the reason, and **open** otherwise.
+This page shows how kjms meets the JMS specification and related requirements. {catalogues} catalogues hold {rows:,}
+requirements, in [tests/conformance/requirements]({requirements}). Each requirement is a row with one of four
+statuses:
 
-This page is generated by `python tests/conformance/report.py`; `--check` fails when it is stale, `--results junit.xml`
+| Status | Meaning |
+| --- | --- |
+| **covered** | A test that names the row (`@pytest.mark.requirement("ID")`) passes, and none that names it fails. |
+| **deviation** | kjms deviates on purpose. A page documents it, and a test proves what kjms does instead. |
+| **n/a** | The row cannot apply to a Python client of Kafka, for the stated reason. |
+| **open** | All other rows. |
+
+`python tests/conformance/report.py` generates this page. `--check` fails if the page is stale. `--results junit.xml`
 counts only the tests that passed in that run.
 """
 
@@ -351,10 +360,12 @@ def page(verdicts: Sequence[Verdict]) -> str:
                     for v in open_rows
                 ),
             )
+    if parts[-1] == "## Open: must\n":
+        parts[-1] += "\nNone.\n"
     parts.append("## Documented deviations\n")
     if deviations := [v for v in verdicts if v.status == DEVIATION]:
         parts[-1] += "\n" + _markdown(
-            ("Id", "Level", "Requirement", "What kjms does", "Documented in", "Where proved"),
+            ("Id", "Level", "Requirement", "What kjms does", "Documented in", "Proved by"),
             (
                 (v.row.id, v.row.level, _text(v.row.requirement), _text(v.reason), _link(v.where), _names(v.tests))
                 for v in deviations
@@ -372,7 +383,7 @@ def page(verdicts: Sequence[Verdict]) -> str:
     for title, group in titled.items():
         parts.append(f"### {title}: all rows\n\n")
         parts[-1] += _markdown(
-            ("Id", "Section", "Level", "Status", "Where proved"),
+            ("Id", "Section", "Level", "Status", "Proved by"),
             ((v.row.id, _text(v.row.section), v.row.level, v.status, _names(v.tests)) for v in group),
         )
     return "\n".join(parts)
@@ -403,7 +414,7 @@ def _markdown(header: Sequence[str], lines: Iterable[Sequence[str]], *, numbers:
 
 
 def _text(text: str) -> str:
-    """Return *text* so that Markdown shows it as it is."""
+    """Return *text* escaped for Markdown."""
     text = re.sub(r"[\\|*`]", r"\\\g<0>", text).replace("<", "&lt;")
     return re.sub(r"(?<![A-Za-z0-9\\])_|_(?![A-Za-z0-9])", r"\\_", text)
 
@@ -414,7 +425,7 @@ def _link(where: str) -> str:
 
 
 def _names(tests: Sequence[str], limit: int = 3) -> str:
-    """Return the first *limit* tests, each file named once, and how many more there are."""
+    """Return the first *limit* tests, with each file named once, and the number of further tests."""
     files: dict[str, list[str]] = {}
     for test in tests[:limit]:
         path, _, name = test.partition("::")
@@ -471,14 +482,14 @@ def _raise_for(problems: Iterable[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Run the chore on the project at *root* and return its exit code."""
-    parser = argparse.ArgumentParser(description="Which requirement is proved by which test.")
+    parser = argparse.ArgumentParser(description="Report which tests prove each requirement.")
     parser.add_argument("--check", action="store_true", help="fail if docs/conformance.md is stale; write nothing")
     parser.add_argument("--areas", metavar="A,B", help="print the open rows of these areas; write nothing")
     parser.add_argument("--json", action="store_true", help="print every row (of --areas) as JSON; write nothing")
     parser.add_argument(
-        "--results", metavar="FILE", type=Path, action="append", help="JUnit XML of a run; only what passed counts"
+        "--results", metavar="FILE", type=Path, action="append", help="JUnit XML of a run; only tests that passed count"
     )
-    parser.add_argument("--partial", action="store_true", help="leave out modules that are skipped when collected")
+    parser.add_argument("--partial", action="store_true", help="leave out modules that are skipped during collection")
     options = parser.parse_args(arguments)
     try:
         rows = read_catalogues(root / HERE / "requirements")

@@ -1,6 +1,6 @@
-"""The pytest plugin that writes down which requirement ids each collected test names.
+"""A pytest plugin that records the requirement ids that each collected test names.
 
-Loaded by ``report.py`` with ``-p requirement_marks --collect-only``; it changes nothing about a run.
+``report.py`` loads it with ``-p requirement_marks --collect-only``; it does not change a run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FOUND = pytest.StashKey[dict[str, dict[str, Any]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--requirement-marks", metavar="FILE", help="where to write the marks, as JSON")
+    parser.addoption("--requirement-marks", metavar="FILE", help="the file for the marks, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    # Before anything is deselected: `-m` and `-k` of a configuration hide no mark.
+    # This runs before deselection, so `-m` and `-k` of a configuration hide no mark.
     marks = list(item.iter_markers("requirement"))
     if marks:
         item.config.stash[_FOUND]["tests"][item.nodeid] = {
@@ -36,7 +36,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Any:
     report = yield
-    if report.skipped:  # a whole module: what it would have named cannot be known
+    if report.skipped:  # a whole module: its marks are unknown
         collector.config.stash[_FOUND]["unread"][collector.nodeid] = str(report.longrepr[2])
     return report
 
@@ -48,7 +48,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _expected(item: pytest.Item) -> str:
-    """Return the outcome that the test's own marks promise; conditions are left to the run."""
+    """Return the outcome that the test's own marks declare; the run evaluates conditions."""
     if item.get_closest_marker("skip"):
         return "skipped"
     if any(not mark.args and "condition" not in mark.kwargs for mark in item.iter_markers("xfail")):

@@ -104,7 +104,7 @@ def test_a_row_that_no_test_names_is_open_or_excluded_with_a_reason(statuses: Ca
     found = statuses("def test_nothing(): ...\n")
     assert [found[i]["status"] for i in ("A-1", "A-2", "A-3", "A-4", "A-5")] == ["open", "open", "open", "n/a", "n/a"]
     assert found["A-4"]["reason"] == "Advice to applications."
-    assert found["A-5"]["reason"] == "A matter of Java alone (for Python: an iterator)"
+    assert found["A-5"]["reason"] == "Applies only to Java (for Python: an iterator)"
 
 
 def test_tests_that_cannot_pass_prove_nothing(statuses: Callable[..., dict[str, Any]]) -> None:
@@ -186,9 +186,9 @@ def test_a_test_names_eight_requirements_at_most(
     ("line", "problem"),
     [
         ("A-9\tNot there.\n", "not_applicable.tsv: 'A-9' is in no catalogue"),
-        ("A-4\tAgain.\n", "not_applicable.tsv: A-4 stands there twice"),
+        ("A-4\tAgain.\n", "not_applicable.tsv: A-4 is listed twice"),
         ("A-3\t \n", "not_applicable.tsv: A-3 has no reason"),
-        ("A-3\n", "not_applicable.tsv:3: not 2 columns"),
+        ("A-3\n", "not_applicable.tsv:3: needs 2 columns, has 1"),
     ],
 )
 def test_a_wrong_exclusion_is_an_error(
@@ -222,7 +222,7 @@ def test_a_deviation_is_documented_and_tested(
     assert "| small | 0 | 1 | 1 | 0 | 0 | 0 | 1 | 0 |" in page
     assert (
         "## Documented deviations\n\n"
-        "| Id | Level | Requirement | What kjms does | Documented in | Where proved |\n"
+        "| Id | Level | Requirement | What kjms does | Documented in | Proved by |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
         "| A-1 | must | The first \\| rule. | It does the second thing. "
         "| [docs/page.md](page.md#what-is-different-and-why) | `test_a.py` `test_first` |\n\n"
@@ -239,14 +239,14 @@ def test_a_deviation_is_documented_and_tested(
     [
         ("A-9\tx\tdocs/page.md#a-page\n", "deviations.tsv: 'A-9' is in no catalogue"),
         ("A-1\t \tdocs/page.md#a-page\n", "deviations.tsv: A-1 has no reason"),
-        ("A-1\tx\n", "deviations.tsv:2: not 3 columns"),
+        ("A-1\tx\n", "deviations.tsv:2: needs 3 columns, has 2"),
         (
             "A-1\tx\tdocs/page.md#another\n",
-            "deviations.tsv: A-1 is said to be documented at 'docs/page.md#another', which does not exist",
+            "deviations.tsv: A-1 names 'docs/page.md#another' as its page, which does not exist",
         ),
         (
             "A-1\tx\tdocs/other.md#a-page\n",
-            "deviations.tsv: A-1 is said to be documented at 'docs/other.md#a-page', which does not exist",
+            "deviations.tsv: A-1 names 'docs/other.md#a-page' as its page, which does not exist",
         ),
         ("A-4\tx\tdocs/page.md#a-page\n", "A-4: is both not applicable and a deviation"),
     ],
@@ -263,9 +263,9 @@ def test_a_wrong_deviation_is_an_error(
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("A-1\t3\tmust\tack\tAnother rule.\t\n", "A-1: stands twice in the catalogues"),
+        ("A-1\t3\tmust\tack\tAnother rule.\t\n", "A-1: is in the catalogues twice"),
         ("B-1\t3\tperhaps\tack\tAnother rule.\t\n", "B-1: unknown level"),
-        ("B-1\t3\tmust\tack\tAnother rule.\n", "more.tsv:2: not 6 columns"),
+        ("B-1\t3\tmust\tack\tAnother rule.\n", "more.tsv:2: needs 6 columns, has 5"),
     ],
 )
 def test_a_wrong_catalogue_is_an_error(
