@@ -106,7 +106,11 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
     >>> read_state(write_state(State(7, 20, [(7, 8), (9, 12)], 15)), 7).runs
     ((7, 8), (9, 12))
     """
-    payload = b"".join(map(_bytes, _numbers(state)))
+    if state.runs or state.histories:
+        payload = b"".join(map(_bytes, _numbers(state)))
+    else:  # most commits, where each message is committed
+        limit, known = state.dispatch_limit - state.committed_offset, state.known - state.committed_offset
+        payload = _bytes([max(limit, 0), 0, max(known, 0), 0])
     form = "p"
     if len(payload) > WORTH_DEFLATING:
         deflating = zlib.compressobj(*DEFLATING)

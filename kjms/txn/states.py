@@ -311,8 +311,10 @@ class PartitionSettlement(Generic[T]):
         while runs and runs[-1][1] >= top:
             top = runs.pop()[0]  # what is unsettled at the end needs no saying
         dispatch_limit = max(self._restored.dispatch_limit, self.dispatched + window if window else 0, committed_offset)
-        # A message may be gone from the log before it is read again; its history stays behind the committed offset.
-        histories = {o: history for o, history in self._histories.items() if o >= committed_offset and o not in settled}
+        histories: dict[int, History] = {}
+        if self._histories:
+            # A message may be gone from the log before it is read again; its history stays behind the committed offset.
+            histories = {o: h for o, h in self._histories.items() if o >= committed_offset and o not in settled}
         return Snapshot(
             State(committed_offset, dispatch_limit, runs, max(top, committed_offset), histories), self.version
         )

@@ -29,6 +29,7 @@ class ConsumerClient:
         turn: Held by the thread that is inside of the Kafka consumer.
         consumer: The Kafka consumer; None: there is none now.
         waiting: How many other threads wait for the turn, or have it.
+        is_awaited: Whether the consumer thread is to be woken when none of them does any more.
     """
 
     def __init__(self, name: str, changed: threading.Condition) -> None:
@@ -37,9 +38,22 @@ class ConsumerClient:
         self.turn = threading.RLock()
         self.consumer: ConsumerPort | None = None
         self.waiting = 0
+        self.is_awaited = False
 
     @contextmanager
     def held(self, seconds: float) -> Iterator[None]:
+        """Take the turn, as soon as the consumer thread is out of its poll, for the length of a ``with`` statement.
+
+        Raises:
+            JMSException: It did not come out in time: the broker does not answer.
+        """
+        self.acquire(seconds)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self, seconds: float) -> None:
         """Take the turn, as soon as the consumer thread is out of its poll.
 
         Raises:
@@ -47,15 +61,18 @@ class ConsumerClient:
         """
         with self._changed:
             self.waiting += 1
-        try:
-            if not self.turn.acquire(timeout=seconds):
-                raise JMSException(f"acknowledge messages of {self._name}: Kafka has not answered for {seconds} s")
-            try:
-                yield
-            finally:
-                self.turn.release()
-        finally:
-            with self._changed:
-                self.waiting -= 1
-                if not self.waiting:
-                    self._changed.notify()
+        if not self.turn.acquire(timeout=seconds):
+            self._leave()
+            raise JMSException(f"acknowledge messages of {self._name}: Kafka has not answered for {seconds} s")
+
+    def release(self) -> None:
+        """Give the turn back."""
+        self.turn.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        with self._changed:
+            self.waiting -= 1
+            if self.is_awaited and not self.waiting:
+                self.is_awaited = False
+                self._changed.notify()

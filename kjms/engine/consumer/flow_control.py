@@ -129,6 +129,7 @@ class FlowControl:
         with self._lock:
             if client.waiting:  # let them, before the next poll holds the client
                 self._active_at = time.monotonic()
+                client.is_awaited = True
                 self._changed.wait_for(lambda: not client.waiting, SHORT_POLL_SECONDS)
             deadline = time.monotonic() + self._until_due()
             while not committer.is_wanted and not self._wants_more():

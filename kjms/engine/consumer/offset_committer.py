@@ -109,7 +109,9 @@ class OffsetCommitter:
 
     def urge(self) -> None:
         """Have the consumer thread commit, at once, what was settled just now; the caller holds the lock."""
-        if self.urgent == self._urgent_planned:
+        if self._client.waiting:
+            self._client.is_awaited = True
+        elif self.urgent == self._urgent_planned:
             self._changed.notify()
         self.urgent += 1
 
@@ -127,25 +129,25 @@ class OffsetCommitter:
         Raises:
             JMSException: The broker refused it.
         """
-        if self._assignment.is_kept and not self._is_durable(receipts):
+        if self._assignment.is_kept:
             self._flush(timeout, receipts)
         return self._lost(receipts)
 
     def _flush(self, timeout: float, receipts: Sequence[Receipt]) -> None:
         deadline = time.monotonic() + timeout
-        while True:
-            if self._is_committed_by_another(deadline, receipts):
-                return
+        client = self._client
+        while not self._is_committed_by_another(deadline, receipts):
             try:
-                with self._client.held(max(deadline - time.monotonic(), TICK_SECONDS)):
-                    if self._is_durable(receipts):  # the thread that had the client has committed it
-                        return
-                    error, is_complete = self.commit()
+                client.acquire(max(deadline - time.monotonic(), TICK_SECONDS))
+                try:
+                    error, is_complete = self.commit()  # of nothing, where the thread that had the client did it
+                finally:
+                    client.release()
             finally:
                 with self._ended:
                     self._is_committing = False
                     self._ended.notify_all()
-            if error is None and (is_complete or (receipts and self._is_durable(receipts))):
+            if (error is None and is_complete) or (receipts and self._is_durable(receipts)):
                 return
             if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in TRANSIENT):
                 raise self._failure(error) from error
@@ -160,17 +162,15 @@ class OffsetCommitter:
         return jms_error(error, doing, to="Read", topic=assignment.topic, group=assignment.group)
 
     def _is_committed_by_another(self, deadline: float, receipts: Sequence[Receipt]) -> bool:
-        """Wait while another thread commits; return whether that was enough, or else it is the caller's to commit."""
+        """Wait while another thread commits; return whether nothing is left to commit for the caller."""
         with self._ended:
-            while self._is_committing:
-                left = deadline - time.monotonic()
+            while not self._is_durable(receipts):
+                left = deadline - time.monotonic() if self._is_committing else 0
                 if left <= 0:
-                    break
+                    self._is_committing = True
+                    return False
                 self._ended.wait(left)
-                if self._is_durable(receipts):
-                    return True
-            self._is_committing = True
-            return False
+            return True
 
     def _is_durable(self, receipts: Sequence[Receipt]) -> bool:
         """Return whether *receipts* are committed, or lost; where they are empty, everything that was settled."""
@@ -249,8 +249,10 @@ class OffsetCommitter:
             commits, too_large = assignment.plan(last=last, is_proof=is_proof)
             consumer = self._client.consumer
             self.lacks_room = bool(too_large)
-            self._make_room(too_large, ALL)
-            self._make_room((each.partition for each in commits if each.partition.is_crowded and not last), CROWDED)
+            crowded = [] if last else [each.partition for each in commits if each.partition.is_crowded]
+            if too_large or crowded:
+                self._make_room(too_large, ALL)
+                self._make_room(crowded, CROWDED)
             if not commits:
                 dispatcher.wants_dispatch_limit = False
         if not commits or consumer is None:
