@@ -314,11 +314,11 @@ def test_areas_print_what_is_open_there(report: ModuleType, project: Path, capsy
 def test_tests_that_cannot_be_collected_are_an_error(
     report: ModuleType, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A module that fails or is skipped while it is collected hides its marks; only --partial accepts the skip."""
+    """A module that fails or is skipped during collection hides its marks; only --partial accepts the skip."""
     write(project, "@requirement('A-1')\ndef test_first(): ...\n")
     write(project, "pytest.importorskip('a_module_that_is_not_there')\n", "test_b.py")
     assert report.main([], project) == 1
-    assert capsys.readouterr().err.startswith("tests/test_b.py: skipped while it was collected")
+    assert capsys.readouterr().err.startswith("tests/test_b.py: skipped during collection")
     assert report.main(["--partial"], project) == 0
     write(project, "import a_module_that_is_not_there\n", "test_b.py")
     assert report.main(["--partial"], project) == 1
