@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kjms import Connection, Message, Queue, Session
+from kjms import Connection, Message, Queue, RedeliveryPolicy, Session
 from tests.helpers import WAIT_MS, WAIT_SECONDS
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -51,6 +51,11 @@ def test_a_loop_redelivers_a_message_whose_processing_raises(
     again = session.create_consumer(queue).receive(WAIT_MS)
     assert again is not None
     assert again.get_int_property("JMSXDeliveryCount") == 2
+
+
+def test_the_redelivery_policy_has_the_defaults_on_the_page() -> None:
+    """The policy in docs/settlement.md is the default one."""
+    assert eval(blocks("settlement")[2]) == RedeliveryPolicy()
 
 
 def test_a_selector_finds_the_reply(session: Session, queue: Queue) -> None:
