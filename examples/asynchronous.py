@@ -1,4 +1,4 @@
-"""kjms.aio: workers of one event loop share a queue of orders, each with a context of its own."""
+"""Use kjms.aio: three workers in one event loop share a queue of orders; each has its own context."""
 
 from __future__ import annotations
 

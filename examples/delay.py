@@ -1,4 +1,4 @@
-"""A delayed message: it is sent first, and comes when its time has come."""
+"""Send a delayed message: it is sent first and received last, when its delivery time is reached."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Send a message to a queue, and receive it."""
+"""Send a message to a queue and receive it."""
 
 from kjms import ConnectionFactory, Queue
 from kjms.broker import find_broker

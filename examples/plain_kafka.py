@@ -1,4 +1,4 @@
-"""Plain Kafka on both sides: a queue is a Kafka topic, a message a record that any Kafka program can read or write."""
+"""Share a queue with plain Kafka programs: a queue is a Kafka topic, and a message is a Kafka record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import confluent_kafka
 from kjms import Connection, ConnectionFactory, Queue
 from kjms.broker import find_broker
 
-INVOICES = Queue(f"examples.invoices.{uuid.uuid4().hex[:8]}")  # a new one for each run: we read it from its start
+INVOICES = Queue(f"examples.invoices.{uuid.uuid4().hex[:8]}")  # new in each run, because the program reads it from the start
 
 
 def send_with_kjms(connection: Connection) -> None:
@@ -24,7 +24,7 @@ def read_with_plain_kafka(bootstrap_servers: str) -> None:
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": "plain-kafka", "auto.offset.reset": "earliest"}
     )
-    consumer.subscribe([INVOICES.queue_name])  # a group of its own: the queue loses nothing
+    consumer.subscribe([INVOICES.queue_name])  # a separate group: the queue keeps its messages
     record = consumer.poll(10)
     headers = dict(record.headers())
     print(f"plain Kafka read {record.value().decode()!r}, customer {headers['customer'].decode()}")

@@ -1,4 +1,4 @@
-"""Publish and subscribe: each subscriber of a topic gets every message, or those that its selector names."""
+"""Publish and subscribe: each subscriber of a topic receives all messages, or those that match its selector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def publish(connection: Connection) -> None:
 
 
 def received(subscriber: MessageConsumer) -> list[Message]:
-    """Return what has come, when nothing has come for half a second."""
+    """Return the messages received until none arrives for half a second."""
     return list(iter(lambda: subscriber.receive(500), None))
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     with find_broker() as broker, ConnectionFactory(broker.bootstrap_servers).create_connection() as connection:
         connection.start()
         session = connection.create_session()
-        # A subscriber gets what is published after it was created.
+        # A subscriber receives messages that are published after its creation.
         everything = session.create_consumer(PRICES)
         bargains = session.create_consumer(PRICES, "symbol LIKE 'A%' AND price < 300")
         publish(connection)

@@ -1,4 +1,4 @@
-"""The simplified API: contexts, chained producers, plain bodies, and a transaction on the same connection."""
+"""Use the simplified API: contexts, chained producers, plain bodies, and a transaction on the same connection."""
 
 from kjms import ConnectionFactory, JMSContext, Queue
 from kjms.broker import find_broker

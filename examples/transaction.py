@@ -1,4 +1,4 @@
-"""A transacted session: a message is received from one queue and sent to another, both or neither."""
+"""Use a transacted session: receive a message from one queue and send another to a second queue, both or neither."""
 
 from kjms import ConnectionFactory, Queue
 from kjms.broker import find_broker

@@ -1,7 +1,7 @@
-"""A work queue: two workers share the orders, and acknowledge each when its work is done.
+"""Share a work queue: two workers take orders from it and acknowledge each one after its work.
 
-What a worker has received and not acknowledged when its session closes, or when the whole program dies, is delivered
-again to another one. That is why the work comes first and the acknowledgement after it.
+If a worker's session closes, or the program crashes, kjms delivers the messages that the worker received and did not
+acknowledge to another worker. Therefore acknowledge after the work.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def place_orders(connection: Connection, count: int) -> None:
 
 
 def work(name: str, connection: Connection) -> None:
-    """Work until there has been nothing to do for a second."""
+    """Work until no order arrives for a second."""
     with connection.create_session(Session.CLIENT_ACKNOWLEDGE) as session:
         consumer = session.create_consumer(ORDERS)
         while (order := consumer.receive(1_000)) is not None:
             time.sleep(0.05)  # the work
-            print(f"{name} has packed {order.text}\n", end="")  # in one piece: the other worker prints, too
+            print(f"{name} has packed {order.text}\n", end="")  # one write, because the other worker prints too
             order.acknowledge()
 
 

@@ -1,4 +1,4 @@
-"""Orders something in the Java shop, from Python: the same queue, the same map message, the same temporary queue."""
+"""Order from the Java shop in Python, with the same queue, map message and temporary queue as the Java client."""
 
 import sys
 
@@ -6,7 +6,7 @@ from kjms import ConnectionFactory, MapMessage, Queue
 
 
 def main(article: str, pieces: int, bootstrap_servers: str = "localhost:9092") -> None:
-    """Order so many pieces of the article, and print the shop's answer."""
+    """Order this number of pieces of the article and print the shop's answer."""
     with ConnectionFactory(bootstrap_servers).create_context() as context:
         answers = context.create_temporary_queue()
         order = MapMessage({"article": article, "pieces": pieces})

@@ -13,9 +13,9 @@ import jakarta.jms.TextMessage;
 import javax.naming.InitialContext;
 import javax.naming.NamingException;
 
-/** A shop as JMS programs are: it knows JMS and JNDI, and nothing of who carries its messages. */
+/** A shop that uses only JMS and JNDI, and is independent of the message broker. */
 public final class Shop {
-    private static final long PATIENCE = 20_000;
+    private static final long TIMEOUT_MS = 20_000;
     private final Connection connection;
     private final Destination orders;
     private final Destination sales;
@@ -41,7 +41,7 @@ public final class Shop {
         }
     }
 
-    /** Orders something, and waits for the answer in a temporary queue. */
+    /** Sends an order and waits for the answer in a temporary queue. */
     private void order(String article, int pieces) throws JMSException {
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         Destination answers = session.createTemporaryQueue();
@@ -52,18 +52,18 @@ public final class Shop {
         order.setStringProperty("size", pieces < 100 ? "small" : "large");
         order.setJMSReplyTo(answers);
         session.createProducer(orders).send(order);
-        TextMessage said = (TextMessage) answer.receive(PATIENCE);
-        System.out.println(said == null ? "no answer" : said.getText());
+        TextMessage text = (TextMessage) answer.receive(TIMEOUT_MS);
+        System.out.println(text == null ? "no answer" : text.getText());
     }
 
-    /** Delivers small orders: taking one, answering it and announcing it are one transaction. */
+    /** Delivers small orders: each is received, answered and announced in one transaction. */
     private void deliver(int count) throws JMSException {
         Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
         MessageConsumer incoming = session.createConsumer(orders, "size = 'small'");
         MessageProducer outgoing = session.createProducer(null);
         System.out.println("open");
         for (int delivered = 0; delivered < count; delivered++) {
-            Message message = incoming.receive(PATIENCE);
+            Message message = incoming.receive(TIMEOUT_MS);
             if (message == null) {
                 System.out.println("no order");
                 return;
