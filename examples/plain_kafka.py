@@ -9,7 +9,7 @@ import confluent_kafka
 from kjms import Connection, ConnectionFactory, Queue
 from kjms.broker import find_broker
 
-INVOICES = Queue(f"examples.invoices.{uuid.uuid4().hex[:8]}")  # new in each run, because the program reads it from the start
+INVOICES = Queue(f"examples.invoices.{uuid.uuid4().hex[:8]}")  # new in each run: the program reads it from the start
 
 
 def send_with_kjms(connection: Connection) -> None:
