@@ -183,6 +183,11 @@ def age(version: str) -> tuple[list[int], bool, str]:
     return [int(part) for part in release.split(".") if part], release == version, version
 
 
+def prose(arguments: Sequence[str]) -> int:
+    """Measure how readable the pages are; with --words, list the words that the project does not use."""
+    return run("test", "tests/prose.py", *arguments)
+
+
 def architecture(arguments: Sequence[str]) -> int:
     """Draw the pictures of packages and states in the docs from the source; with --report, print sizes and circles."""
     return run("test", "tests/architecture.py", *(["--write"] if "--report" not in arguments else []))
@@ -213,7 +218,7 @@ def mutants(arguments: Sequence[str]) -> int:
 
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
     chore.__name__: chore
-    for chore in (setup, demo, test, check, bench, conformance, architecture, docs, fuzz, crash, stress, mutants)
+    for chore in (setup, demo, test, check, bench, conformance, architecture, docs, prose, fuzz, crash, stress, mutants)
 }
 
 
