@@ -210,6 +210,8 @@ class Connection(AutoCloseable):
             self._check_not_in_callback("stop")
             self._is_used = True
             self._is_started = False
+        for session in sessions:  # all of them, before the first wait: no other session starts on a new message
+            session._hold_delivery()
         for session in sessions:
             session._stop()
         with self._lock:
@@ -255,6 +257,8 @@ class Connection(AutoCloseable):
                 return
             self._is_closing = True
             self._is_started = False
+        for session in sessions:  # all of them, before the first wait: no other session starts on a new message
+            session._hold_delivery()
         for session in sessions:
             session._end_delivery()
         with self._lock:

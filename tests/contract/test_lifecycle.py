@@ -22,7 +22,16 @@ from kjms import (
     Session,
     Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, kjms_threads, refused, threads_since
+from tests.helpers import (
+    NOTHING_SECONDS,
+    WAIT_MS,
+    WAIT_SECONDS,
+    Eventually,
+    kjms_threads,
+    refused,
+    send,
+    threads_since,
+)
 
 
 @pytest.mark.requirement("JMS-4.3.3-1", "JMS-4.3.3-2", "JMS-4.3.4-1", "JMS-4.3.4-2")
@@ -158,6 +167,45 @@ def test_a_listener_may_not_close_or_stop_its_own(
         sender.create_producer(queue).send(sender.create_text_message(word))
     eventually(lambda: len(heard) == 4)
     assert heard == ["IllegalStateException", "a", "IllegalStateException", "b"]  # nothing was closed or stopped
+
+
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_ending_delivery_ends_it_in_all_sessions_at_once(
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, end: str
+) -> None:
+    """While stop or close waits for the listener of one session, no other session starts on another message."""
+    ended = kjms_factory.create_connection()
+    held: list[Held] = [Held(), Held()]
+    for listener in held:
+        ended.create_session().create_consumer(queue).message_listener = listener
+    send(connection, queue, *"abcdef")
+    ended.start()
+    for listener in held:
+        assert listener.running.wait(WAIT_SECONDS)
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(getattr(ended, end))
+        with pytest.raises(TimeoutError):
+            ending.result(NOTHING_SECONDS)
+        held[1].may_return.set()
+        with pytest.raises(TimeoutError):
+            ending.result(NOTHING_SECONDS)
+        held[0].may_return.set()
+        ending.result(WAIT_SECONDS)
+    assert [listener.calls for listener in held] == [1, 1]
+    ended.close()
+
+
+class Held:
+    """A listener that the test lets return, and that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.running, self.may_return = threading.Event(), threading.Event()
+
+    def __call__(self, message: Message) -> None:
+        self.calls += 1
+        self.running.set()
+        self.may_return.wait(WAIT_SECONDS)
 
 
 @pytest.mark.requirement(
