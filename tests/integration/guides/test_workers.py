@@ -1,0 +1,255 @@
+"""Run the programs of docs/workers.md, and hold its tables to the code."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from kjms import Connection, ConnectionFactory, Message, Queue
+from tests.helpers import ROOT, SOON_MS, WAIT_MS, WAIT_SECONDS, drain, program_environment, text, wait_for
+
+PAGE = (ROOT / "docs" / "workers.md").read_text("utf-8")
+FILES = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', PAGE, re.DOTALL | re.MULTILINE))
+COMMANDS = [shlex.split(line) for line in re.findall(r"^```bash\n(.*?)\n```", PAGE, re.DOTALL | re.MULTILINE)]
+ORDERS, DEAD, PACKED = Queue("orders"), Queue("orders.dlq"), Queue("packed")
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def environment(kjms_broker: Any, kjms_destination_name: str, tmp_path: Path) -> dict[str, str]:
+    """The environment of the page's programs: this test's cluster, and queues of its own."""
+    for name, content in FILES.items():
+        if "/" not in name:
+            (tmp_path / name).write_text(content, "utf-8")
+    return {
+        **program_environment(),
+        "KJMS_BOOTSTRAP": kjms_broker.bootstrap_servers,
+        "KJMS_REPLICATION_FACTOR": "1",
+        "KJMS_QUEUE_PREFIX": f"{kjms_destination_name[-40:]}.",
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "SESSIONS": "2",
+    }
+
+
+@pytest.fixture
+def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """Start a program of the page; what is left of it ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*command: str, **variables: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                env={**environment, **variables},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for program in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(program.pid).children(recursive=True):
+                child.kill()
+        program.kill()
+        program.communicate(timeout=WAIT_SECONDS)
+
+
+@pytest.fixture
+def shop(kjms_broker: Any, environment: dict[str, str]) -> Iterator[Connection]:
+    """A started connection of another program that uses the same queues."""
+    prefix = environment["KJMS_QUEUE_PREFIX"]
+    with ConnectionFactory(kjms_broker.bootstrap_servers, queue_prefix=prefix).create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+def line_with(program: subprocess.Popen[str], words: str) -> str:
+    """Return the next line of *program*'s output that has *words*."""
+    assert program.stdout is not None
+    for line in program.stdout:
+        if words in line:
+            return line
+    raise AssertionError(f"{words!r} was not printed")
+
+
+def order(connection: Connection, *texts: str) -> None:
+    with connection.create_session() as session, session.create_producer(ORDERS) as producer:
+        for each in texts:
+            producer.send(session.create_text_message(each))
+
+
+def received(connection: Connection, queue: Queue) -> list[Message]:
+    """Return what is left in *queue*."""
+    with connection.create_session() as session, session.create_consumer(queue) as consumer:
+        return drain(consumer, SOON_MS)
+
+
+def test_a_worker_ends_in_order_at_sigterm(start: Start, shop: Connection, tmp_path: Path) -> None:
+    """Its listeners finish their messages; what it has not begun goes to others, unmarked."""
+    texts = [f"pen {number}" for number in range(20)]
+    worker = start(*COMMANDS[0], READY_FILE=str(tmp_path / "ready"))
+    line_with(worker, "ready with 2 sessions")
+    assert (tmp_path / "ready").exists()
+    order(shop, *texts)
+    packed = [line_with(worker, "packed ").split("packed ")[1].strip()]
+    worker.send_signal(signal.SIGTERM)
+    rest, _ = worker.communicate(timeout=WAIT_SECONDS)
+    assert worker.returncode == 0, rest
+    assert re.findall(r"packing: (stop.*)", rest) == ["stopping after SIGTERM", "stopped"]
+    assert not (tmp_path / "ready").exists()
+    packed += re.findall("packed (.*)", rest)
+    assert 2 <= len(packed) <= 5
+    left = received(shop, ORDERS)
+    assert sorted(packed + [text(message) for message in left]) == sorted(texts)
+    assert not any(message.jms_redelivered for message in left)
+    assert " WARNING " not in rest
+    assert " ERROR " not in rest
+
+
+def test_an_order_that_cannot_be_packed_becomes_a_dead_letter(start: Start, shop: Connection) -> None:
+    """It is retried as the file says, the others are packed, and the dead letter names the exception."""
+    worker = start(*COMMANDS[0])
+    order(shop, "", "ten pens")
+    line_with(worker, "packed ten pens")
+    with shop.create_session() as session:
+        letter = session.create_consumer(DEAD).receive(WAIT_MS)
+    assert letter is not None
+    assert (letter.properties["JMS_kjms_Exception"], letter.get_int_property("JMS_kjms_Deliveries")) == (
+        "ValueError",
+        4,
+    )
+    worker.send_signal(signal.SIGINT)
+    rest, _ = worker.communicate(timeout=WAIT_SECONDS)
+    assert worker.returncode == 0
+    assert "WARNING kjms.redelivery: " in rest
+
+
+def test_a_worker_that_finds_no_cluster_fails(start: Start) -> None:
+    """Its supervisor restarts it: the exit code is 1, and the last lines say why."""
+    worker = start(*COMMANDS[0], KJMS_BOOTSTRAP="127.0.0.1:9", KJMS_SEND_TIMEOUT="500")
+    output, _ = worker.communicate(timeout=WAIT_SECONDS)
+    assert worker.returncode == 1
+    assert "no Kafka broker answers at 127.0.0.1:9" in output
+
+
+@pytest.mark.parametrize("ending", ["signal", "worker"])
+def test_several_workers_end_together(start: Start, shop: Connection, ending: str) -> None:
+    """Four processes share the queue; a signal ends all in order, and the end of one makes the others end."""
+    parent = start(sys.executable, "several.py")
+    for _ in range(4):
+        line_with(parent, "ready with 2 sessions")
+    order(shop, *(f"pen {number}" for number in range(16)))
+    for _ in range(16):
+        line_with(parent, "packed ")
+    if ending == "signal":
+        parent.send_signal(signal.SIGTERM)
+    else:
+        children = psutil.Process(parent.pid).children()
+        next(child for child in children if "spawn_main" in " ".join(child.cmdline())).kill()
+    rest, _ = parent.communicate(timeout=WAIT_SECONDS)
+    assert parent.returncode == (0 if ending == "signal" else 1), rest
+    assert rest.count("stopped") == (4 if ending == "signal" else 3)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def post(url: str, body: str) -> int:
+    request = urllib.request.Request(url, body.encode(), {"Content-Type": "text/plain"})
+    with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
+        return int(answer.status)
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_workers_of_gunicorn_send(start: Start, shop: Connection, tmp_path: Path) -> None:
+    """Each worker process has a connection of its own, and closes it when the server ends."""
+    pytest.importorskip("gunicorn")
+    port = free_port()
+    configuration = tmp_path / "gunicorn.conf.py"
+    configuration.write_text(FILES["gunicorn.conf.py"].replace(":8000", f":{port}"), "utf-8")
+    server = start(*COMMANDS[1])
+    wait_for(lambda: accepts(port))
+    assert [post(f"http://127.0.0.1:{port}", f"pen {number}") for number in range(8)] == [202] * 8
+    server.send_signal(signal.SIGTERM)
+    output, _ = server.communicate(timeout=WAIT_SECONDS)
+    assert server.returncode == 0, output
+    assert "Traceback" not in output
+    assert sorted(text(message) for message in received(shop, ORDERS)) == [f"pen {number}" for number in range(8)]
+
+
+def test_an_application_of_uvicorn_sends_and_packs(start: Start, shop: Connection) -> None:
+    """The lifespan opens one context for requests and for the task, and the task finishes its order at the end."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    port = free_port()
+    server = start(*(part.replace("8001", str(port)) for part in COMMANDS[2]))
+    wait_for(lambda: accepts(port))
+    assert [post(f"http://127.0.0.1:{port}/orders", f"pen {number}") for number in range(8)] == [202] * 8
+    server.send_signal(signal.SIGTERM)
+    output, _ = server.communicate(timeout=WAIT_SECONDS)
+    assert "Application shutdown complete" in output
+    assert "Traceback" not in output
+    packed = [text(message).removeprefix("packed ") for message in received(shop, PACKED)]
+    left = received(shop, ORDERS) if len(packed) < 8 else []
+    assert sorted(packed + [text(message) for message in left]) == [f"pen {number}" for number in range(8)]
+    assert not any(message.jms_redelivered for message in left)
+
+
+def test_the_unit_and_the_deployment_run_the_worker() -> None:
+    """The systemd unit and the Kubernetes manifest name its file, its variables, and a grace period."""
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(FILES["/etc/systemd/system/packing@.service"])
+    service = unit["Service"]
+    assert service["ExecStart"].split()[-2:] == ["/srv/shop/venv/bin/python", COMMANDS[0][1]]
+    assert service["Environment"].split("=")[0] in FILES["worker.py"]
+    deployment = yaml.safe_load(FILES["packing.yaml"])
+    pod = deployment["spec"]["template"]
+    assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == COMMANDS[0]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    assert {name for name in variables if not name.startswith(("KJMS_", "PYTHON"))} == set(
+        re.findall(r'environ\.get\("(\w+)"', FILES["worker.py"])
+    )
+    assert container["readinessProbe"]["exec"]["command"][-1] == variables["READY_FILE"]
+    assert int(service["TimeoutStopSec"]) == pod["spec"]["terminationGracePeriodSeconds"] > 30
+
+
+def test_the_table_of_loggers_is_complete() -> None:
+    """It has the loggers of kjms, and no others."""
+    table = PAGE[PAGE.index("| Logger | Reports |") : PAGE.index("| Level | Means |")]
+    listed = re.findall(r"`(kjms\.\w+)`", "\n".join(row.split("|")[1] for row in table.strip().splitlines()))
+    used = {
+        name
+        for path in (ROOT / "kjms").rglob("*.py")
+        for name in re.findall(r'getLogger\("(kjms\.\w+)"\)', path.read_text("utf-8"))
+    }
+    assert sorted(listed) == sorted(used)
