@@ -157,7 +157,7 @@ def test_of_several_results_the_worst_counts(report: ModuleType, tmp_path: Path)
 def test_a_wrong_mark_is_an_error(
     report: ModuleType, project: Path, capsys: pytest.CaptureFixture[str], mark: str, problem: str
 ) -> None:
-    """An id that no catalogue has, no id, and an excluded id are told with the test, and no page is written."""
+    """Report an unknown id, a missing id and an excluded id with the test, and write no page."""
     write(project, f"@requirement({mark})\ndef test_it(): ...\n")
     assert report.main([], project) == 1
     assert capsys.readouterr().err.splitlines() == [problem]
