@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kjms.errors import IllegalStateException, JMSException
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kjms.message import Message
 
 __all__ = ["BlockingReceiver"]
+
+STREAK: Final = 32  # messages that a consumer takes one by one before others that wait get theirs
 
 
 class Receiving(Protocol):
@@ -90,17 +92,26 @@ class BlockingReceiver:
             if not acknowledgement.before_next(slot):
                 raise core.overrun("receive")
             deliver = core.delivery(read, is_loop=is_loop) if is_loop or read else acknowledgement.received
-            found = core.take(slot, consumer._destination, deliver)
-            return found[1] if found else self._wait(consumer, seconds, deliver)
+            is_next = slot.streak < STREAK or seconds == 0
+            found = core.take(slot, consumer._destination, deliver) if is_next else None
+            return found[1] if found else self._wait(consumer, seconds, deliver, is_next=is_next)
         finally:
             guard.release(outer)
 
     def _wait(
-        self, consumer: Receiving, seconds: float | None, deliver: Callable[[Delivery, Message], None]
+        self,
+        consumer: Receiving,
+        seconds: float | None,
+        deliver: Callable[[Delivery, Message], None],
+        *,
+        is_next: bool = True,
     ) -> Message | None:
         slot = consumer._slot
         deadline = None if seconds is None else time.monotonic() + seconds
         is_waiting = False
+        if not is_next:
+            self._wakeup.clear()
+            is_waiting = slot.stand_aside()
         while True:
             try:
                 slot.reader.refusal.check()
@@ -109,10 +120,11 @@ class BlockingReceiver:
                 raise
             if is_waiting:
                 left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
+                if left is not None and left <= 0 and is_next:
                     slot.rest()
                     return None
                 self._wakeup.wait(left)
+                is_next = True
             is_waiting = True
             self._wakeup.clear()  # after that, the take finds what came before
             found = self._core.take(slot, consumer._destination, deliver)

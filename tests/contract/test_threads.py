@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Queue
-from tests.helpers import WAIT_MS, text
+from kjms import Connection, ConnectionFactory, MessageConsumer, Queue, Session
+from tests.helpers import WAIT_MS, send, text
 
 THREADS = 8
 EACH = 20
+CONSUMERS = 24
+SHARE = 200  # messages of each
 
 
 @pytest.mark.requirement(
@@ -48,3 +50,36 @@ def test_factories_connections_and_destinations_are_for_any_number_of_threads(
     assert received == sorted(
         f"{number} {is_own} {count}" for number in range(THREADS) for is_own in (False, True) for count in range(EACH)
     )
+
+
+def test_consumers_that_take_as_fast_as_they_can_share_evenly(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """Of many consumers in threads that do nothing but receive, each gets a good part of its share; none is lost."""
+    with kjms_factory.create_connection() as connection, ThreadPoolExecutor(CONSUMERS) as pool:
+        sessions = [connection.create_session(Session.DUPS_OK_ACKNOWLEDGE) for _ in range(CONSUMERS)]
+        consumers = [session.create_consumer(queue) for session in sessions]
+        left, done, lock = CONSUMERS * SHARE, threading.Event(), threading.Lock()
+
+        def work(consumer: MessageConsumer) -> list[str]:
+            nonlocal left
+            received = []
+            while not done.is_set() and (message := consumer.receive(WAIT_MS)) is not None:
+                received.append(text(message))
+                with lock:
+                    left -= 1
+                    if left == 0:
+                        done.set()
+            return received
+
+        results = [pool.submit(work, consumer) for consumer in consumers]
+        with connection.create_session(Session.SESSION_TRANSACTED) as sender:
+            send(sender, queue, *range(CONSUMERS * SHARE))
+            sender.commit()
+        connection.start()
+        assert done.wait(WAIT_MS / 1000)
+        for consumer in consumers:
+            consumer.close()
+        received = [result.result(20) for result in results]
+    assert sorted(int(each) for texts in received for each in texts) == [*range(CONSUMERS * SHARE)]
+    assert min(map(len, received)) >= SHARE / 10
+    for texts in received:
+        assert texts == sorted(texts, key=int)

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from kjms.engine.consumer.delivery import MessageSource
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerSlot", "SlotSource"]
 
 
+PAUSE_SECONDS: Final = 0.001  # a consumer that works so long for a message lets others run meanwhile
+
+
 class ConsumerSlot:
     """One JMS consumer's opening on a reader.
 
@@ -28,6 +31,7 @@ class ConsumerSlot:
         wakeup: Set when there may be something to poll, or when the slot closes; one for each session.
 
     Attributes:
+        streak: How many messages the consumer took one by one, without a pause for work.
         starts: How often any consumer of this process was started; who sees it change looks again at `has_rivals`.
     """
 
@@ -43,6 +47,7 @@ class ConsumerSlot:
         self.queue: SelectorQueue[Delivery, ConsumerSlot] | None = None  # while it is started
         self.batch: deque[Delivery] = deque()  # dispatched to this consumer; its session has not taken it yet
         self.batch_until = 0.0  # until when, by time.monotonic, the session may take from it without the source's lock
+        self.streak = 0
         self.taken_at = 0.0  # when it took the message that it is busy with; 0: it has asked for another since
 
     @property
@@ -103,10 +108,16 @@ class ConsumerSlot:
     def took(self, delivery: Delivery | None, now: float) -> float:
         """Note that the consumer took *delivery*, or found nothing; return how long it was busy with the one before."""
         worked = now - self.taken_at if self.taken_at else 0.0
-        self.taken_at = 0.0
-        if delivery is not None:
+        if delivery is None:
+            self.taken_at, self.streak = 0.0, 0
+        else:
             self.taken_at = now
+            self.streak = self.streak + 1 if worked < PAUSE_SECONDS else 0
         return worked
+
+    def stand_aside(self) -> bool:
+        """Wait behind the other consumers that wait, if there are any: this one has taken messages for a while."""
+        return self.reader.stand_aside(self)
 
     def rest(self) -> None:
         """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
@@ -138,6 +149,9 @@ class SlotSource(MessageSource, Protocol):
 
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that the consumer of *slot* stopped waiting."""
+
+    def stand_aside(self, slot: ConsumerSlot) -> bool:
+        """Have *slot* wait behind the consumers that wait; return whether any does."""
 
     def take(self, slot: ConsumerSlot) -> Delivery | None:
         """Return the next message for *slot*, or note that it waits for one."""

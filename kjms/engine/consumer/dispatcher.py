@@ -180,7 +180,7 @@ class Dispatcher:
         if not delivery.ready_in:
             self._keep(delivery)
         elif lucky is not None:
-            lucky.wake_one()
+            lucky.wake(1)
 
     def arrive_run(self, deliveries: Sequence[Delivery]) -> None:
         """Make *deliveries*, the newest messages in their order, ready: as `arrive` does with each."""
@@ -211,8 +211,7 @@ class Dispatcher:
             delivery.ready_in = 1
         queue.extend(DEFAULT_PRIORITY, deliveries)
         self.held += len(deliveries)
-        for _ in range(min(len(deliveries), len(queue.waiting))):
-            queue.wake_one()
+        queue.wake(len(deliveries))
 
     def take(self, slot: ConsumerSlot) -> Delivery | None:
         """Return the next message for *slot*, or note that it waits for one."""
@@ -223,9 +222,9 @@ class Dispatcher:
         if delivery is None:
             self._wait(slot, queue)
             return None
-        if queue.waiting:
-            queue.waiting.pop(slot, None)  # it does not wait any more: the next wake-up is another consumer's
-        elif not (slot.returned or slot.batch or self.sharing.peers):
+        if queue.waiting or queue.woken:
+            queue.asks(slot)
+        if not (queue.waiting or slot.returned or slot.batch or self.sharing.peers):
             self.batches.fill(slot, queue)
         return delivery
 
@@ -322,11 +321,23 @@ class Dispatcher:
         return None
 
     def _wait(self, slot: ConsumerSlot, queue: _Queue) -> None:
-        queue.waiting[slot] = None
+        queue.wait(slot)
         queue.busy_since = 0.0
         if queue.is_withdrawn:
             queue.is_withdrawn = False
             self.sharing.has_reopened = True
+
+    def stand_aside(self, slot: ConsumerSlot) -> bool:
+        """Have *slot* wait behind the consumers that wait while it takes message by message; return whether any does.
+
+        Other processes would take its waiting for a want.
+        """
+        queue = slot.queue
+        if queue is None or not queue.waiting or slot.returned or self.sharing.peers:
+            return False
+        queue.wake_one()
+        queue.wait(slot)
+        return True
 
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that *slot* waits no longer."""

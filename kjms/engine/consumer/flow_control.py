@@ -106,6 +106,11 @@ class FlowControl:
             with self._lock:
                 self._dispatcher.release(self._tuning.now_ms())
 
+    def wake_others(self) -> None:
+        """Wake more consumers where those that were woken are held up: called now and then."""
+        with self._lock:
+            self._dispatcher.selector_queues.wake_others()
+
     def poll_seconds(self) -> float:
         """Return how long a poll may last: no thread can commit meanwhile.
 

@@ -151,6 +151,7 @@ class GroupConsumer:
                 now = time.monotonic()
                 if now - checked >= TICK_SECONDS:
                     self._check_topics()
+                    self._flow.wake_others()
                     checked = now
                 if self._upkeep.tick(now):
                     self._read_added(consumer, now)
@@ -198,6 +199,7 @@ class GroupConsumer:
             self._flow.wait_for_change()
             self._upkeep.prove()
             self._check_topics()
+            self._flow.wake_others()
             self._flow.release()
             self._flow.share()
             self._upkeep.commit()

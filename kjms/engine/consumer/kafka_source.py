@@ -284,11 +284,19 @@ class KafkaSource:
             if slot.is_started:
                 self._slots.stop(slot)
                 self._handover.send_over()
+                self._changed.notify()
 
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that the consumer of *slot* stopped waiting."""
         with self.lock:
             self._dispatcher.rest(slot)
+            self._changed.notify()
+
+    def stand_aside(self, slot: ConsumerSlot) -> bool:
+        """Have *slot*, which has taken messages for a while, wait behind those that wait: see `Dispatcher`."""
+        with self.lock:
+            slot.streak = 0
+            return self._dispatcher.stand_aside(slot)
 
     # Messages go out and come back.
 
@@ -312,7 +320,11 @@ class KafkaSource:
                 return None
             slot.batch_until = stall.seen + STALL_SECONDS
             in_flight.is_active = True
-            if dispatcher.wants_dispatch_limit or ready > self._intake.limit >> 1 >= dispatcher.held:
+            if (
+                dispatcher.wants_dispatch_limit
+                or ready > self._intake.limit >> 1 >= dispatcher.held
+                or (slot.queue is not None and slot.queue.waiting and slot.queue.is_starved)
+            ):
                 self._changed.notify()
             return delivery
 

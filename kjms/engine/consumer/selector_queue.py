@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SelectorQueue", "SelectorQueues"]
 
+AT_ONCE: Final = 4  # consumers are woken, each wakes the next one: more would hold each other up
 STUCK_SECONDS: Final = 0.5  # what was handed over to consumers that take nothing for so long goes back
 
 
@@ -48,6 +49,8 @@ class SelectorQueue(Generic[D, C]):
     Attributes:
         levels: For each priority that has come up, highest first: the messages, oldest first.
         size: How many there are, those that were taken included.
+        waiting: The consumers that wait, in the order in which they began to.
+        woken: The consumers that were woken, and have not asked for a message since.
         is_sorted: Whether all that was put back is in its place.
         busy_since: Since when, as far as was looked, no consumer has waited; 0: one does, or did at the last look.
         is_withdrawn: Whether its consumers are so busy that other processes are to keep what it wants.
@@ -63,6 +66,7 @@ class SelectorQueue(Generic[D, C]):
         "size",
         "slots",
         "waiting",
+        "woken",
     )
 
     def __init__(self, selector: Selector | None, prune_at: int) -> None:
@@ -72,7 +76,8 @@ class SelectorQueue(Generic[D, C]):
         self.size = 0
         self.is_sorted = True
         self.slots: list[C] = []
-        self.waiting: dict[C, None] = {}  # in the order in which they began to wait
+        self.waiting: dict[C, None] = {}
+        self.woken: set[C] = set()
         self.busy_since = 0.0
         self.is_withdrawn = False
 
@@ -158,8 +163,32 @@ class SelectorQueue(Generic[D, C]):
             return False
         slot = next(iter(self.waiting))
         del self.waiting[slot]
+        self.woken.add(slot)
         slot.wakeup.set()
         return True
+
+    def wake(self, count: int) -> None:
+        """Wake consumers for *count* messages: a few at once, each of which wakes the next one when it `asks`."""
+        for _ in range(min(count, AT_ONCE - len(self.woken))):
+            if not self.wake_one():
+                return
+
+    def asks(self, slot: C) -> None:
+        """Note that *slot* asked for a message and got one: it waits no longer, and what is left is for the next."""
+        self.waiting.pop(slot, None)
+        if slot in self.woken:
+            self.woken.remove(slot)
+            self.wake(self.size - len(self.woken))
+
+    def wait(self, slot: C) -> None:
+        """Note that *slot* waits for a message."""
+        self.woken.discard(slot)
+        self.waiting[slot] = None
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether a consumer waits, and what is ready, if anything, is for those that were woken."""
+        return bool(self.waiting) and (not self.woken or self.size <= len(self.woken))
 
 
 class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
@@ -167,13 +196,13 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a consumer waits."""
-        return any(queue.waiting for queue in self.values())
+        """Whether a consumer waits for more than is ready."""
+        return any(queue.is_starved for queue in self.values())
 
     @property
     def waiting(self) -> int:
-        """How many consumers wait."""
-        return sum(len(queue.waiting) for queue in self.values())
+        """How many consumers wait for more than is ready."""
+        return sum(len(queue.waiting) for queue in self.values() if queue.is_starved)
 
     @property
     def slots(self) -> int:
@@ -190,11 +219,16 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
         return {delivery.order: delivery for queue in self.values() for delivery in queue}
 
     def wake(self, queues: Iterable[SelectorQueue[D, C]] | None = None) -> None:
-        """Wake as many consumers as there are messages ready in each of *queues*; None: in all."""
+        """Wake consumers for what is ready in each of *queues*; None: in all."""
         for queue in self.values() if queues is None else queues:
-            for _ in range(queue.size):
-                if not queue.wake_one():
-                    break
+            queue.wake(queue.size)
+
+    def wake_others(self) -> None:
+        """Wake consumers that wait while something is ready: those that were woken have not come for it in time."""
+        for queue in self.values():
+            if queue.waiting and queue.size:
+                queue.woken.clear()
+                queue.wake(queue.size)
 
     def wake_all(self) -> None:
         """Wake every consumer that waits: something has changed for it."""
@@ -204,6 +238,7 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
 
     def rest(self, queue: SelectorQueue[D, C], slot: C) -> None:
         """Note that *slot*, of *queue*, waits no longer; had it been woken, wake another one for what it leaves."""
+        queue.woken.discard(slot)
         if slot in queue.waiting:
             del queue.waiting[slot]
             return

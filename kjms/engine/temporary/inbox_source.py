@@ -288,6 +288,12 @@ class InboxSource:
 
     # Messages go out and come back.
 
+    def stand_aside(self, slot: ConsumerSlot) -> bool:
+        """Have *slot*, which has taken messages for a while, wait behind those that wait: see `Dispatcher`."""
+        with self.lock:
+            slot.streak = 0
+            return self._dispatcher.stand_aside(slot)
+
     def take(self, slot: ConsumerSlot) -> Delivery | None:
         """Return the next message for *slot*, or note that it waits for one."""
         with self.lock:

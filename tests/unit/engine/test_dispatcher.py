@@ -16,6 +16,7 @@ from kjms.destinations import Queue
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import OVERTAKING, Dispatcher
+from kjms.engine.consumer.selector_queue import AT_ONCE
 from kjms.engine.handover.peers import Peers
 from kjms.selector import Selector, parse_selector
 from kjms.txn.delivery_states import RETURN, SETTLE, DeliveryState
@@ -34,7 +35,7 @@ SELECTORS: list[Selector | None] = [
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("arrive"), st.integers(0, 11)),
-        st.tuples(st.sampled_from(["join", "leave", "take", "rest", "return", "settle"]), st.integers(0, 5)),
+        st.tuples(st.sampled_from(["join", "leave", "take", "rest", "aside", "return", "settle"]), st.integers(0, 5)),
     ),
     max_size=60,
 )
@@ -81,6 +82,8 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             dispatcher.leave(slot)
         elif step == "rest":
             dispatcher.rest(slot)
+        elif step == "aside" and not slot.batch:
+            dispatcher.stand_aside(slot)
         elif step == "return":
             dispatcher.batches.recall()
             for delivery in in_flight:
@@ -117,8 +120,10 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             assert busy.session or not busy.waiting or any(d.ready_in and d.group == busy.key[1] for d in arrived)
         # No consumer sleeps while a message that it matches is ready, and of no group.
         for queue in dispatcher.selector_queues.values():
+            assert not queue.woken & queue.waiting.keys()
+            assert queue.woken <= set(queue.slots)
             if queue.waiting and any(delivery.group is None for delivery in queue):
-                assert any(slot.wakeup.is_set() for slot in slots)
+                assert any(each.woken for each in dispatcher.selector_queues.values())
     # In the end everything comes out, once.
     for delivery in in_flight:
         settle(delivery)
@@ -143,6 +148,70 @@ def test_a_message_goes_to_the_consumer_that_has_waited_longest() -> None:
     dispatcher.arrive(Delivery(Record(0), partition, 0, 0))
     assert (first.wakeup.is_set(), second.wakeup.is_set()) == (True, False)
     assert dispatcher.take(first) is not None
+
+
+def waiting_slots(dispatcher: Dispatcher, count: int) -> list[ConsumerSlot]:
+    """Return so many consumers that wait."""
+    unused: Any = None
+    slots = [ConsumerSlot(unused, None, threading.Event()) for _ in range(count)]
+    for slot in slots:
+        dispatcher.join(slot)
+        assert dispatcher.take(slot) is None
+    return slots
+
+
+def ready(dispatcher: Dispatcher, count: int) -> None:
+    """Make so many messages ready."""
+    partition = partition_from(0)
+    for number in range(count):
+        dispatcher.arrive(Delivery(Record(number), partition, number, number))
+
+
+def woken(slots: list[ConsumerSlot]) -> int:
+    """Return how many of *slots* were woken."""
+    return sum(slot.wakeup.is_set() for slot in slots)
+
+
+def test_consumers_are_woken_a_few_at_once_and_each_wakes_the_next_one() -> None:
+    """For many messages only a few consumers are woken at once; as soon as one asks, the next one is woken."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=50)
+    slots = waiting_slots(dispatcher, 10)
+    ready(dispatcher, 9)
+    assert woken(slots) == AT_ONCE
+    for number, slot in enumerate(slots[:9]):
+        assert slot.wakeup.is_set()
+        assert dispatcher.take(slot) is not None
+        assert woken(slots) == min(AT_ONCE + number + 1, 9)
+    assert dispatcher.selector_queues.is_waiting  # the tenth
+
+
+def test_consumers_that_are_woken_and_do_not_come_hold_nobody_up() -> None:
+    """Where consumers that were woken do not come, as in an event loop that is held up, others are woken later."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=50)
+    slots = waiting_slots(dispatcher, AT_ONCE + 2)
+    ready(dispatcher, 20)
+    dispatcher.selector_queues.wake_others()
+    assert woken(slots) == len(slots)
+    assert all(dispatcher.take(slot) is not None for slot in slots)
+
+
+def test_a_consumer_stands_aside_for_those_that_wait() -> None:
+    """A consumer that stands aside waits behind the others, the first of which is woken; with none, it does not."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=50)
+    slots = waiting_slots(dispatcher, AT_ONCE + 2)
+    ready(dispatcher, 20)
+    first, *others = slots
+    for slot in slots[:AT_ONCE]:  # the last two are woken then
+        assert dispatcher.take(slot) is not None
+    assert not dispatcher.stand_aside(first)
+    dispatcher.rest(slots[-1])
+    dispatcher.wait(slots[-1])
+    assert dispatcher.stand_aside(first)
+    assert first.is_waiting
+    assert not slots[-1].is_waiting
+    for slot in others:
+        assert dispatcher.take(slot) is not None
+    assert not first.is_waiting  # it was woken
 
 
 def test_a_dropped_partitions_messages_are_forgotten() -> None:
