@@ -221,7 +221,8 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
     def wake(self, queues: Iterable[SelectorQueue[D, C]] | None = None) -> None:
         """Wake consumers for what is ready in each of *queues*; None: in all."""
         for queue in self.values() if queues is None else queues:
-            queue.wake(queue.size)
+            if queue.waiting:
+                queue.wake(queue.size)
 
     def wake_others(self) -> None:
         """Wake consumers that wait while something is ready: those that were woken have not come for it in time."""
