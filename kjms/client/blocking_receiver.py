@@ -111,7 +111,7 @@ class BlockingReceiver:
         is_waiting = False
         if not is_next:
             self._wakeup.clear()
-            is_waiting = slot.stand_aside()
+            is_waiting = slot.wait_behind_others()
         while True:
             try:
                 slot.reader.refusal.check()

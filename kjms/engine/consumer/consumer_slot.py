@@ -115,9 +115,9 @@ class ConsumerSlot:
             self.streak = self.streak + 1 if worked < PAUSE_SECONDS else 0
         return worked
 
-    def stand_aside(self) -> bool:
+    def wait_behind_others(self) -> bool:
         """Wait behind the other consumers that wait, if there are any: this one has taken messages for a while."""
-        return self.reader.stand_aside(self)
+        return self.reader.wait_behind_others(self)
 
     def rest(self) -> None:
         """Wait no longer: pass on the wake-up that may have come too late for this consumer."""
@@ -150,7 +150,7 @@ class SlotSource(MessageSource, Protocol):
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that the consumer of *slot* stopped waiting."""
 
-    def stand_aside(self, slot: ConsumerSlot) -> bool:
+    def wait_behind_others(self, slot: ConsumerSlot) -> bool:
         """Have *slot* wait behind the consumers that wait; return whether any does."""
 
     def take(self, slot: ConsumerSlot) -> Delivery | None:

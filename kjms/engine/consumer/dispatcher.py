@@ -327,7 +327,7 @@ class Dispatcher:
             queue.is_withdrawn = False
             self.sharing.has_reopened = True
 
-    def stand_aside(self, slot: ConsumerSlot) -> bool:
+    def wait_behind_others(self, slot: ConsumerSlot) -> bool:
         """Have *slot* wait behind the consumers that wait while it takes message by message; return whether any does.
 
         Other processes would take its waiting for a want.

@@ -292,11 +292,11 @@ class KafkaSource:
             self._dispatcher.rest(slot)
             self._changed.notify()
 
-    def stand_aside(self, slot: ConsumerSlot) -> bool:
+    def wait_behind_others(self, slot: ConsumerSlot) -> bool:
         """Have *slot*, which has taken messages for a while, wait behind those that wait: see `Dispatcher`."""
         with self.lock:
             slot.streak = 0
-            return self._dispatcher.stand_aside(slot)
+            return self._dispatcher.wait_behind_others(slot)
 
     # Messages go out and come back.
 

@@ -288,11 +288,11 @@ class InboxSource:
 
     # Messages go out and come back.
 
-    def stand_aside(self, slot: ConsumerSlot) -> bool:
+    def wait_behind_others(self, slot: ConsumerSlot) -> bool:
         """Have *slot*, which has taken messages for a while, wait behind those that wait: see `Dispatcher`."""
         with self.lock:
             slot.streak = 0
-            return self._dispatcher.stand_aside(slot)
+            return self._dispatcher.wait_behind_others(slot)
 
     def take(self, slot: ConsumerSlot) -> Delivery | None:
         """Return the next message for *slot*, or note that it waits for one."""

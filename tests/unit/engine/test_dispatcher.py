@@ -35,7 +35,7 @@ SELECTORS: list[Selector | None] = [
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("arrive"), st.integers(0, 11)),
-        st.tuples(st.sampled_from(["join", "leave", "take", "rest", "aside", "return", "settle"]), st.integers(0, 5)),
+        st.tuples(st.sampled_from(["join", "leave", "take", "rest", "behind", "return", "settle"]), st.integers(0, 5)),
     ),
     max_size=60,
 )
@@ -82,8 +82,8 @@ def test_every_message_is_in_one_place_and_goes_to_one_matching_consumer_in_orde
             dispatcher.leave(slot)
         elif step == "rest":
             dispatcher.rest(slot)
-        elif step == "aside" and not slot.batch:
-            dispatcher.stand_aside(slot)
+        elif step == "behind" and not slot.batch:
+            dispatcher.wait_behind_others(slot)
         elif step == "return":
             dispatcher.batches.recall()
             for delivery in in_flight:
@@ -185,7 +185,7 @@ def test_consumers_are_woken_a_few_at_once_and_each_wakes_the_next_one() -> None
     assert dispatcher.selector_queues.is_waiting  # the tenth
 
 
-def test_consumers_that_are_woken_and_do_not_come_hold_nobody_up() -> None:
+def test_consumers_that_are_woken_and_do_not_come_hold_no_other_up() -> None:
     """Where consumers that were woken do not come, as in an event loop that is held up, others are woken later."""
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=50)
     slots = waiting_slots(dispatcher, AT_ONCE + 2)
@@ -195,18 +195,18 @@ def test_consumers_that_are_woken_and_do_not_come_hold_nobody_up() -> None:
     assert all(dispatcher.take(slot) is not None for slot in slots)
 
 
-def test_a_consumer_stands_aside_for_those_that_wait() -> None:
-    """A consumer that stands aside waits behind the others, the first of which is woken; with none, it does not."""
+def test_a_quick_consumer_waits_behind_those_that_wait() -> None:
+    """The consumer waits as the last one, and the first one is woken; with no other that waits, it does not wait."""
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=50)
     slots = waiting_slots(dispatcher, AT_ONCE + 2)
     ready(dispatcher, 20)
     first, *others = slots
     for slot in slots[:AT_ONCE]:  # the last two are woken then
         assert dispatcher.take(slot) is not None
-    assert not dispatcher.stand_aside(first)
+    assert not dispatcher.wait_behind_others(first)
     dispatcher.rest(slots[-1])
     dispatcher.wait(slots[-1])
-    assert dispatcher.stand_aside(first)
+    assert dispatcher.wait_behind_others(first)
     assert first.is_waiting
     assert not slots[-1].is_waiting
     for slot in others:
