@@ -29,26 +29,31 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, messages: int) 
         "--rounds",
         type=count,
         metavar="N",
-        help=f"how many rounds count, after a warm-up ({rounds}; {QUICK_ROUNDS} with --quick)",
+        help=f"measure this many rounds, after a warm-up (default: {rounds}, with --quick {QUICK_ROUNDS})",
     )
     parser.add_argument(
         "--messages",
         type=count,
         metavar="N",
-        help=f"messages in a round; slow work takes a part of them ({messages}; {QUICK_MESSAGES} with --quick)",
+        help="use this many messages per round; slow workloads use a part of them"
+        f" (default: {messages}, with --quick {QUICK_MESSAGES})",
     )
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="this workload, or set of them; may be repeated"
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run only this workload, or set of workloads; repeatable",
     )
-    parser.add_argument("--quick", action="store_true", help="see that all of it runs; the figures mean little")
-    parser.add_argument("--list", action="store_true", help="tell what workloads there are, and run none")
+    parser.add_argument("--quick", action="store_true", help="check that all workloads run; the figures mean little")
+    parser.add_argument("--list", action="store_true", help="list the workloads, and run none")
     parser.set_defaults(default_rounds=rounds, default_messages=messages)
 
 
 def count(text: str) -> int:
     """Return the number of at least 1 that *text* is, as argparse wants it."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 

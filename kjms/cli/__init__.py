@@ -25,17 +25,17 @@ __all__ = ["COMMANDS", "WrongUse", "main"]
 
 COMMANDS: Final = {
     "broker": "run a real Kafka on this machine, for development and tests",
-    "demo": "watch a small shop work: queues, topics, and plain Kafka programs beside them",
-    "send": "send messages: arguments, or the lines of the standard input",
-    "receive": "receive messages, one line each",
-    "browse": "show the messages of a queue, and take none",
+    "demo": "run a small shop on a real Kafka: queues, topics, and plain Kafka programs",
+    "send": "send arguments, or the lines of the standard input, as messages",
+    "receive": "receive messages and write each as a line",
+    "browse": "show the messages of a queue without receiving them",
     "dlq": "list, show, retry or purge dead letters",
     "schedule": "list, cancel or deliver delayed messages",
-    "destinations": "list queues and topics, and what waits in them",
+    "destinations": "list queues and topics, and count waiting messages",
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "bridge": "move messages between kjms and another broker, such as ActiveMQ",
-    "subscriptions": "list subscriptions and what waits in them, or delete one",
-    "bench": "measure how fast kjms is on a cluster, beside the Kafka client it stands on",
+    "subscriptions": "list subscriptions and their backlog, or delete one",
+    "bench": "measure the speed of kjms on a cluster, compared with its Kafka client",
     "spark": "archive, replay, route, convert or report on messages, with Spark",
 }
 
@@ -77,7 +77,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kjms",
         description="JMS on plain Kafka.",
-        epilog="'kjms COMMAND --help' says all about a command.",
+        epilog="'kjms COMMAND --help' describes a command and all its options.",
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32, width=100),
         allow_abbrev=False,
     )
@@ -161,6 +161,6 @@ def _say(command: str, error: Exception, code: int) -> int:
         traceback.print_exception(error)
     text = str(error) if isinstance(error, WrongUse) else " ".join(str(error).split())
     if not isinstance(error, (JMSException, OSError, ValueError, WrongUse)) or not text:
-        text = f"{type(error).__name__}: {text} (KJMS_TRACEBACK=1 shows where)"
+        text = f"{type(error).__name__}: {text} (KJMS_TRACEBACK=1 prints the traceback)"
     print(f"kjms {command}: {shown_body(text)}", file=sys.stderr)  # a selector's error has lines of its own
     return code

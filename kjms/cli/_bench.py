@@ -1,4 +1,4 @@
-"""``kjms bench``: how fast kjms is on a cluster, beside the Kafka client that it stands on."""
+"""``kjms bench``: measure the speed of kjms on a cluster, compared with its Kafka client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect, credentials, factory
 
 DESCRIPTION: Final = """\
-Measure how fast kjms is on your cluster, from this machine, and what the Kafka client that it stands on does there with
-the same records, settings and promises: sending, receiving, acknowledging, transactions, beginning. Each kind of work
-is done in rounds, both sides in each of them; medians are compared.
+Measure the speed of kjms on your cluster, from this machine, and compare it with the Kafka client that it uses, with
+the same records, settings and guarantees: sending, receiving, acknowledging, transactions, starting. Each workload
+runs in rounds, with both sides in each round. The result compares the medians.
 
-It makes Kafka topics of its own, whose names begin with --prefix, and deletes them in the end, after Ctrl-C too. It
-loads the cluster as hard as one process can, so choose the hour.
+The command creates Kafka topics whose names begin with --prefix, and deletes them at the end, also after Ctrl-C. It
+loads the cluster as much as one process can: run it when that does not disturb others.
 """
 
 DEFAULT_ROUNDS: Final = 3
@@ -28,12 +28,12 @@ MESSAGE_BYTES: Final = 512  # of 256 bytes of text, headers, and what Kafka adds
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
     add_options(parser, rounds=DEFAULT_ROUNDS, messages=DEFAULT_MESSAGES)
-    parser.add_argument("--json", action="store_true", help="the figures of every round, as a JSON object")
+    parser.add_argument("--json", action="store_true", help="write the figures of every round as a JSON object")
     parser.add_argument(
         "--prefix",
         default=DEFAULT_PREFIX,
         metavar="TEXT",
-        help=f"what the names of its topics begin with ({DEFAULT_PREFIX})",
+        help=f"begin the names of topics with this prefix (default: {DEFAULT_PREFIX})",
     )
     add_connection_options(parser)
 
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         wanted = chosen(workloads, arguments.only, ["main"])
     except UnknownWorkload as error:
         raise WrongUse(str(error)) from error
-    connect(arguments).close()  # an address or password that is wrong is told in a line
+    connect(arguments).close()  # reports a wrong address or password in one line
     options = factory(arguments)._options
     user, password = credentials(arguments)
     stage = Stage(
@@ -70,9 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
     )
     rounds, messages = amounts(arguments)
     print(
-        f"kjms bench: {len(wanted)} kinds of work at {options.bootstrap_servers}, each in a warm-up and {rounds} rounds"
+        f"kjms bench: {len(wanted)} workloads at {options.bootstrap_servers}, each in a warm-up and {rounds} rounds"
         f" of up to {messages:,} messages; a topic takes up to {messages * MESSAGE_BYTES / 1e6:,.0f} MB. Its topics are"
-        f" called {stage.prefix}-1 and so on, and are deleted in the end.",
+        f" named {stage.prefix}-1 and so on, and are deleted at the end.",
         file=sys.stderr,
     )
     with stage:

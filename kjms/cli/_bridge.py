@@ -1,4 +1,4 @@
-"""``kjms bridge``: moves queues and follows topics between kjms and another broker, over AMQP 1.0."""
+"""``kjms bridge``: move messages between kjms and another broker, over AMQP 1.0."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE: Final = "KJMS_BRIDGE_PASSWORD"  # noqa: S105 - the variable's name
 DESCRIPTION: Final = """\
-Move messages between kjms and another broker that speaks AMQP 1.0, such as ActiveMQ Artemis, ActiveMQ Classic, Qpid or
-RabbitMQ 4: 'in' brings them from there into kjms, 'out' from kjms there. A queue is moved; a topic is followed by a
-durable subscription. It goes on until Ctrl-C or SIGTERM, unless --count or --idle says otherwise.
+Move messages between kjms and another AMQP 1.0 broker, such as ActiveMQ Artemis, ActiveMQ Classic, Qpid or RabbitMQ 4:
+'in' moves them from the broker to kjms, 'out' from kjms to the broker. A queue is moved. A topic is copied through a
+durable subscription. The bridge runs until Ctrl-C or SIGTERM, unless --count or --idle sets an end.
+
+The password of the broker's user is in the environment variable KJMS_BRIDGE_PASSWORD.
 """
 EXAMPLES: Final = """\
 examples:
@@ -31,48 +33,86 @@ examples:
   kjms bridge in amqps://mover@old:5671 topic://prices --selector "market = 'XETRA'"
   kjms bridge out amqp://old:5672 orders queue://orders.new --rate 200
 
-docs/bridge.md shows how programs move from an old broker, step by step.
+docs/bridge.md describes how to move programs from another broker, step by step.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("direction", choices=("in", "out"), help="from the broker into kjms, or out of kjms")
-    parser.add_argument("url", metavar="URL", help="the broker: amqp://[USER@]HOST:PORT, amqps:// with TLS")
-    parser.add_argument("source", metavar="SOURCE", type=destination, help="a queue, or topic://NAME")
+    parser.add_argument("direction", choices=("in", "out"), help="move from the broker into kjms, or out of kjms")
     parser.add_argument(
-        "target", metavar="TARGET", nargs="?", type=destination, help="where they go (else as the source is called)"
+        "url", metavar="URL", help="connect to this broker: amqp://[USER@]HOST:PORT, or amqps:// for TLS"
     )
-    group = parser.add_argument_group("what is moved")
-    group.add_argument("--selector", metavar="TEXT", help="only messages that it selects")
-    group.add_argument("--count", metavar="NUMBER", type=_number, help="end after so many messages")
-    group.add_argument("--idle", metavar="SECONDS", type=seconds, help="end when none has come for so long")
-    group.add_argument("--rate", metavar="NUMBER", type=_rate, help="so many messages in a second, at the most")
+    parser.add_argument(
+        "source", metavar="SOURCE", type=destination, help="take messages from this queue, or topic (topic://NAME)"
+    )
+    parser.add_argument(
+        "target", metavar="TARGET", nargs="?", type=destination, help="send them here (default: the name of the source)"
+    )
+    group = parser.add_argument_group("messages")
+    group.add_argument("--selector", metavar="TEXT", help="move only messages that match this selector")
+    group.add_argument("--count", metavar="NUMBER", type=_number, help="end after this many messages")
     group.add_argument(
-        "--window", metavar="NUMBER", type=_number, default=2_000, help="so many on their way at a time (2000)"
+        "--idle", metavar="SECONDS", type=seconds, help="end when no message arrives for this many seconds"
     )
-    group.add_argument("--name", metavar="NAME", help="of the bridge (else made of the broker and the name in kjms)")
+    group.add_argument("--rate", metavar="NUMBER", type=_rate, help="move at most this many messages per second")
     group.add_argument(
-        "--keep-repeats", action="store_true", help="do not drop messages whose ids were there: they mean nothing"
+        "--window",
+        metavar="NUMBER",
+        type=_number,
+        default=2_000,
+        help="have at most this many messages in transfer (default: 2000)",
     )
-    group.add_argument("--unsubscribe", action="store_true", help="end the bridge's subscription of the topic; no more")
-    group = parser.add_argument_group("the broker")
-    group.add_argument("--queue-prefix", metavar="TEXT", default="", help="what names of queues begin with there")
-    group.add_argument("--topic-prefix", metavar="TEXT", default="", help="what names of topics begin with there")
-    group.add_argument("--tls-ca", metavar="FILE", type=Path, help="who vouches for the broker (else the system's)")
-    group.add_argument("--tls-certificate", metavar="FILE", type=Path, help="the bridge's own certificate")
-    group.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, if that is in another file")
-    group = parser.add_argument_group("what is said")
     group.add_argument(
-        "--progress", metavar="SECONDS", type=seconds, default=10.0, help="a line on stderr so often (10)"
+        "--name",
+        metavar="NAME",
+        help="give the bridge this name (default: HOST:PORT/NAME of broker and kjms destination)",
     )
-    group.add_argument("--json", action="store_true", help="say at the end in JSON what was done")
+    group.add_argument(
+        "--keep-repeats",
+        action="store_true",
+        help="keep messages whose id has been seen; for senders that give several messages the same id",
+    )
+    group.add_argument(
+        "--unsubscribe", action="store_true", help="delete the bridge's subscription of the topic, and exit"
+    )
+    group = parser.add_argument_group("broker")
+    group.add_argument(
+        "--queue-prefix", metavar="TEXT", default="", help="add this prefix to queue names at the broker"
+    )
+    group.add_argument(
+        "--topic-prefix", metavar="TEXT", default="", help="add this prefix to topic names at the broker"
+    )
+    group.add_argument(
+        "--tls-ca",
+        metavar="FILE",
+        type=Path,
+        help="check the broker's certificate against these authorities (default: the system's)",
+    )
+    group.add_argument(
+        "--tls-certificate",
+        metavar="FILE",
+        type=Path,
+        help="present this certificate; without a user, authenticate with it",
+    )
+    group.add_argument(
+        "--tls-key", metavar="FILE", type=Path, help="read the key from this file (default: the certificate's file)"
+    )
+    group = parser.add_argument_group("reports")
+    group.add_argument(
+        "--progress",
+        metavar="SECONDS",
+        type=seconds,
+        default=10.0,
+        help="report progress on stderr at this interval, in seconds (default: 10)",
+    )
+    group.add_argument("--json", action="store_true", help="write the result as a JSON object at the end")
     add_connection_options(parser)
 
 
 def _number(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number greater than 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number greater than 0")
     return int(text)
 
 
@@ -80,14 +120,14 @@ def _rate(text: str) -> float:
     try:
         return seconds(text)
     except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number greater than 0") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number greater than 0") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what *arguments* say.
 
     Raises:
-        WrongUse: They make no sense, or the extra is not installed.
+        WrongUse: The arguments are invalid, or the extra is not installed.
         OSError: A file cannot be read.
         JMSException: The broker or Kafka does not answer, or refuses.
     """
@@ -152,7 +192,7 @@ def _run(bridge: Bridge, arguments: argparse.Namespace) -> int:
 
 
 class Stop:
-    """Takes Ctrl-C and SIGTERM as a request to end in order; before the bridge has begun, as what ends it at once."""
+    """End the bridge in order on Ctrl-C and SIGTERM; before the bridge has started, end it at once."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge

@@ -1,4 +1,4 @@
-"""``kjms broker``: a real Kafka in the foreground."""
+"""``kjms broker``: run a real Kafka in the foreground."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import argparse
 from typing import Final
 
 DESCRIPTION: Final = """\
-Run a real Apache Kafka on this machine, for development and tests: one node, reachable from this machine only.
-Prints one line when it is ready, and runs until Ctrl-C; a second Ctrl-C ends it at once.
+Run a real Apache Kafka on this machine, for development and tests: one node, reachable from this machine only. The
+command prints one line when Kafka is ready, and runs until Ctrl-C. A second Ctrl-C ends it at once.
 """
 EXAMPLES: Final = """\
 examples:
-  kjms broker                                a free port, data removed at the end
-  kjms broker --port 9092 --data ./kafka     a port and data that are there again the next time
+  kjms broker                                use a free port, and remove the data at the end
+  kjms broker --port 9092 --data ./kafka     use the same port and data at the next start
   kjms broker --config message.max.bytes=4000000
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("--port", metavar="PORT", type=_port, help="the port on 127.0.0.1 (default: a free one)")
     parser.add_argument(
-        "--data", metavar="DIR", help="keep the data here (default: a temporary directory, removed at the end)"
+        "--port", metavar="PORT", type=_port, help="listen at this port of 127.0.0.1 (default: a free one)"
+    )
+    parser.add_argument(
+        "--data", metavar="DIR", help="keep the data in this directory (default: a temporary one, removed at the end)"
     )
     parser.add_argument(
         "--config",
@@ -29,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_setting,
         action="append",
         default=[],
-        help="an entry of Kafka's server.properties (can be repeated)",
+        help="set this entry of Kafka's server.properties; repeatable",
     )
     parser.add_argument("--json", action="store_true", help="print the ready line as a JSON object")
 
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number from 1 to 65535")
     return int(text)
 
 

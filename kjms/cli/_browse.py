@@ -1,4 +1,4 @@
-"""``kjms browse``: what waits in a queue, a line for each message, and nothing is taken."""
+"""``kjms browse``: show the messages of a queue without receiving them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from kjms.cli._receive import BATCH, Output, add_form_options, check_selector, c
 from kjms.cli._terminal import say
 
 DESCRIPTION: Final = """\
-Show the messages of a queue and take none: each as a line, as 'kjms receive' writes it. What consumers have received
-and not acknowledged is shown, too; what expired is not. A queue that does not exist is not created.
+Show the messages of a queue without receiving them. Write each as a line, in the format of 'kjms receive'. The output
+includes messages that consumers have received and not acknowledged, but not expired messages. A queue that does not
+exist is not created.
 """
 EXAMPLES: Final = """\
 examples:
   kjms browse orders                                       the texts
-  kjms browse orders --count 1 --headers                   the oldest message with all that stands on it
-  kjms browse orders --json | kjms send copy --json        a copy of the queue
+  kjms browse orders --count 1 --headers                   the oldest message with header fields and properties
+  kjms browse orders --json | kjms send copy --json        copy the queue
   kjms browse orders --selector "region = 'EU' AND amount > 10"
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("queue", metavar="QUEUE", type=queue, help="NAME or queue://NAME")
-    parser.add_argument("--selector", metavar="TEXT", help="only messages that this selector matches (JMS 2.0 §3.8)")
-    parser.add_argument("--count", metavar="N", type=count, help="stop after N messages")
+    parser.add_argument(
+        "queue", metavar="QUEUE", type=queue, help="show the messages of this queue: NAME or queue://NAME"
+    )
+    parser.add_argument("--selector", metavar="TEXT", help="show only messages that match this selector (JMS 2.0 §3.8)")
+    parser.add_argument("--count", metavar="N", type=count, help="end after N messages")
     add_form_options(parser)
-    parser.add_argument("-v", "--verbose", action="store_true", help="say on stderr how many were shown")
+    parser.add_argument("-v", "--verbose", action="store_true", help="report the number of messages on stderr")
     add_connection_options(parser)
 
 

@@ -41,21 +41,24 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--bootstrap",
         metavar="HOST:PORT",
-        help="Kafka's addresses (else the environment's KJMS_BOOTSTRAP, else what the configuration file says, else"
-        f" {DEFAULT_BOOTSTRAP})",
+        help="connect to the Kafka brokers at these addresses, separated by commas (default: KJMS_BOOTSTRAP, then the"
+        f" configuration file, then {DEFAULT_BOOTSTRAP})",
     )
     group.add_argument(
-        "--config", metavar="FILE", type=Path, help=f"a configuration file (else {DEFAULT_CONFIG} where there is one)"
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help=f"read this configuration file (default: {DEFAULT_CONFIG} if it exists)",
     )
     group.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds,
-        help=f"how long connecting, and sending a message, may take (else the file's send_timeout, else"
-        f" {DEFAULT_TIMEOUT:g})",
+        help="wait at most this many seconds to connect, and to send a message (default: send_timeout of the"
+        f" configuration file, then {DEFAULT_TIMEOUT:g})",
     )
     group.add_argument(
-        "--user", metavar="NAME", help=f"the name for SASL; its password is in the environment's {PASSWORD_VARIABLE}"
+        "--user", metavar="NAME", help=f"authenticate as this user (SASL), with the password in {PASSWORD_VARIABLE}"
     )
 
 
@@ -66,7 +69,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.001 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds greater than 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds greater than 0 (the least is 0.001)")
     return value
 
 
@@ -82,7 +85,7 @@ def queue(text: str) -> Queue:
     """Return the queue that *text* names, with or without ``queue://``, as argparse wants it."""
     named = destination(text)
     if not isinstance(named, Queue):
-        raise argparse.ArgumentTypeError(f"{text!r} is no queue")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a queue: write NAME or queue://NAME")
     return named
 
 
@@ -138,7 +141,7 @@ def credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
         return None, None
     password = os.environ.get(PASSWORD_VARIABLE)
     if password is None:
-        raise WrongUse(f"--user {arguments.user}: the environment variable {PASSWORD_VARIABLE} must hold the password")
+        raise WrongUse(f"--user {arguments.user}: set the environment variable {PASSWORD_VARIABLE} to the password")
     return arguments.user, password
 
 

@@ -1,4 +1,4 @@
-"""``kjms demo``: a small shop at work, each scene checked by itself."""
+"""``kjms demo``: run a small shop; each scene checks its claims."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ from kjms.cli._shop_in_spark import look_with_spark
 from kjms.cli._stage import Stage
 
 DESCRIPTION: Final = """\
-Run a small shop on a real Kafka and watch it work: orders in a queue, workers who share it, replies, a topic with
-subscribers, selectors, and plain Kafka programs on both sides. Each scene checks what it claims.
+Run a small shop on a real Kafka: orders in a queue, workers that share it, replies, a topic with subscribers,
+selectors, and plain Kafka programs on both sides. Each scene checks its claims.
 
-The Kafka is the one at KJMS_BOOTSTRAP or --bootstrap, where what the demo makes is deleted at its end; without either,
-one is started for the demo. At the end Spark shows the shop as a table, where it is installed.
+The demo uses the Kafka at KJMS_BOOTSTRAP or --bootstrap, and deletes its destinations there at the end. Without either,
+it starts a Kafka. At the end, Spark shows the shop as a table, if it is installed.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a Kafka that runs already")
-    parser.add_argument("--no-spark", action="store_true", help="leave Spark out, which takes some seconds to start")
+    parser.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="use the running Kafka at this address (default: KJMS_BOOTSTRAP, then start one)",
+    )
+    parser.add_argument("--no-spark", action="store_true", help="omit Spark, which takes some seconds to start")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Play all scenes; return 0 when everything that they claim holds, else 1.
+    """Run all scenes; return 0 if all their claims hold, else 1.
 
     Raises:
-        JMSException: There is no Kafka, or it failed in the middle.
+        JMSException: There is no Kafka, or it failed during the demo.
     """
     from kjms.broker import find_broker
 
@@ -58,15 +62,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 KINDS: Final = {
-    "embedded": "a Kafka of its own",
-    "container": "a Kafka in a container of its own",
-    "external": "the Kafka that runs",
+    "embedded": "a new Kafka",
+    "container": "a new Kafka in a container",
+    "external": "the running Kafka",
 }
 
 
 @contextmanager
 def open_shop(bootstrap_servers: str, *, is_shared: bool) -> Iterator[Shop]:
-    """Give a shop; on a cluster that others use, too, its names are its own and it leaves nothing behind."""
+    """Yield a shop; on a shared cluster, use unique names and delete them at the end."""
     if not is_shared:
         yield Shop(bootstrap_servers)
         return

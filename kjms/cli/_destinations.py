@@ -1,4 +1,4 @@
-"""``kjms destinations``: which queues and topics there are, and what waits in them."""
+"""``kjms destinations``: list queues and topics, and count the messages that wait in them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from kjms import Connection
 
 DESCRIPTION: Final = """\
-List the cluster's Kafka topics as JMS destinations. A topic is a queue once a consumer has received from it as one;
-before that, and for topics, the kind is not known from Kafka alone and shown as '-'.
+List the cluster's Kafka topics as JMS destinations. KIND is 'queue' once a consumer has received from the topic as a
+queue. Before that, and for JMS topics, Kafka does not have this information, and KIND is '-'.
 
-WAITING counts the messages of a queue that its consumers have not settled, without those that expired and those that
-are delayed. It is exact, and reads these messages; with --estimate it is an upper bound, and nothing is read. KEPT is
-an upper bound of what Kafka holds: it counts Kafka's offsets, and not every offset is a message.
+WAITING is the number of messages of a queue that its consumers have not settled, without expired and delayed messages.
+The command reads these messages to count them; with --estimate, it reads nothing and shows an upper bound. KEPT is an
+upper bound of the messages that Kafka keeps: it counts offsets, and Kafka does not use every offset for a message.
 """
 
 RETENTION: Final = "retention.ms"
@@ -36,30 +36,32 @@ COUNTED_AT_ONCE: Final = 4  # queues; each takes a Kafka consumer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("--all", action="store_true", help="the topics that kjms and Kafka keep for themselves, too")
-    parser.add_argument("--estimate", action="store_true", help="an upper bound of what waits, without reading it")
-    parser.add_argument("--json", action="store_true", help="as a JSON array, with one object for each destination")
+    parser.add_argument("--all", action="store_true", help="include the internal topics of kjms and Kafka")
+    parser.add_argument(
+        "--estimate", action="store_true", help="show an upper bound of the waiting messages, and do not read them"
+    )
+    parser.add_argument("--json", action="store_true", help="write a JSON array with one object per destination")
     add_connection_options(parser)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a Kafka topic as a destination."""
+    """A Kafka topic in the list of destinations."""
 
     name: str
     kind: str | None
-    """``queue``, or None where it was not consumed as one."""
+    """``queue``, or None if it was not consumed as one."""
     topic: str
     """The Kafka topic's name."""
     partitions: int
     waiting: int | None
-    """How many messages a queue's consumers have not settled; None where it is no queue, or they were not counted."""
+    """The messages that a queue's consumers have not settled; None if it is not a queue, or they were not counted."""
     waiting_up_to: int | None
-    """The upper bound of it that Kafka's offsets give; None where it is no queue."""
+    """The upper bound of it that Kafka's offsets give; None if it is not a queue."""
     kept_up_to: int
-    """What Kafka holds, at most."""
+    """An upper bound of the messages that Kafka keeps."""
     retention_ms: int | None
-    """After how many milliseconds Kafka deletes messages; None: never."""
+    """The milliseconds after which Kafka deletes messages; None: never."""
     warnings: tuple[str, ...]
 
 
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the destinations.
 
     Raises:
-        JMSException: The cluster did not say what was asked.
+        JMSException: The cluster did not answer.
     """
     with connect(arguments, may_create=False) as connection:
         entries = find_entries(connection, with_internal=arguments.all, is_exact=not arguments.estimate)
@@ -79,15 +81,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool = True) -> list[Entry]:
-    """Return what the cluster of *connection* holds, sorted by name; topics made or deleted meanwhile are left out.
+    """Return the destinations of the cluster of *connection*, sorted by name, without topics that change meanwhile.
 
     Args:
         connection: The connection.
-        with_internal: Whether the topics of kjms and Kafka are among them.
-        is_exact: Whether to count what waits, message by message.
+        with_internal: Whether to include the internal topics of kjms and Kafka.
+        is_exact: Whether to count the waiting messages one by one.
 
     Raises:
-        JMSException: Kafka did not say what was asked.
+        JMSException: Kafka did not answer.
     """
     options = connection._options
     cluster = engine_of(connection).admin
@@ -120,7 +122,7 @@ def find_entries(connection: Connection, *, with_internal: bool, is_exact: bool 
         counted = counts.get(topic, 0) if is_exact and is_queue else None
         warnings = retention_warnings(name, settings[topic]) if is_queue else ()
         if isinstance(counted, JMSException):
-            warnings += (f"What waits in queue {name} cannot be counted: {counted}",)
+            warnings += (f"Cannot count the messages that wait in queue {name}: {counted}",)
         entries.append(
             Entry(
                 name=name,
@@ -165,7 +167,7 @@ def _count(connection: Connection, topic: str) -> int:
     options = connection._options
     try:
         queue = destination_for(topic, Queue, options.queue_prefix)
-    except InvalidDestinationException:  # without the prefix that ours have: it is not kjms's
+    except InvalidDestinationException:  # no prefix of ours: not a destination of kjms
         options = replace(options, queue_prefix="")
         queue = destination_for(topic, Queue)
     assert isinstance(queue, Queue)
@@ -179,7 +181,7 @@ def _count(connection: Connection, topic: str) -> int:
 def _name(topic: str, is_queue: bool, queue_prefix: str, topic_prefix: str) -> str:
     try:
         return str(destination_for(topic, Queue if is_queue else Topic, queue_prefix, topic_prefix)).partition("://")[2]
-    except InvalidDestinationException:  # without the prefix that ours have: it is not kjms's
+    except InvalidDestinationException:  # no prefix of ours: not a destination of kjms
         return topic
 
 
@@ -203,7 +205,7 @@ def _retention(settings: Mapping[str, str]) -> int | None:
 
 
 def retention_warnings(queue: str, settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return, a sentence each, how Kafka may delete messages of *queue* that were not received yet.
+    """Return a sentence for each setting that lets Kafka delete messages of *queue* before they are received.
 
     >>> retention_warnings("orders", {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"})
     ()

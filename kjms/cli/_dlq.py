@@ -1,4 +1,4 @@
-"""``kjms dlq``: dead letters are listed, shown, moved back to where they came from, or deleted."""
+"""``kjms dlq``: list, show, retry or purge dead letters."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
     from kjms.engine.kafka import KafkaError
 
 DESCRIPTION: Final = """\
-Work on dead letters: messages that were delivered too often, and those that expired where there is an expiry queue. A
-message is a dead letter while it says why (property JMS_kjms_Cause); other messages of the same queue are left alone.
+Work on dead letters: messages that were delivered too often, and expired messages if there is an expiry queue. A
+message with the property JMS_kjms_Cause is a dead letter. The command does not change other messages of the same queue.
 
-  list   the dead-letter queues, with how many dead letters they hold and why. They are found by their names: those
-         that the configuration gives, '...dlq' without one. With a QUEUE: that one, whatever its name.
-  show   the dead letters of a QUEUE: cause, origin, deliveries, failures. 'kjms browse QUEUE' shows them as they are.
-  retry  move them back to where they came from, as they were; their deliveries are counted anew. Each is confirmed
-         there before it is deleted here: if the command is killed half-way, none is lost, and the few that were under
-         way may come twice. They expire when they would have, and never if that time is over.
-  purge  delete them.
+  list   List the dead-letter queues, with the number and causes of their dead letters. The command finds them by their
+         names, as configured ('...dlq' without configuration). With QUEUE: only that queue, whatever its name.
+  show   Show the dead letters of QUEUE: cause, origin, deliveries, failures. 'kjms browse QUEUE' shows the messages.
+  retry  Move the dead letters back to their origin, unchanged; their delivery count restarts. Kafka confirms each
+         message there before its dead letter is deleted. If the command is killed, no message is lost, and a few may be
+         delivered twice. They expire at their original time, or never if that time has passed.
+  purge  Delete the dead letters.
 
-Without --id and --selector, retry and purge take all that are there when the command begins.
+Without --id and --selector, retry and purge take all dead letters that are there at the start of the command.
 """
 EXAMPLES: Final = """\
 examples:
@@ -71,54 +71,63 @@ examples:
 BATCH: Final = 500  # letters sent together, and settled together
 TEMPORARY: Final = "temp-"  # what the text form of temporary destinations begins with
 ARRIVE_SECONDS: Final = 10.0  # a consumer that was killed keeps its partitions for 6 s
-NEXT_SECONDS: Final = 3.0  # what is there comes at once after the first one
+NEXT_SECONDS: Final = 3.0  # after the first one, waiting ones follow at once
 CAUSES_SHOWN: Final = 5
 CAUSES_KEPT: Final = 1_000  # an exception's text may differ each time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="list is the default")
-    parser.add_argument("queue", nargs="?", metavar="QUEUE", type=queue, help="the queue that holds the dead letters")
-    which = parser.add_argument_group("which of them (show, retry, purge)")
-    which.add_argument("--selector", metavar="TEXT", help="those that this selector matches (JMS 2.0 §3.8)")
-    which.add_argument("--id", metavar="ID", action="append", help="the one with this JMSMessageID (can be repeated)")
-    parser.add_argument("--topics", action="store_true", help="retry: those, too, that came from a topic; each of its"
-                        " subscriptions gets them again")  # fmt: skip
-    parser.add_argument("--yes", action="store_true", help="purge: do not ask")
-    parser.add_argument("--json", action="store_true", help="list: as a JSON array; show: a JSON object on each line")
+    parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="run this action (default: list)")
+    parser.add_argument("queue", nargs="?", metavar="QUEUE", type=queue, help="use the dead letters of this queue")
+    which = parser.add_argument_group("selection of dead letters (show, retry, purge)")
+    which.add_argument(
+        "--selector", metavar="TEXT", help="take only dead letters that match this selector (JMS 2.0 §3.8)"
+    )
+    which.add_argument(
+        "--id", metavar="ID", action="append", help="take only the dead letter with this JMSMessageID; repeatable"
+    )
+    parser.add_argument(
+        "--topics",
+        action="store_true",
+        help="retry: include dead letters of topics; each subscription of the topic receives them again",
+    )
+    parser.add_argument("--yes", action="store_true", help="purge: do not ask for confirmation")
+    parser.add_argument(
+        "--json", action="store_true", help="list: write a JSON array; show: write a JSON object per line"
+    )
     add_connection_options(parser)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a dead-letter queue."""
+    """A dead-letter queue in the list."""
 
     name: str
     dead_letters: int
     causes: dict[str, int]
-    """How many there are of each cause, the most frequent first."""
+    """The number of dead letters by cause, most frequent first."""
     last_failure: int | None = None
-    """When the last of them failed, in milliseconds since the epoch; None where none says it."""
+    """When the last of them failed, in milliseconds since the epoch; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Letter:
-    """What stands on a dead letter beside the message; None where it does not say."""
+    """The properties that describe a dead letter; None for those that it lacks."""
 
     cause: str
     destination: str | None
-    """Where it came from, such as ``queue://orders``."""
+    """Its origin, such as ``queue://orders``."""
     topic: str | None
     partition: int | None
     offset: int | None
     deliveries: int | None
     omitted: str | None
-    """What of the message was too large for the dead-letter queue."""
+    """The parts of the message that were too large for the dead-letter queue."""
     exception: str | None = None
     """The type of the exception, where one was raised."""
     exception_message: str | None = None
-    """Its text, where the option dead_letter_details asked for it."""
+    """Its text, if the option dead_letter_details is set."""
     traceback: str | None = None
     """Likewise."""
     host: str | None = None
@@ -147,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     action = arguments.action
     if action != "list" and arguments.queue is None:
-        raise WrongUse(f"{action}: name the queue that holds the dead letters; 'kjms dlq list' shows which there are")
+        raise WrongUse(f"{action}: give the queue that holds the dead letters; 'kjms dlq list' lists them")
     for option, actions in (
         ("selector", {"show", "retry", "purge"}),
         ("id", {"show", "retry", "purge"}),
@@ -156,9 +165,9 @@ def _check(arguments: argparse.Namespace) -> None:
         ("json", {"list", "show"}),
     ):
         if getattr(arguments, option) and action not in actions:
-            raise WrongUse(f"{action}: takes no --{option}")
+            raise WrongUse(f"{action}: --{option} is an option of {' and '.join(sorted(actions))} only")
     if action == "purge" and not arguments.yes and not sys.stdin.isatty():
-        raise WrongUse("purge: deletes for ever; --yes says so where nobody can be asked")
+        raise WrongUse("purge: cannot be undone; without a terminal, confirm it with --yes")
     check_selector(arguments.selector)
 
 
@@ -178,7 +187,7 @@ def _list(connection: Connection, arguments: argparse.Namespace) -> int:
 
 
 def _dead_letter_queues(connection: Connection) -> list[Queue]:
-    """Return the queues that are called as dead-letter queues or expiry queues are, sorted by name."""
+    """Return the queues that are named like dead-letter queues or expiry queues, sorted by name."""
     options = connection._options
     names = []
     for chosen in (options.defaults, *options.destinations.values()):
@@ -192,7 +201,7 @@ def _dead_letter_queues(connection: Connection) -> list[Queue]:
         if not is_internal(topic):
             try:
                 named = destination_for(topic, Queue, options.queue_prefix)
-            except InvalidDestinationException:  # without the prefix that ours have: it is not kjms's
+            except InvalidDestinationException:  # no prefix of ours: not a destination of kjms
                 continue
             if isinstance(named, Queue) and is_called_so(named.queue_name):
                 found.append(named)
@@ -243,16 +252,16 @@ def _show(connection: Connection, arguments: argparse.Namespace) -> int:
 def _readable(message: Message, letter: Letter) -> str:
     lines = [
         ("cause", letter.cause),
-        ("came from", letter.destination),
-        ("stood at", None if letter.offset is None else f"{letter.topic}[{letter.partition}]@{letter.offset}"),
+        ("origin", letter.destination),
+        ("position", None if letter.offset is None else f"{letter.topic}[{letter.partition}]@{letter.offset}"),
         ("deliveries", letter.deliveries),
         ("sent", moment(message.jms_timestamp)),
         ("first failed", None if letter.first_failure is None else moment(letter.first_failure)),
         ("last failed", None if letter.last_failure is None else moment(letter.last_failure)),
-        ("on", letter.host and f"{letter.host}, process {letter.process}"),
+        ("host", letter.host and f"{letter.host}, process {letter.process}"),
         ("exception", letter.exception),
-        ("its text", letter.exception_message),
-        ("left out", letter.omitted),
+        ("message", letter.exception_message),
+        ("omitted", letter.omitted),
         *(("damaged", damage) for damage in message.damage),
     ]
     shown = [f"  {name:<12} {escaped(str(value))}" for name, value in lines if value is not None]
@@ -263,18 +272,18 @@ def _readable(message: Message, letter: Letter) -> str:
 
 
 def _missing(connection: Connection, arguments: argparse.Namespace, found: set[str | None]) -> int:
-    """Say what was not found; return the exit code."""
+    """Report dead letters that were not found; return the exit code."""
     missing = [wanted for wanted in dict.fromkeys(arguments.id or ()) if wanted not in found]
     if missing:
-        raise JMSException(f"{arguments.queue} holds no such dead letter: {', '.join(missing)}")
+        raise JMSException(f"{arguments.queue} has no dead letter with this id: {', '.join(missing)}")
     if not found:
         named = arguments.queue
         policy = connection._options.destination(named.queue_name).redelivery
         other = None if policy is None else Queue(policy.dead_letter_queue(named.queue_name))
         hint = ""
         if other is not None and engine_of(connection).admin.partitions(_topic(connection, other)):
-            hint = f"; those of this queue go to {other}"
-        say("dlq", f"{named} holds no such dead letters{hint}")
+            hint = f"; the dead letters of this queue are in {other}"
+        say("dlq", f"{named} has no matching dead letters{hint}")
     return 0
 
 
@@ -303,7 +312,7 @@ def _retry(connection: Connection, arguments: argparse.Namespace) -> int:
 
 
 class Origins:
-    """Where dead letters came from, and the way back there."""
+    """The origins of dead letters; sends dead letters back to them."""
 
     def __init__(self, connection: Connection) -> None:
         self._engine = engine_of(connection)
@@ -314,14 +323,14 @@ class Origins:
         """Return the Kafka topic of the destination *origin*, and its number of partitions.
 
         Raises:
-            InvalidDestinationException: It is not there any more.
+            InvalidDestinationException: It does not exist any more.
         """
         if origin not in self._topics:
             self._topics[origin] = self._engine.topic_of(parse_destination(origin), self._options)
         return self._topics[origin]
 
     def send_back(self, batch: Sequence[Delivery]) -> tuple[list[Delivery], JMSException | None]:
-        """Send again what the dead letters *batch* were; return those that arrived, and what went wrong."""
+        """Send the original messages of *batch* again; return the dead letters that succeeded, and the failure."""
         now = time.time_ns() // 1_000_000
         publisher = self._engine.bulk
         reports: SimpleQueue[tuple[Delivery, str, KafkaError | None]] = SimpleQueue()
@@ -353,15 +362,15 @@ class Origins:
 def _obstacle(letter: Letter, arguments: argparse.Namespace) -> str:
     """Return why *letter* cannot be retried; nothing if it can."""
     if letter.omitted is not None:
-        return "not complete: the dead-letter queue had no room for their headers or body"
+        return "stored without headers or body, which were too large for the dead-letter queue"
     try:
         origin = parse_destination(letter.destination or "")
     except InvalidDestinationException:
-        return "without a word on where they came from"
+        return "their origin is not recorded"
     if origin.scheme.startswith(TEMPORARY):
-        return "from a temporary destination: what was there was for one program alone"
+        return "from a temporary destination, which belonged to one program"
     if isinstance(origin, Topic) and not arguments.topics:
-        return "from a topic: with --topics, every subscription of it gets them again"
+        return "from a topic: --topics sends them to every subscription of it again"
     return ""
 
 
@@ -373,7 +382,7 @@ def _purge(connection: Connection, arguments: argparse.Namespace) -> int:
         found.add(message.jms_message_id)
         wanted += 1
     _missing(connection, arguments, found)
-    if wanted and not arguments.yes and not agrees(f"Delete {_dead_letters(wanted)} of {arguments.queue} for ever?"):
+    if wanted and not arguments.yes and not agrees(f"Permanently delete {_dead_letters(wanted)} of {arguments.queue}?"):
         say("dlq", "nothing was deleted")
         return FAILED
     deleted = _take(connection, arguments.queue, selector, wanted, lambda batch: (list(batch), None))
@@ -385,7 +394,7 @@ def _result(arguments: argparse.Namespace, done_so: str, done: int, wanted: int,
         verb = "was" if done == 1 else "were"
         say("dlq", f"{_dead_letters(done)} of {arguments.queue} {verb} {done_so}")
     if done < wanted:
-        stay[f"in the hands of another consumer of {arguments.queue}"] += wanted - done
+        stay[f"in flight to another consumer of {arguments.queue}"] += wanted - done
     for reason, count in stay.items():
         say("dlq", f"{_dead_letters(count)} stayed: {reason}")
     return FAILED if stay else 0
@@ -402,27 +411,27 @@ def _take(
     wanted: int,
     carry_out: Callable[[Sequence[Delivery]], tuple[list[Delivery], JMSException | None]],
 ) -> int:
-    """Take dead letters that are there now, give them to *carry_out* in batches, and settle those that it returns.
+    """Receive the present dead letters, pass them to *carry_out* in batches, and settle those that it returns.
 
     Args:
         connection: The connection.
         found: The queue.
         selector_text: Which of its messages.
         wanted: How many there are.
-        carry_out: Does with them what is to be done; returns for which that succeeded, and what went wrong, if any.
+        carry_out: Processes a batch; returns the deliveries that succeeded, and the failure, if any.
 
     Returns:
-        How many were settled; fewer than *wanted* if others have the rest.
+        How many were settled; fewer than *wanted* if other consumers have the rest.
 
     Raises:
-        JMSException: What went wrong; the message is settled, or delivered to others as if nothing had happened.
+        JMSException: The failure of *carry_out*; each message is settled, or available to other consumers again.
     """
     from kjms.selector import parse_selector
 
     if not wanted:
         return 0
     engine = engine_of(connection)
-    ends = engine.admin.ends(_topic(connection, found))  # what dies again meanwhile is not taken up again
+    ends = engine.admin.ends(_topic(connection, found))  # excludes messages that become dead letters again meanwhile
     wakeup = threading.Event()
     slot = engine.open_slot(found, connection._options, parse_selector(selector_text), wakeup)
     reader = slot.reader
@@ -445,7 +454,9 @@ def _take(
                 ready = set(succeeded)
                 batch = [one for one in batch if one not in ready]
                 if failure is not None:
-                    raise JMSException(f"{_dead_letters(done)} done, then: {failure}", failure.error_code, failure)
+                    raise JMSException(
+                        f"{_dead_letters(done)} processed before this error: {failure}", failure.error_code, failure
+                    )
                 deadline = time.monotonic() + NEXT_SECONDS
             elif delivery is None and not wakeup.wait(max(deadline - time.monotonic(), 0)):
                 break
@@ -456,7 +467,7 @@ def _take(
 
 
 def _settle(reader: MessageSource, deliveries: Sequence[Delivery]) -> int:
-    """Settle *deliveries*; return for how many Kafka took it."""
+    """Settle *deliveries*; return for how many Kafka accepted it."""
     receipts = reader.settle(deliveries)
     return len(deliveries) - (reader.flush(receipts=receipts) if receipts else 0)
 

@@ -1,4 +1,4 @@
-"""``kjms gateway``: an AMQP 1.0 server, so that Java programs with Qpid JMS meet the same queues and topics."""
+"""``kjms gateway``: serve AMQP 1.0 clients, such as Java programs with Qpid JMS."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kjms.cli._connecting import PASSWORD_VARIABLE, add_connection_options, cred
 
 DESCRIPTION: Final = """\
 Serve AMQP 1.0 clients until Ctrl-C or SIGTERM. A Java program with Apache Qpid JMS and the URL amqp://localhost:5672
-meets the queues and topics of kjms, beside Python and Kafka programs.
+uses the same queues and topics as Python programs and plain Kafka programs.
 
-Who may come in has to be said: --anonymous, --users FILE, --tls-clients FILE, or --pass-credentials.
+At least one of these options is needed to admit clients: --anonymous, --users, --tls-clients, --pass-credentials.
 """
 EXAMPLES: Final = """\
 examples:
@@ -38,52 +38,79 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         type=_address,
         default=_address(DEFAULT_LISTEN),
-        help=f"where to listen (else {DEFAULT_LISTEN}; port 0 takes a free one)",
+        help=f"listen at this address; port 0 takes a free port (default: {DEFAULT_LISTEN})",
     )
-    parser.add_argument("--anonymous", action="store_true", help="let clients in without a name")
-    parser.add_argument("--users", metavar="FILE", type=Path, help="let those in that a file names; see --add-user")
+    parser.add_argument("--anonymous", action="store_true", help="admit clients without a name")
     parser.add_argument(
-        "--pass-credentials", action="store_true", help="let those in that Kafka lets in; its ACLs decide what they may"
+        "--users", metavar="FILE", type=Path, help="admit the users in this file, with a password; see --add-user"
+    )
+    parser.add_argument(
+        "--pass-credentials",
+        action="store_true",
+        help="admit Kafka's users, with a password; Kafka's ACLs apply to each",
     )
     parser.add_argument(
         "--add-user",
         metavar="NAME",
-        help="write that user into the --users FILE, with a password that is asked for, and do no more; without a FILE"
-        " print the line",
+        help="add this user to the --users file, or change the password, and exit; ask for the password unless"
+        f" {PASSWORD_VARIABLE} holds it; without --users, print the line for the file",
     )
     parser.add_argument(
-        "--allow-cleartext-passwords",
-        action="store_true",
-        help="let passwords come over a network without TLS",
+        "--allow-cleartext-passwords", action="store_true", help="accept passwords from other machines without TLS"
     )
     parser.add_argument(
-        "--tls-certificate", metavar="FILE", type=Path, help="the gateway's certificate, with its chain: TLS alone then"
+        "--tls-certificate",
+        metavar="FILE",
+        type=Path,
+        help="accept TLS connections only, with this certificate and its chain",
     )
-    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key, if that is in another file")
+    parser.add_argument(
+        "--tls-key", metavar="FILE", type=Path, help="read the key from this file (default: the certificate's file)"
+    )
     parser.add_argument(
         "--tls-clients",
         metavar="FILE",
         type=Path,
-        help="let those in whose certificate one of these vouches for, under its common name",
+        help="admit clients whose certificate one of these certificates issued; the user is its common name",
     )
-    parser.add_argument("--metrics", metavar="PORT", type=int, help="answer Prometheus there, at the same host")
     parser.add_argument(
-        "--max-connections", metavar="NUMBER", type=int, default=2000, help="of clients that have logged in (2000)"
+        "--metrics", metavar="PORT", type=int, help="serve Prometheus metrics at this port of the same host"
+    )
+    parser.add_argument(
+        "--max-connections",
+        metavar="NUMBER",
+        type=int,
+        default=2000,
+        help="serve at most this many clients that have logged in (default: 2000)",
     )
     parser.add_argument(
         "--max-logins",
         metavar="NUMBER",
         type=int,
         default=500,
-        help="of clients that have connected and not logged in yet (500)",
+        help="serve at most this many clients that have not logged in yet (default: 500)",
     )
     parser.add_argument(
-        "--max-message-size", metavar="BYTES", type=int, default=16 << 20, help="of one message (16777216)"
+        "--max-message-size",
+        metavar="BYTES",
+        type=int,
+        default=16 << 20,
+        help="accept messages of at most this size (default: 16777216)",
     )
     parser.add_argument(
-        "--max-transaction-size", metavar="BYTES", type=int, default=64 << 20, help="of what is sent in one (67108864)"
+        "--max-transaction-size",
+        metavar="BYTES",
+        type=int,
+        default=64 << 20,
+        help="hold at most this size of messages sent in one transaction (default: 67108864)",
     )
-    parser.add_argument("--max-links", metavar="NUMBER", type=int, default=1000, help="of one connection (1000)")
+    parser.add_argument(
+        "--max-links",
+        metavar="NUMBER",
+        type=int,
+        default=1000,
+        help="accept at most this many links per connection (default: 1000)",
+    )
     add_connection_options(parser)
 
 
@@ -98,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Do what *arguments* say.
 
     Raises:
-        WrongUse: No client could log in, or the extra is not installed.
+        WrongUse: No option admits clients, or the extra is not installed.
         OSError: The port is in use, or a file cannot be read.
         JMSException: Kafka does not answer.
     """
@@ -143,8 +170,10 @@ def run(arguments: argparse.Namespace) -> int:
     made = factory(arguments)
     own = credentials(arguments)
     with contextlib.ExitStack() as kept:
-        if options.anonymous or options.users or options.tls_clients:  # else it has nothing of its own to do with Kafka
-            kept.enter_context(made.create_connection(*own))  # keeps the engine, and says at once what is wrong
+        if (
+            options.anonymous or options.users or options.tls_clients
+        ):  # otherwise the gateway has no connection of its own
+            kept.enter_context(made.create_connection(*own))  # keeps the engine, and reports errors at once
         _log_to_stderr()
         asyncio.run(_serve(Gateway(made, options, *own)))
     return 0

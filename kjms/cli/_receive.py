@@ -1,4 +1,4 @@
-"""``kjms receive``: messages become lines."""
+"""``kjms receive``: receive messages and write them as lines."""
 
 from __future__ import annotations
 
@@ -21,58 +21,75 @@ if TYPE_CHECKING:
     from kjms import MessageConsumer
 
 DESCRIPTION: Final = """\
-Receive the messages of a queue, or those that come to a topic from now on, and write each as a line: the text of a
-TextMessage, the bytes of a BytesMessage in base64, other bodies as JSON. Goes on until Ctrl-C unless told otherwise.
+Receive the messages of a queue, or the messages sent to a topic from now on. Write each as a line: the text of a
+TextMessage, the bytes of a BytesMessage in base64, other bodies as JSON. Run until Ctrl-C unless an option sets an end.
 
-A message is acknowledged when its line has been written: what was not written is delivered again. A damaged message is
-written, too, with what is wrong with it. A destination that does not exist is an error, unless --create is given.
+A message is acknowledged after its line has been written. A message that was not written is delivered again. A damaged
+message is also written, and its damage reported. A missing destination is an error, unless --create is given.
 """
 EXAMPLES: Final = """\
 examples:
-  kjms receive orders                                      for ever
-  kjms receive orders --count 1 --headers                  one message with all that stands on it
-  kjms receive orders --no-wait > orders.txt               what waits there now
-  kjms receive topic://prices --wait 60                    until nothing came for a minute
-  kjms receive tomorrow --create                           a queue that does not exist yet
+  kjms receive orders                                      receive until Ctrl-C
+  kjms receive orders --count 1 --headers                  one message with header fields and properties
+  kjms receive orders --no-wait > orders.txt               the messages that wait now
+  kjms receive topic://prices --wait 60                    until no message arrives for a minute
+  kjms receive tomorrow --create                           from a queue that does not exist yet
   kjms receive orders --selector "region = 'EU' AND amount > 10"
-  kjms receive images --raw --count 1 > cat.jpeg           a BytesMessage as it was sent
+  kjms receive images --raw --count 1 > cat.jpeg           the bytes of a BytesMessage
 """
 
-BATCH: Final = 100  # messages acknowledged at once while they pour in; an acknowledgement takes 0.3 ms
-LOOK_MS: Final = 200  # how soon a signal, or a reader that went away, is noticed while nothing comes
+BATCH: Final = 100  # messages acknowledged together under load; an acknowledgement takes 0.3 ms
+LOOK_MS: Final = 200  # how soon a signal or a closed pipe is detected while no message arrives
 ARRIVE_SECONDS: Final = 3.0  # --no-wait: joining a queue that another program is reading takes up to 1.4 s
-NEXT_SECONDS: Final = 0.5  # --no-wait: what is there comes at once after the first message
+NEXT_SECONDS: Final = 0.5  # --no-wait: after the first message, waiting ones follow at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
     parser.add_argument(
-        "destination", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
+        "destination",
+        metavar="DESTINATION",
+        type=destination,
+        help="receive from this queue (NAME, queue://NAME) or topic (topic://NAME)",
     )
-    parser.add_argument("--selector", metavar="TEXT", help="only messages that this selector matches (JMS 2.0 §3.8)")
-    end = parser.add_argument_group("when to stop (else with Ctrl-C)")
-    end.add_argument("--count", metavar="N", type=count, help="after N messages")
+    parser.add_argument(
+        "--selector", metavar="TEXT", help="receive only messages that match this selector (JMS 2.0 §3.8)"
+    )
+    end = parser.add_argument_group("end of the command (without them: Ctrl-C)")
+    end.add_argument("--count", metavar="N", type=count, help="end after N messages")
     waiting = end.add_mutually_exclusive_group()
-    waiting.add_argument("--wait", metavar="SECONDS", type=seconds, help="when no message came for so long")
-    waiting.add_argument("--no-wait", action="store_true", help="when what waits there now has been received")
+    waiting.add_argument(
+        "--wait", metavar="SECONDS", type=seconds, help="end when no message arrives for this many seconds"
+    )
+    waiting.add_argument(
+        "--no-wait", action="store_true", help="end when the messages that wait now have been received"
+    )
     add_form_options(parser)
     parser.add_argument("--create", action="store_true", help="create the destination if it does not exist")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say on stderr when it begins, and how many came")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="report the start and the number of messages on stderr"
+    )
     add_connection_options(parser)
 
 
 def add_form_options(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the options that say how `Output` writes messages."""
-    form = parser.add_argument_group("what to write").add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="each message as a JSON object with all that stands on it")
-    form.add_argument("--headers", action="store_true", help="headers and properties, for people, before each body")
-    form.add_argument("--raw", action="store_true", help="the bytes of BytesMessages as they are, with nothing added")
+    form = parser.add_argument_group("output format").add_mutually_exclusive_group()
+    form.add_argument(
+        "--json", action="store_true", help="write each message as a JSON object with all header fields and properties"
+    )
+    form.add_argument(
+        "--headers", action="store_true", help="write header fields and properties in readable form before each body"
+    )
+    form.add_argument(
+        "--raw", action="store_true", help="write the bytes of BytesMessages unchanged, without line ends"
+    )
 
 
 def count(text: str) -> int:
     """Return how many *text* says, at least 1, as argparse wants it."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
@@ -82,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         WrongUse: The selector's syntax is wrong.
         InvalidDestinationException: There is no such destination, and --create is not given.
-        BrokenPipeError: The reader of the output is gone; what was not written stays where it was.
+        BrokenPipeError: The reader of the output is gone; unwritten messages stay in the queue.
         JMSException: Receiving or acknowledging failed.
     """
     from kjms import Session
@@ -108,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_selector(text: str | None) -> None:
-    """Refuse a selector that is none before anything is done.
+    """Check the syntax of a selector before the command starts.
 
     Raises:
         WrongUse: Its syntax is wrong; the text shows where.
@@ -122,7 +139,7 @@ def check_selector(text: str | None) -> None:
 
 
 def _receive(consumer: MessageConsumer, arguments: argparse.Namespace, output: Output, stop: Stop) -> None:
-    """Write messages and acknowledge them, in batches while they pour in."""
+    """Write messages and acknowledge them; acknowledge in batches under load."""
     limit = arguments.count
     unsettled: Message | None = None
     while not stop.number and (limit is None or output.written < limit):
@@ -130,7 +147,7 @@ def _receive(consumer: MessageConsumer, arguments: argparse.Namespace, output: O
         if message is None:
             output.settle(unsettled)
             unsettled = None
-            message = _wait(consumer, _patience(arguments, output), output, stop)
+            message = _wait(consumer, _timeout(arguments, output), output, stop)
             if message is None:
                 return
         output.write(message)
@@ -141,15 +158,15 @@ def _receive(consumer: MessageConsumer, arguments: argparse.Namespace, output: O
     output.settle(unsettled)
 
 
-def _patience(arguments: argparse.Namespace, output: Output) -> float | None:
+def _timeout(arguments: argparse.Namespace, output: Output) -> float | None:
     if arguments.no_wait:
         return NEXT_SECONDS if output.written else ARRIVE_SECONDS
     return arguments.wait  # type: ignore[no-any-return]
 
 
-def _wait(consumer: MessageConsumer, patience: float | None, output: Output, stop: Stop) -> Message | None:
-    """Return the next message; None when *patience* (seconds; None: no limit) is at its end, or a signal came."""
-    deadline = None if patience is None else time.monotonic() + patience
+def _wait(consumer: MessageConsumer, timeout: float | None, output: Output, stop: Stop) -> Message | None:
+    """Return the next message; None after *timeout* seconds (None: no limit) or a signal."""
+    deadline = None if timeout is None else time.monotonic() + timeout
     while not stop.number:
         output.check_reader()
         left = LOOK_MS if deadline is None else min(LOOK_MS, int((deadline - time.monotonic()) * 1000))
@@ -162,9 +179,9 @@ def _wait(consumer: MessageConsumer, patience: float | None, output: Output, sto
 
 
 class Stop:
-    """Takes the first Ctrl-C or SIGTERM as a request, so that no message is left between receiving and writing.
+    """Record the first Ctrl-C or SIGTERM, so that each received message is written before the command ends.
 
-    The second one interrupts at once, as usual.
+    The second signal interrupts at once.
     """
 
     def __init__(self) -> None:
@@ -186,22 +203,22 @@ class Stop:
 
 
 class Output:
-    """Writes messages to the standard output in the form that was asked for."""
+    """Write messages to the standard output in the selected format."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.written = 0
         self._command = arguments.command
         self._file = sys.stdout.buffer
-        # Programs get the text as it is, in UTF-8; a terminal gets what it can show, and nothing that controls it.
+        # Programs get the text unchanged, in UTF-8. A terminal gets characters that it can show, without control codes.
         self._is_terminal = sys.stdout.isatty()
         self._form = _json_line if arguments.json else _readable if arguments.headers else _line
         self._raw = arguments.raw
         self._poll = _errors_of(self._file)
 
     def write(self, message: Message) -> None:
-        """Write *message*; `settle` makes sure that it left this process.
+        """Write *message*; `settle` flushes it.
 
-        A damaged message is written as well as it can be read, and its damage is said on stderr.
+        Write the readable parts of a damaged message, and report its damage on stderr.
         """
         if self._raw and isinstance(message, BytesMessage):
             self._file.write(message.get_body(bytes) or b"")
@@ -216,13 +233,13 @@ class Output:
             say(self._command, f"{message.jms_message_id} is damaged: {'; '.join(message.damage)}")
 
     def settle(self, last: Message | None) -> None:
-        """Acknowledge everything up to *last*, the last message that was written, after it has left this process."""
+        """Flush the output, then acknowledge all messages up to *last*, the last one written."""
         if last is not None:
             self.flush()
             last.acknowledge()
 
     def flush(self) -> None:
-        """Make sure that everything that was written has left this process.
+        """Flush the output.
 
         Raises:
             BrokenPipeError: The reader of the pipe is gone.
@@ -231,22 +248,22 @@ class Output:
         self.check_reader()
 
     def check_reader(self) -> None:
-        """Find out now, and not with the next message, that the reader of the pipe is gone.
+        """Check the pipe now instead of at the next message.
 
         Raises:
-            BrokenPipeError: That is so.
+            BrokenPipeError: The reader of the pipe is gone.
         """
         if self._poll is not None and any(events & select.POLLERR for _, events in self._poll.poll(0)):
             raise BrokenPipeError
 
 
 def _errors_of(file: IO[bytes]) -> select.poll | None:
-    """Return what tells that *file* is broken; None where the system cannot, or it is no real file."""
+    """Return a poll object that reports a broken *file*; None if the system has none, or *file* has no descriptor."""
     if not hasattr(select, "poll"):
         return None
     try:
         poll = select.poll()
-        poll.register(file.fileno(), 0)  # nothing is asked for, and errors are reported anyway
+        poll.register(file.fileno(), 0)  # no events: errors are always reported
     except OSError:
         return None
     return poll

@@ -1,4 +1,4 @@
-"""``kjms schedule``: delayed messages are listed, cancelled, or delivered when they are due."""
+"""``kjms schedule``: list, cancel or deliver delayed messages."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from kjms import Connection, Message
 
 DESCRIPTION: Final = """\
-Work on delayed messages, those that were sent with a delivery delay and are not due yet.
+List, cancel or deliver delayed messages: those that were sent with a delivery delay and are not due yet.
 
-  list    what waits, the messages due first first: of a DESTINATION, or of all.
-  cancel  the messages of a DESTINATION with these ids, or --all of them: they are never delivered. Returns when that is
-          sure; what became due meanwhile is delivered, and said.
-  run     deliver what becomes due in these destinations, or in all, until Ctrl-C. A program that uses a destination
-          does that by itself: this is for times in which none runs.
+  list    List the delayed messages of a DESTINATION, or of all, in the order of their due times.
+  cancel  Cancel the messages of a DESTINATION with these ids, or --all. The command returns when it is certain that
+          they will not be delivered. It reports messages that became due in the meantime; those are delivered.
+  run     Deliver delayed messages of these destinations, or of all, until Ctrl-C. Programs that use a destination
+          deliver its delayed messages themselves: run this command when no such program may be running.
 """
 EXAMPLES: Final = """\
 examples:
@@ -40,30 +40,39 @@ examples:
   kjms schedule cancel orders ID:1f0c...-1-7
   kjms schedule run
 """
-LOOK_SECONDS: Final = 2.0  # between looks for destinations that have delayed messages now
+LOOK_SECONDS: Final = 2.0  # between checks for new destinations with delayed messages
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="list is the default")
+    parser.add_argument("action", nargs="?", choices=[*ACTIONS], default="list", help="run this action (default: list)")
     parser.add_argument(
-        "destination", nargs="?", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
+        "destination",
+        nargs="?",
+        metavar="DESTINATION",
+        type=destination,
+        help="use this queue (NAME, queue://NAME) or topic (topic://NAME)",
     )
-    parser.add_argument("more", nargs="*", metavar="MORE", help="cancel: message ids; run: more destinations")
-    parser.add_argument("--all", action="store_true", help="cancel: all delayed messages of the destination")
-    parser.add_argument("--yes", action="store_true", help="cancel --all: do not ask")
-    parser.add_argument("--json", action="store_true", help="list: as a JSON array, one object for each message")
+    parser.add_argument(
+        "more",
+        nargs="*",
+        metavar="MORE",
+        help="cancel: cancel the messages with these ids; run: serve these destinations, too",
+    )
+    parser.add_argument("--all", action="store_true", help="cancel: cancel all delayed messages of the destination")
+    parser.add_argument("--yes", action="store_true", help="cancel --all: do not ask for confirmation")
+    parser.add_argument("--json", action="store_true", help="list: write a JSON array with one object per message")
     add_connection_options(parser)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is shown of a message that waits."""
+    """A delayed message in the list."""
 
     due: int
     """When it may be delivered, in milliseconds since 1970 UTC."""
     waits: int
-    """How many milliseconds that is from now; below 0 it is overdue."""
+    """The milliseconds from now until then; negative if it is overdue."""
     destination: str
     """The name of its queue or topic."""
     message_id: str | None
@@ -77,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         WrongUse: Arguments are missing, or are too many.
         InvalidDestinationException: There is no such destination.
-        JMSException: Kafka does not answer; or no such message waits.
+        JMSException: Kafka does not answer, or there is no such message.
     """
     _check(arguments)
     with connect(arguments, may_create=False) as connection:
@@ -90,16 +99,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     action = arguments.action
     if action != "cancel" and (arguments.all or arguments.yes):
-        raise WrongUse(f"{action}: takes neither --all nor --yes")
+        raise WrongUse(f"{action}: --all and --yes are options of cancel only")
     if action != "list" and arguments.json:
-        raise WrongUse(f"{action}: takes no --json")
+        raise WrongUse(f"{action}: --json is an option of list only")
     if action == "list" and arguments.more:
-        raise WrongUse("list: takes one destination, or none for all")
+        raise WrongUse("list: give one destination, or none to list all")
     if action == "cancel":
         if arguments.destination is None or bool(arguments.more) == arguments.all:
-            raise WrongUse("cancel: name the destination, and the ids of messages or --all")
+            raise WrongUse("cancel: give the destination, and either message ids or --all")
         if arguments.all and not arguments.yes and not sys.stdin.isatty():
-            raise WrongUse("cancel: --all cancels for ever; --yes says so where nobody can be asked")
+            raise WrongUse("cancel: --all cannot be undone; without a terminal, confirm it with --yes")
     if action == "run":
         try:
             arguments.more = [destination(text) for text in arguments.more]
@@ -133,7 +142,7 @@ def _topic(connection: Connection, named: Destination) -> str:
 
 
 def _with_delayed(connection: Connection) -> list[tuple[str, Destination]]:
-    """Return the Kafka topics of which there are, or were, delayed messages, each with a destination that it is."""
+    """Return the Kafka topics that have, or had, delayed messages, each with its destination."""
     options = connection._options
     topics = engine_of(connection).admin.topics()
     found: list[tuple[str, Destination]] = []
@@ -141,7 +150,7 @@ def _with_delayed(connection: Connection) -> list[tuple[str, Destination]]:
         if is_internal(topic) or delayed(topic) not in topics:
             continue
         for kind in (Queue, Topic):
-            with contextlib.suppress(InvalidDestinationException):  # without the prefix that ours have
+            with contextlib.suppress(InvalidDestinationException):  # no prefix of ours
                 found.append((topic, destination_for(topic, kind, options.queue_prefix, options.topic_prefix)))
                 break
     return found
@@ -160,7 +169,7 @@ def _shown(entry: DelayedMessage, message: Message, named: Destination) -> Entry
 def table(entries: Sequence[Entry]) -> str:
     """Return *entries* in aligned columns."""
     if not entries:
-        return "No messages wait for their time."
+        return "There are no delayed messages."
     rows = [("DUE (UTC)", "IN", "DESTINATION", "MESSAGE ID", "TYPE")]
     rows += [
         (
@@ -213,9 +222,9 @@ def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
         done = delayed.cancel(chosen)
     _say(named, done, "cancelled")
     if done < len(chosen):
-        _say(named, len(chosen) - done, "delivered meanwhile")
+        _say(named, len(chosen) - done, "delivered in the meantime")
     if missing:
-        raise JMSException(f"no such message of {named} waits for its time: {', '.join(missing)}")
+        raise JMSException(f"{named} has no delayed message with this id: {', '.join(missing)}")
     return 0 if done == len(chosen) else FAILED
 
 

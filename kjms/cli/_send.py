@@ -1,4 +1,4 @@
-"""``kjms send``: arguments or lines become messages."""
+"""``kjms send``: send arguments or lines as messages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kjms.message._values import parsed
 from kjms.options import DeliveryMode
 
 DESCRIPTION: Final = """\
-Send messages to a queue or topic: each TEXT is a message, and without any, each line of the standard input is.
-Returns when Kafka has all of them.
+Send messages to a queue or topic. Each TEXT is a message. Without TEXT, each line of the standard input is a message.
+The command returns when Kafka has all messages.
 """
 EXAMPLES: Final = """\
 examples:
-  kjms send orders "ten pens"                            to the queue orders
-  kjms send orders "ten pens" --property amount:int=10   with a typed property
-  kjms send topic://prices < prices.txt                  to a topic, one message per line
-  kjms send images --bytes < cat.jpeg                    the whole input as one BytesMessage
-  kjms send orders "ten pens" --delay 60000              to be delivered in a minute
+  kjms send orders "ten pens"                            send to the queue orders
+  kjms send orders "ten pens" --property amount:int=10   set a typed property
+  kjms send topic://prices < prices.txt                  send to a topic, one message per line
+  kjms send images --bytes < cat.jpeg                    send the whole input as one BytesMessage
+  kjms send orders "ten pens" --delay 60000              deliver after a minute
   kjms receive old --json --no-wait | kjms send new --json
 """
 PROPERTY_TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "double", "string")
@@ -37,40 +37,53 @@ PROPERTY_TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "do
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
     parser.add_argument(
-        "destination", metavar="DESTINATION", type=destination, help="NAME or queue://NAME, topic://NAME"
+        "destination",
+        metavar="DESTINATION",
+        type=destination,
+        help="send to this queue (NAME, queue://NAME) or topic (topic://NAME)",
     )
     parser.add_argument(
-        "text", metavar="TEXT", nargs="*", default=[], help="a message (without any: the lines of the input)"
+        "text", metavar="TEXT", nargs="*", default=[], help="send this text (default: the lines of the input)"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="each message is a JSON object as of 'receive --json'")
-    form.add_argument("--bytes", action="store_true", help="the standard input as a whole is one BytesMessage")
-    message = parser.add_argument_group("what every message gets")
+    form.add_argument(
+        "--json", action="store_true", help="read each message as a JSON object, as 'receive --json' writes it"
+    )
+    form.add_argument("--bytes", action="store_true", help="send the whole standard input as one BytesMessage")
+    message = parser.add_argument_group("header fields and properties of every message")
     message.add_argument(
         "--property",
         metavar="NAME[:TYPE]=VALUE",
         type=property_setting,
         action="append",
         default=[],
-        help=f"a property (can be repeated); TYPE is one of {', '.join(PROPERTY_TYPES)} (the default)",
-    )
-    message.add_argument("--group", metavar="ID", help="the message group, JMSXGroupID: its messages stay in order")
-    message.add_argument("--type", metavar="TEXT", help="JMSType")
-    message.add_argument("--correlation-id", metavar="TEXT", help="JMSCorrelationID")
-    message.add_argument("--reply-to", metavar="DESTINATION", type=destination, help="JMSReplyTo")
-    message.add_argument("--priority", metavar="0-9", type=int, choices=range(10), help="JMSPriority (else 4)")
-    message.add_argument(
-        "--ttl", metavar="MS", type=_milliseconds, help="milliseconds after which it expires (else never)"
+        help=f"set a property; TYPE is one of {', '.join(PROPERTY_TYPES)} (default: string); repeatable",
     )
     message.add_argument(
-        "--delay", metavar="MS", type=_milliseconds, help="milliseconds before which it is not delivered (else none)"
+        "--group", metavar="ID", help="set the message group, JMSXGroupID; the messages of a group stay in order"
     )
-    message.add_argument("--non-persistent", action="store_true", help="JMSDeliveryMode NON_PERSISTENT")
+    message.add_argument("--type", metavar="TEXT", help="set JMSType")
+    message.add_argument("--correlation-id", metavar="TEXT", help="set JMSCorrelationID")
+    message.add_argument("--reply-to", metavar="DESTINATION", type=destination, help="set JMSReplyTo")
+    message.add_argument("--priority", metavar="0-9", type=int, choices=range(10), help="set JMSPriority (default: 4)")
+    message.add_argument(
+        "--ttl",
+        metavar="MS",
+        type=_milliseconds,
+        help="let messages expire after this many milliseconds (default: never)",
+    )
+    message.add_argument(
+        "--delay",
+        metavar="MS",
+        type=_milliseconds,
+        help="deliver messages after this many milliseconds (default: at once)",
+    )
+    message.add_argument("--non-persistent", action="store_true", help="set JMSDeliveryMode to NON_PERSISTENT")
     parser.add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="print the id of each message when it is sent, and a summary",
+        help="print the id of each sent message, and a summary on stderr",
     )
     add_connection_options(parser)
 
@@ -84,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: The input holds what is no message; the text says in which line, and how many were sent.
     """
     if arguments.bytes and arguments.text:
-        raise WrongUse("--bytes sends the standard input, so there can be no TEXT")
+        raise WrongUse("--bytes sends the standard input: give no TEXT with it")
     how = _how(arguments)
     tally = Tally(announce=arguments.verbose)
     with connect(arguments) as connection:
@@ -126,7 +139,7 @@ def _how(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _dress(message: Message, arguments: argparse.Namespace) -> None:
-    """Set on *message* what the options say of every message."""
+    """Set the properties and header fields that the options give on *message*."""
     for setting in arguments.property:
         setting.apply(message)
     if arguments.group is not None:
@@ -140,7 +153,7 @@ def _dress(message: Message, arguments: argparse.Namespace) -> None:
 
 
 def _drafts(arguments: argparse.Namespace) -> Iterator[Draft]:
-    """Return the messages one by one; lines are read as they come."""
+    """Yield the messages one by one; read lines as they arrive."""
     if arguments.bytes:
         message = BytesMessage()
         message.write_bytes(sys.stdin.buffer.read())
@@ -165,13 +178,13 @@ def _lines() -> Iterator[str]:
             yield line.removesuffix(b"\n").decode()
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"line {number} of the input is no UTF-8 (at byte {error.start + 1}); --bytes sends the input as it is"
+                f"line {number} of the input is not UTF-8 (byte {error.start + 1}); --bytes sends the input unchanged"
             ) from None
 
 
 def _milliseconds(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of milliseconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of milliseconds")
     return int(text)
 
 
@@ -202,7 +215,7 @@ def property_setting(text: str) -> PropertySetting:
         elif kind != "string":
             value = parsed(kind, value_text)
     except (KeyError, ValueError):
-        raise argparse.ArgumentTypeError(f"property {name!r}: {value_text!r} is no {kind}") from None
+        raise argparse.ArgumentTypeError(f"property {name!r}: {value_text!r} is not a valid {kind}") from None
     setting = PropertySetting(name, kind, value)
     try:
         setting.apply(Message())
@@ -212,7 +225,7 @@ def property_setting(text: str) -> PropertySetting:
 
 
 class Tally:
-    """Hears what became of the messages: Kafka's answers come in a thread of their own.
+    """Count sent messages and keep the first failure; Kafka's reports arrive in another thread.
 
     Args:
         announce: Whether to print the id of each message that was sent.
@@ -233,5 +246,5 @@ class Tally:
                 self.failure = self.failure or error
 
     def on_exception(self, message: Message, exception: Exception) -> None:
-        """Keep the first failure: what follows has the same cause, most likely."""
+        """Keep the first failure: later ones most likely have the same cause."""
         self.failure = self.failure or exception

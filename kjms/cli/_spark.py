@@ -1,4 +1,4 @@
-"""``kjms spark``: work with messages that Spark does: keeping, sending again, routing, converting, reporting."""
+"""``kjms spark``: archive, replay, route, convert or report on messages with Spark."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from kjms.spark.pipelines import Report
 
 DESCRIPTION: Final = """\
-Work with messages that Spark does. It needs pyspark and a Java: pip install 'kjms[spark]'. Spark runs here, on all
-processors (--master chooses another place); under spark-submit, where that says:
+Process messages with Spark. The command needs pyspark and Java: pip install 'kjms[spark]'. Spark runs in this process,
+on all processors (--master sets another place). Under spark-submit, it runs as spark-submit says:
 
     spark-submit --packages ... $(python3 -m kjms.spark.submit) archive orders --path ... --checkpoint ...
 
-archive   keeps the messages of destinations in Parquet files, each once
-replay    sends the messages of an archive to a destination, as they were
-route     sends messages on to the destinations whose selectors want them
-convert   writes the messages that Confluent's JMS connectors left in topics to a destination, as those of kjms
-report    says what went through destinations: rates, sizes, latencies, redeliveries and dead letters
+archive   Store the messages of destinations in Parquet files, each message once.
+replay    Send the messages of an archive to a destination, unchanged.
+route     Send messages to the destinations whose selectors match them.
+convert   Send the messages that Confluent's JMS connectors wrote to topics to a destination, as kjms messages.
+report    Report on destinations: rates, sizes, latencies, redeliveries and dead letters.
 
-archive, route and convert run until they are stopped, or with --once until all is done that is there now; ended in
-whatever way, and started again with the same checkpoint, they go on where they were. None of them consumes anything.
+archive, route and convert run until they are stopped, or with --once until the present messages are processed. Started
+again with the same checkpoint, they resume where they ended, whatever ended them. No action consumes messages.
 """
 EXAMPLES: Final = """\
 examples:
@@ -58,61 +58,80 @@ USES: Final = {
 _OPTIONS: Final = sorted({name for needs, takes in USES.values() for name in needs | takes})
 _DURATION: Final = re.compile(r"(\d+)(s|m|min|h|d)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
-_SEEN_SECONDS: Final = 1  # how often it is looked whether there is something to tell
+_SEEN_SECONDS: Final = 1  # between checks for progress to report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("pipeline", choices=[*USES], help="what is to be done")
+    parser.add_argument("pipeline", choices=[*USES], help="run this pipeline")
     parser.add_argument(
-        "destinations", nargs="+", metavar="DESTINATION", type=destination, help="queues, or topic://NAME; replay: one"
+        "destinations",
+        nargs="+",
+        metavar="DESTINATION",
+        type=destination,
+        help="use these queues, or topics (topic://NAME); replay: send to this one",
     )
-    parser.add_argument("--path", metavar="DIRECTORY", help="archive, replay: where the archive's files are")
-    parser.add_argument("--checkpoint", metavar="DIRECTORY", help="where it is written down how far it is")
-    parser.add_argument("--selector", metavar="TEXT", help="archive, replay: which messages; all without it")
-    parser.add_argument("--once", action="store_true", help="end when all is done that is there now")
-    parser.add_argument("--rate", metavar="NUMBER", type=int, help="replay: the most messages per second, in order")
+    parser.add_argument("--path", metavar="DIRECTORY", help="archive, replay: use the archive in this directory")
+    parser.add_argument("--checkpoint", metavar="DIRECTORY", help="record the progress in this directory")
+    parser.add_argument(
+        "--selector", metavar="TEXT", help="archive, replay: process only messages that match this selector"
+    )
+    parser.add_argument("--once", action="store_true", help="end when the present messages have been processed")
+    parser.add_argument(
+        "--rate", metavar="NUMBER", type=int, help="replay: send at most this many messages per second, in order"
+    )
     parser.add_argument(
         "--to",
         metavar=("DESTINATION", "SELECTOR"),
         nargs="+",
         action="append",
-        help="route: a destination, and which messages go there; all without a selector (can be repeated)."
-        " convert: the destination",
+        help="route: send messages that match the selector to this destination; without a selector, all; repeatable."
+        " convert: send to this destination",
     )
     parser.add_argument(
-        "--otherwise", metavar="DESTINATION", type=destination, help="route: for messages that match no selector"
+        "--otherwise",
+        metavar="DESTINATION",
+        type=destination,
+        help="route: send messages that match no selector to this destination",
     )
     parser.add_argument(
         "--set",
         metavar="COLUMN=SQL",
         action="append",
-        help="route: set a column, or a property, to an expression of Spark SQL over the columns (can be repeated)",
-    )
-    parser.add_argument("--schema", metavar="FILE", type=Path, help="convert: the Avro schema of the records")
-    parser.add_argument(
-        "--since", metavar="TIME", type=_since, help="report: from when on: 90m, 2h, 7d, or a date (1d)"
+        help="route: set a column, or a property, to a Spark SQL expression over the columns; repeatable",
     )
     parser.add_argument(
-        "--interval", metavar="TIME", type=_interval, help="report: what one figure sums up: 30s, 5m, 1h"
+        "--schema", metavar="FILE", type=Path, help="convert: read the Avro schema of the records from this file"
     )
-    parser.add_argument("--html", metavar="FILE", type=Path, help="report: write a page with plots, too")
-    parser.add_argument("--json", action="store_true", help="report: as a JSON object")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        type=_since,
+        help="report: start at this date, or this long ago: 90m, 2h, 7d (default: 1d)",
+    )
+    parser.add_argument(
+        "--interval",
+        metavar="TIME",
+        type=_interval,
+        help="report: sum up this time in each figure: 30s, 5m, 1h (default: chosen by the length of the report)",
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="report: also write a page with plots to this file")
+    parser.add_argument("--json", action="store_true", help="report: write a JSON object")
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
-        help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; replay: of its sink (can be"
-        " repeated)",
+        help="set an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; replay: of its sink;"
+        " repeatable",
     )
-    parser.add_argument("--master", metavar="URL", help="where Spark runs (local[*])")
+    parser.add_argument("--master", metavar="URL", help="run Spark at this master (default: local[*])")
     add_connection_options(parser)
 
 
 def _interval(text: str) -> timedelta:
     found = _DURATION.fullmatch(text)
     if found is None or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 30s, 5m, 2h or 7d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 30s, 5m, 2h or 7d")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
@@ -134,11 +153,11 @@ def run(arguments: argparse.Namespace) -> int:
     needs, takes = USES[name]
     given = {option for option in _OPTIONS if getattr(arguments, option) not in (None, False)}
     if not needs <= given:
-        raise WrongUse(f"{name}: needs {_listed(needs - given)}")
+        raise WrongUse(f"{name}: give {_listed(needs - given)}")
     if not given <= needs | takes:
-        raise WrongUse(f"{name}: takes no {_listed(given - needs - takes)}")
+        raise WrongUse(f"{name}: has no option {_listed(given - needs - takes)}")
     if name == "replay" and len(arguments.destinations) > 1:
-        raise WrongUse("replay: takes one destination")
+        raise WrongUse("replay: give one destination")
     routes, changes = _routes(arguments), _changes(arguments)
     chosen = factory(arguments)
     user, password = credentials(arguments)
@@ -169,7 +188,7 @@ def run(arguments: argparse.Namespace) -> int:
     count = pipelines.replay(
         spark, chosen, path, wanted[0], selector=arguments.selector, rate=arguments.rate, options=options, **who
     )
-    say("spark", f"{count} messages sent to {wanted[0]}")
+    say("spark", f"{count} messages were sent to {wanted[0]}")
     return 0
 
 
@@ -181,7 +200,7 @@ def _routes(arguments: argparse.Namespace) -> dict[Destination, str | None]:
     """Return the selectors of the destinations that --to gives.
 
     Raises:
-        WrongUse: One makes no sense, or stands there twice.
+        WrongUse: A destination or selector is invalid, or a destination is given twice.
     """
     from kjms.selector import parse_selector
 
@@ -193,15 +212,17 @@ def _routes(arguments: argparse.Namespace) -> dict[Destination, str | None]:
         except (argparse.ArgumentTypeError, JMSException) as error:
             raise WrongUse(f"--to {' '.join(each)}: {error}") from error
         if len(each) > 2 or to in routes:
-            raise WrongUse(f"--to {' '.join(each)}: a destination and one selector, in quotes; each destination once")
+            raise WrongUse(
+                f"--to {' '.join(each)}: give a destination and one selector, in quotes, and each destination once"
+            )
         routes[to] = each[1] if len(each) > 1 else None
     if arguments.pipeline == "convert" and (len(routes) > 1 or any(routes.values())):
-        raise WrongUse("convert: takes one --to, without a selector")
+        raise WrongUse("convert: give one --to, without a selector")
     return routes
 
 
 def _changes(arguments: argparse.Namespace) -> Callable[[DataFrame], DataFrame] | None:
-    """Return what sets the columns that --set gives; None: it gives none.
+    """Return a function that sets the columns that --set gives; None without --set.
 
     Raises:
         WrongUse: One has no name.
@@ -211,7 +232,7 @@ def _changes(arguments: argparse.Namespace) -> Callable[[DataFrame], DataFrame] 
     pairs = [each.partition("=") for each in arguments.set]
     for name, _, sql in pairs:
         if not name.strip() or not sql.strip():
-            raise WrongUse(f"--set {name}: it is COLUMN=SQL, such as priority=9")
+            raise WrongUse(f"--set {name}: write COLUMN=SQL, such as priority=9")
 
     def change(frame: DataFrame) -> DataFrame:
         from pyspark.errors import PySparkException
@@ -226,7 +247,7 @@ def _changes(arguments: argparse.Namespace) -> Callable[[DataFrame], DataFrame] 
 
 
 def _follow(name: str, query: StreamingQuery) -> int:
-    """Tell what *query* does until it ends.
+    """Report the progress of *query* until it ends.
 
     Raises:
         JMSException: It failed.
@@ -248,12 +269,12 @@ def _follow(name: str, query: StreamingQuery) -> int:
         raise JMSException(f"{name} failed after {messages:,} records: {_reason(error)}") from error
     finally:
         query.stop()
-    say("spark", f"{name} is through with {messages:,} records")
+    say("spark", f"{name} ended after {messages:,} records")
     return 0
 
 
 def _reason(error: Exception) -> str:
-    """Return what went wrong, without the plan and the stacks of Java and Python."""
+    """Return the cause of *error*, without the query plan and the stack traces of Java and Python."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     return (causes[-1].removeprefix("Caused by: ") if causes else lines[0]) if lines else type(error).__name__
@@ -266,7 +287,7 @@ def _tell(arguments: argparse.Namespace, report: Report) -> int:
 
     if arguments.html is not None:
         arguments.html.write_text(report.to_html(), "utf-8")
-        say("spark", f"{arguments.html} is written")
+        say("spark", f"wrote {arguments.html}")
     if arguments.json:
         print(report.to_json())
         return 0

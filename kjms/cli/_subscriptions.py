@@ -1,4 +1,4 @@
-"""``kjms subscriptions``: which named subscriptions there are, what waits in them, and deleting them."""
+"""``kjms subscriptions``: list named subscriptions and their backlog, or delete one."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ if TYPE_CHECKING:
     from kjms import Connection
 
 DESCRIPTION: Final = """\
-List the subscriptions that have a name, those without an open consumer included, or delete a durable one.
+List all named subscriptions, including those without an open consumer, or delete a durable one.
 
-STATE is 'active' where a consumer is open in any program, 'inactive' where none is, and 'not answering' where one was
-and its program has not answered for a second: it is busy, asleep or gone. BACKLOG counts what its consumers have not
-settled; it is an upper bound: it counts Kafka's offsets, and not every offset is a message the subscription wants.
+STATE is 'active' if a program has an open consumer, 'inactive' if no program has one, and 'not answering' if a program
+had one and does not answer for a second. BACKLOG is an upper bound of the messages that the subscription has not
+settled: it counts offsets, and not every offset is a message that the subscription receives.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
-    parser.add_argument("action", nargs="?", choices=["list", "delete"], default="list", help="list is the default")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the subscription to delete; its messages go with it")
     parser.add_argument(
-        "--client-id", metavar="ID", help="delete: the client identifier that it belongs to, if it has one"
+        "action", nargs="?", choices=["list", "delete"], default="list", help="run this action (default: list)"
     )
-    parser.add_argument("--json", action="store_true", help="list: as a JSON array, one object for each subscription")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="delete: delete this subscription and its messages")
+    parser.add_argument(
+        "--client-id", metavar="ID", help="delete: delete the subscription of this client identifier (default: none)"
+    )
+    parser.add_argument("--json", action="store_true", help="list: write a JSON array with one object per subscription")
     add_connection_options(parser)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a subscription."""
+    """A subscription in the list."""
 
     name: str
     client_id: str | None
@@ -52,7 +54,7 @@ class Entry:
     state: str
     """``active``, ``inactive`` or ``not answering``."""
     backlog_up_to: int | None
-    """What its consumers have not settled, at most; None where its Kafka topic is gone."""
+    """An upper bound of its unsettled messages; None if its Kafka topic does not exist."""
     group: str
     """Kafka's name of its consumer group."""
 
@@ -64,17 +66,17 @@ def run(arguments: argparse.Namespace) -> int:
         WrongUse: Arguments are missing, or are too many.
         InvalidDestinationException: There is no durable subscription of that name.
         IllegalStateException: It has an open consumer.
-        JMSException: The cluster did not say what was asked.
+        JMSException: The cluster did not answer.
     """
     if arguments.action == "delete":
         if arguments.name is None or arguments.json:
-            raise WrongUse("delete: give the name of the subscription, and no --json")
+            raise WrongUse("delete: give the name of the subscription; --json is an option of list only")
         with connect(arguments, may_create=False) as connection:
             engine_of(connection).admin.remove_subscription(arguments.name, arguments.client_id)
-        say("subscriptions", f"{arguments.name} is deleted")
+        say("subscriptions", f"{arguments.name} was deleted")
         return 0
     if arguments.name is not None or arguments.client_id is not None:
-        raise WrongUse("list: takes neither a name nor --client-id")
+        raise WrongUse("list: give neither a name nor --client-id")
     with connect(arguments, may_create=False) as connection:
         entries = find_entries(connection)
     if arguments.json:
@@ -88,7 +90,7 @@ def find_entries(connection: Connection) -> list[Entry]:
     """Return the subscriptions of the cluster of *connection*, sorted by name.
 
     Raises:
-        JMSException: Kafka did not say what was asked.
+        JMSException: Kafka did not answer.
     """
     cluster = engine_of(connection).admin
     topics = cluster.topics()
@@ -120,7 +122,7 @@ def table(entries: Sequence[Entry]) -> str:
     """Return *entries* in aligned columns."""
     if not entries:
         return "There are no subscriptions."
-    rows = [("SUBSCRIPTION", "CLIENT ID", "KIND", "TOPIC", "STATE", "BACKLOG UP TO", "GROUP", "WANTS")]
+    rows = [("SUBSCRIPTION", "CLIENT ID", "KIND", "TOPIC", "STATE", "BACKLOG UP TO", "GROUP", "SELECTOR")]
     rows += [
         (
             entry.name,
@@ -130,7 +132,7 @@ def table(entries: Sequence[Entry]) -> str:
             entry.state,
             "-" if entry.backlog_up_to is None else f"{entry.backlog_up_to:,}",
             entry.group,
-            ", ".join([entry.selector or "all"] + ["not its own"] * entry.no_local),
+            ", ".join([entry.selector or "all"] + ["no-local"] * entry.no_local),
         )
         for entry in entries
     ]

@@ -113,15 +113,15 @@ def test_what_is_missing_is_said(spark, kjms_factory, kjms_topic, tmp_path, caps
     with pytest.raises(ValueError, match="rate is a whole number"):
         replay(spark, kjms_factory, str(tmp_path), kjms_topic, rate=0)
     for wrong, told in {
-        "archive orders --path x": "archive: needs --checkpoint",
-        "archive orders --path x --checkpoint y --rate 5": "archive: takes no --rate",
-        "replay a b --path x": "replay: takes one destination",
-        "route orders --checkpoint x": "route: needs --to",
+        "archive orders --path x": "archive: give --checkpoint",
+        "archive orders --path x --checkpoint y --rate 5": "archive: has no option --rate",
+        "replay a b --path x": "replay: give one destination",
+        "route orders --checkpoint x": "route: give --to",
         "route orders --checkpoint x --to a a>": "--to a a>: expected",
         "route orders --checkpoint x --to a --to a": "each destination once",
         "route orders --checkpoint x --to a --set =5": "COLUMN=SQL",
         "convert orders --checkpoint x --to a a=1": "without a selector",
-        "report orders --since yesterday": "is no time such as",
+        "report orders --since yesterday": "is not a time such as",
     }.items():
         assert cli.main(["spark", *wrong.split(" ")]) == 2
         assert told in capsys.readouterr().err

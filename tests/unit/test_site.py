@@ -136,8 +136,8 @@ def test_the_reference_has_every_option(hooks: ModuleType) -> None:
         listed = set(re.findall(r"^\| .*?`(--[a-z-]+)", section, re.MULTILINE))
         shared = {"--bootstrap", "--config", "--timeout", "--user"} if "options for connecting" in section else set()
         assert options - listed - shared == set(), name
-    assert "| `--port PORT` | the port on 127.0.0.1 | a free one |" in sections["broker"]
-    assert "| `--max-links NUMBER` | of one connection | `1000` |" in sections["gateway"]
+    assert "| `--port PORT` | listen at this port of 127.0.0.1 | a free one |" in sections["broker"]
+    assert "| `--max-links NUMBER` | accept at most this many links per connection | 1000 |" in sections["gateway"]
 
 
 def test_a_diagram_that_mermaid_does_not_understand_fails_the_build(

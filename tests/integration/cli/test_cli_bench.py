@@ -49,8 +49,8 @@ def test_bench_measures_both_sides_and_deletes_its_topics(
     )
 
     said = run.stderr.decode()
-    assert said.startswith("kjms bench: 2 kinds of work at ")
-    assert f"called {prefix}" in said
+    assert said.startswith("kjms bench: 2 workloads at ")
+    assert f"named {prefix}" in said
     assert "send-sync, 40: round 1 of 1, kjms" in said
     table = run.stdout.decode()
     assert re.search(r"raw, produce and flush +[0-9.]+ +ms +[0-9.]+ \*.*aim 1\.15x: [0-9.]+x", table)

@@ -52,7 +52,7 @@ def test_a_long_queue_is_browsed_as_far_as_somebody_reads(
     ("arguments", "code", "says"),
     [
         (["{missing}"], 1, b"there is no Kafka topic"),
-        (["topic://prices"], 2, b"no queue"),
+        (["topic://prices"], 2, b"not a queue"),
         ([], 2, b"QUEUE"),
         (["{missing}", "--selector", "n = = 2"], 2, b"column"),
         (["{missing}", "--count", "0"], 2, b"whole number"),

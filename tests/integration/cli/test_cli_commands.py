@@ -266,7 +266,7 @@ def test_a_send_that_fails_says_how_many_were_sent(kjms: Kjms, queue: Queue, con
 @pytest.mark.parametrize(
     ("arguments", "stdin", "said"),
     [
-        ((), b"fine\n\xff\n", "line 2 of the input is no UTF-8 (at byte 1)"),
+        ((), b"fine\n\xff\n", "line 2 of the input is not UTF-8 (byte 1)"),
         (("--json",), b'{"body": "fine"}\n{"text": 1}\n', "message 2: a message is a JSON object"),
     ],
 )

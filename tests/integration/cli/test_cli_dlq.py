@@ -126,8 +126,8 @@ def test_dead_letters_are_shown(kjms: Kjms, kjms_broker: Any, queue: Queue, dead
     assert lines[0] == first.jms_message_id
     assert lines[1:5] == [
         "  cause        delivered 1 time; the session recovered",
-        f"  came from    queue://{queue.queue_name}",
-        f"  stood at     {queue.queue_name}[0]@0",
+        f"  origin       queue://{queue.queue_name}",
+        f"  position     {queue.queue_name}[0]@0",
         "  deliveries   1",
     ]
     assert second.jms_message_id in lines
@@ -172,7 +172,7 @@ def test_a_retried_message_is_as_it_was(kjms: Kjms, kjms_broker: Any, queue: Que
             assert (after.jms_redelivered, after.jms_destination) == (False, queue)
             assert dict(after.properties) == {**before.properties, "JMSXDeliveryCount": 1}
             assert after.property_type("length") == "short"
-    assert kjms("dlq", "retry", dead.queue_name).stderr.startswith(f"kjms dlq: {dead} holds no such".encode())
+    assert kjms("dlq", "retry", dead.queue_name).stderr.startswith(f"kjms dlq: {dead} has no matching".encode())
 
 
 def test_single_dead_letters_are_retried_and_purged(kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue) -> None:
@@ -207,7 +207,7 @@ def test_purge_asks(kjms: Kjms, kjms_broker: Any, queue: Queue, dead: Queue) -> 
                     run = kjms("dlq", "purge", dead.queue_name, stdin=terminal, expected=code)
             finally:
                 os.close(ours)
-            assert run.stderr.startswith(f"Delete 2 dead letters of {dead} for ever? [y/N] ".encode())
+            assert run.stderr.startswith(f"Permanently delete 2 dead letters of {dead}? [y/N] ".encode())
             assert browse(connection, dead) == left
 
 

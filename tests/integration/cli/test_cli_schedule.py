@@ -19,12 +19,12 @@ from tests.helpers import Kjms
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ("list --all", "takes neither"),
+        ("list --all", "options of cancel only"),
         ("list orders more", "one destination"),
-        ("run --json", "takes no --json"),
-        ("cancel", "name the destination"),
-        ("cancel orders", "name the destination"),
-        ("cancel orders ID:1 --all", "name the destination"),
+        ("run --json", "an option of list only"),
+        ("cancel", "give the destination"),
+        ("cancel orders", "give the destination"),
+        ("cancel orders ID:1 --all", "give the destination"),
         ("cancel orders --all", "--yes"),
         ("run orders topic://", "run:"),
     ],
@@ -49,14 +49,14 @@ def test_messages_are_listed_and_cancelled(kjms: Kjms, kjms_destination_name: st
     assert 3_000_000 < first["waits"] <= 3_600_000
     done = kjms("schedule", "cancel", name, early, "ID:nobody", expected=1)
     assert f"1 delayed message of queue://{name} was cancelled" in done.stderr.decode()
-    assert f"no such message of queue://{name} waits for its time: ID:nobody" in done.stderr.decode()
+    assert f"queue://{name} has no delayed message with this id: ID:nobody" in done.stderr.decode()
     lines = kjms("schedule", "list", name).stdout.decode().splitlines()
     assert lines[0].split() == ["DUE", "(UTC)", "IN", "DESTINATION", "MESSAGE", "ID", "TYPE"]
     (line,) = lines[1:]
     assert line.split()[2:] == [line.split()[2], name, late, "-"]
     assert line.split()[2].startswith("1:59:")
     kjms("schedule", "cancel", name, "--all", "--yes")
-    assert kjms("schedule", "list", name).stdout == b"No messages wait for their time.\n"
+    assert kjms("schedule", "list", name).stdout == b"There are no delayed messages.\n"
 
 
 def test_run_delivers_where_nobody_else_does(

@@ -46,7 +46,7 @@ def test_subscriptions_are_listed_and_deleted(
         lines = kjms("subscriptions").stdout.decode().splitlines()
         assert lines[0].split()[:2] == ["SUBSCRIPTION", "CLIENT"]
         (line,) = (line for line in lines if line.startswith("kept") and client in line)
-        assert line.endswith("n > 1, not its own")
+        assert line.endswith("n > 1, no-local")
         refused = kjms("subscriptions", "delete", "shared", "--client-id", client, expected=1)
         assert b"open consumer" in refused.stderr
         kjms("subscriptions", "delete", "kept", "--client-id", client)
