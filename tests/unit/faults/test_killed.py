@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -14,10 +15,19 @@ from typing import Any
 
 import pytest
 
-from kjms import ConnectionFactory, JMSException, Queue, RedeliveryPolicy, Session, Topic
+from kjms import (
+    ConnectionFactory,
+    JMSException,
+    Queue,
+    RedeliveryPolicy,
+    Session,
+    Topic,
+)
+from kjms.engine.kafka import KafkaError
+from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
-from kjms.testing.engine import tuned
-from tests.helpers import WAIT_MS, WAIT_SECONDS, dead_letter_queue
+from kjms.testing.engine import consumer_statistics, tuned
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions, dead_letter_queue, give_back
 
 _numbers = itertools.count()
 MISSED_SOON = {"session.timeout.ms": 500, "heartbeat.interval.ms": 100}
@@ -202,3 +212,118 @@ def test_a_delayed_message_comes_though_its_sender_is_killed(desk: Any, doomed: 
     desk.send(queue, "late", by=process.session(), delivery_delay=600)
     process.kill()
     assert desk.seen(consumer, 1) == [("late", False, 1)]
+
+
+# Cells of docs/delivery-guarantees.md that nothing else shows.
+
+
+@pytest.mark.parametrize("is_asynchronous", [False, True], ids=["NON_PERSISTENT", "completion listener"])
+def test_a_send_that_is_not_confirmed_is_lost_with_its_process(
+    kafka: MemoryKafka, desk: Any, doomed: Any, queue: Queue, is_asynchronous: bool
+) -> None:
+    """A send that does not wait has returned before the broker has the message."""
+    process = doomed()
+    session, completions = process.session(), Completions()
+    desk.send(queue, "before", by=session)
+    with kafka.outage(client_id=process.name):
+        how = {"completion_listener": completions} if is_asynchronous else {"delivery_mode": 1}
+        desk.send(queue, "lost", by=session, **how)
+        assert completions.texts == []
+        process.kill()
+    assert desk.stored(queue) == ["before"]
+
+
+@pytest.mark.parametrize("mode", [Session.DUPS_OK_ACKNOWLEDGE, Session.CLIENT_ACKNOWLEDGE])
+def test_what_was_received_and_not_committed_is_redelivered_marked(
+    kafka: MemoryKafka, desk: Any, doomed: Any, after: Any, queue: Queue, mode: int
+) -> None:
+    """While the broker takes no commit, every message that the program received is redelivered with a mark."""
+    desk.send(queue, *range(300))
+    process = doomed()
+    consumer = process.session(mode).create_consumer(queue)
+    assert desk.texts(consumer, 1) == ["0"]
+    kafka.fail("commit", KafkaError.NOT_COORDINATOR, times=1_000_000, client_id=process.name)
+    assert desk.texts(consumer, 19) == [str(number) for number in range(1, 20)]
+    process.kill()
+    left = after(queue)
+    assert [int(name) for name, _, _ in left][-299:] == list(range(1, 300))
+    assert all(is_marked for name, is_marked, _ in left if int(name) < 20)
+    assert left[-1] == ("299", False, 1)
+
+
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.DUPS_OK_ACKNOWLEDGE])
+def test_a_message_whose_listener_is_killed_is_redelivered(
+    desk: Any, doomed: Any, after: Any, queue: Queue, mode: int
+) -> None:
+    """A message is acknowledged when its listener has returned, and not before."""
+    desk.send(queue, "a", "b")
+    process, entered, killed = doomed(), threading.Event(), threading.Event()
+
+    def listener(_: Any) -> None:
+        entered.set()
+        killed.wait(WAIT_SECONDS)
+        raise SystemExit
+
+    process.session(mode).create_consumer(queue).message_listener = listener
+    assert entered.wait(WAIT_SECONDS)
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(process.kill)  # closing waits for the listener
+        left = after(queue)
+        killed.set()
+        killing.result(WAIT_SECONDS)
+    assert left[0] == ("a", True, 2)
+
+
+@pytest.mark.parametrize("mode", [Session.CLIENT_ACKNOWLEDGE, Session.SESSION_TRANSACTED])
+@pytest.mark.parametrize("is_committed", [False, True], ids=["at once", "later"])
+def test_a_crash_right_after_a_rollback_forgets_the_delay_and_not_the_delivery(
+    desk: Any, doomed: Any, after: Any, queue: Queue, eventually: Any, mode: int, is_committed: bool
+) -> None:
+    """The delay of the policy holds in the next process once it is committed; the delivery counts in any case."""
+    desk.send(queue, "a", "b")
+    process = doomed(redelivery=RedeliveryPolicy(delay=3_600_000))
+    session = process.session(mode)
+    consumer = session.create_consumer(queue)
+    assert desk.texts(consumer, 1) == ["a"]
+    give_back(session)
+    if is_committed:
+        eventually(lambda: consumer_statistics(consumer).partitions[0].is_committed)
+    process.kill()
+    assert after(queue)[0] in [("a", True, 2), *([("b", True, 2)] if is_committed else [])]
+
+
+def test_an_acknowledgement_is_one_commit_for_each_queue(
+    kafka: MemoryKafka, desk: Any, doomed: Any, after: Any, queue: Queue, other_queue: Queue
+) -> None:
+    """A process that is killed between them has acknowledged the messages of one queue, and not of the other."""
+    desk.send(queue, "a")
+    desk.send(other_queue, "b")
+    process = doomed()
+    session = process.session(Session.CLIENT_ACKNOWLEDGE)
+    first, second = session.create_consumer(queue), session.create_consumer(other_queue)
+    assert desk.texts(first, 1) == ["a"]
+    message = second.receive(WAIT_MS)
+    group = queue_group(other_queue.queue_name)
+    kafka.fail("commit", KafkaError.GROUP_AUTHORIZATION_FAILED, times=1_000, client_id=process.name, group=group)
+    with pytest.raises(JMSException):
+        message.acknowledge()
+    process.kill()
+    assert (after(queue), after(other_queue)) == ([], [("b", True, 2)])
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "with another process"])
+def test_a_shared_subscription_lasts_as_long_as_a_consumer_in_any_process(
+    desk: Any, doomed: Any, topic: Topic, is_alone: bool
+) -> None:
+    """A non-durable one ends with its last consumer, and so do its messages; else another process gets them."""
+    process = doomed()
+    process.session(Session.CLIENT_ACKNOWLEDGE).create_shared_consumer(topic, "it")
+    other = desk.connect(is_apart=True, kafka=MISSED_SOON).create_session()
+    consumer = None if is_alone else other.create_shared_consumer(topic, "it")
+    desk.send(topic, "a")
+    process.kill()
+    if consumer is None:
+        with tuned(registry_questions=1):  # to the process that had the subscription
+            consumer = desk.connect(is_apart=True).create_session().create_shared_consumer(topic, "it")
+        desk.send(topic, "b")
+    assert desk.texts(consumer, 1) == ["b" if is_alone else "a"]
