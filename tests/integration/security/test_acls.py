@@ -83,7 +83,7 @@ def test_a_sender_with_a_delay(secured: Any, all_rights: ConnectionFactory, name
 
 def test_a_receiver(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
     """Who receives can do so in every mode, dead letters included."""
-    user = secured.user(*acls("receives from a queue, in whatever mode", name))
+    user = secured.user(*acls("receives from a queue, in any mode", name))
     send(all_rights, "a", "b", "c", to=Queue(name))
     factory = secured.factory(user, redelivery=RedeliveryPolicy(max_deliveries=1))
     with factory.create_context(JMSContext.SESSION_TRANSACTED) as context:
@@ -138,7 +138,7 @@ def test_a_requester_and_who_answers(secured: Any, name: str) -> None:
     """A request goes out and its reply comes back, each with the ACLs of its role."""
     asking = secured.user()
     secured.allow(asking, *acls("requests, with replies to a temporary destination", name, asking))
-    answering = secured.user(*acls("receives from a queue, in whatever mode", name), *acls("answers requests", name))
+    answering = secured.user(*acls("receives from a queue, in any mode", name), *acls("answers requests", name))
 
     def answer() -> None:
         with secured.factory(answering).create_context() as context:
@@ -168,7 +168,7 @@ def test_who_makes_destinations(secured: Any, kjms_destination_name: str) -> Non
         pytest.raises(JMSSecurityException, match=said),
     ):
         context.create_producer().send(Queue(name), "x")
-    user = secured.user(*sends, *acls("makes destinations that are missing", name))
+    user = secured.user(*sends, *acls("creates missing destinations", name))
     with secured.factory(user).create_context() as context:
         context.create_producer().send(Queue(name), "x")
 
@@ -226,7 +226,7 @@ def test_a_receive_without_the_right(
 ) -> None:
     """A receive that would wait for ever tells what is missing; so does the listener; then it is granted, and works."""
     missing, said = missing.format(name=name), said.format(name=name)
-    role = without(acls("receives from a queue, in whatever mode", name), missing)
+    role = without(acls("receives from a queue, in any mode", name), missing)
     user = secured.user(f"Describe topic {name}", *role)
     heard: list[JMSException] = []
     send(all_rights, "a", to=Queue(name))
