@@ -5,6 +5,7 @@ Connections that are apart share nothing, and so are to each other as processes 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -248,3 +249,23 @@ def test_what_expired_between_two_processes_comes_to_neither(desk: Any, queue: Q
         assert text(first) in {"short", "long"}  # a slow machine has let it expire
     eventually(lambda: now_ms() > short[0].jms_expiration)
     assert [name for name, _, _ in desk.left(queue)] == ["long"]
+
+
+def test_an_offset_without_settlement_replaces_that_of_a_later_version(
+    desk: Any, queue: Queue, commit: Callable[..., None], eventually: Any
+) -> None:
+    """A partition that a later kjms settled is left alone; when the group's offset is set anew, it is read from there.
+
+    `docs/upgrading.md` says so.
+    """
+    desk.send(queue, *"abc")
+    commit(queue, 1, "kjms/99 - - pAAAA")
+    told: list[str] = []
+    with desk.connect(is_apart=True) as connection:
+        connection.exception_listener = lambda failure: told.append(str(failure))
+        consumer = connection.create_session().create_consumer(queue)
+        eventually(lambda: told)
+        assert "is not read: settlement of version 99" in told[0]
+        assert consumer.receive_no_wait() is None
+    commit(queue, 1, "")
+    assert desk.left(queue) == first_deliveries("b", "c")
