@@ -27,7 +27,7 @@ def first_deliveries(*texts: object) -> list[tuple[str, bool, int]]:
 def test_processes_in_turn_get_each_message_once_and_in_order(
     desk: Any, queue: Queue, mode: int, prefetch: int
 ) -> None:
-    """Each of several processes takes some messages and closes: nobody sees one again, marked, or out of order."""
+    """Each of several processes takes some messages and closes: no process gets one again, marked, or out of order."""
     desk.send(queue, *range(3 * ROUNDS))
     for number in range(ROUNDS):
         with desk.connect(is_apart=True, prefetch=prefetch) as connection:
@@ -159,7 +159,7 @@ def test_an_open_transaction_ends_with_its_process(desk: Any, queue: Queue, othe
 
 @pytest.mark.requirement("JMS-5.9-1")
 def test_a_browser_of_another_process_shows_what_is_not_settled(desk: Any, queue: Queue) -> None:
-    """Its view is the queue's, whoever holds the queue, and when that has closed."""
+    """It shows the queue whichever process owns it, and when that process has closed."""
     desk.send(queue, *"abcd")
     looking = desk.connect(is_apart=True).create_session().create_browser(queue)
     with desk.connect(is_apart=True) as connection:
@@ -202,7 +202,7 @@ def test_a_message_group_goes_on_in_order(desk: Any, queue: Queue) -> None:
 
 @pytest.mark.requirement("JMS-4.4.10.1-2", "JMS-5.8-1")
 def test_several_partitions_change_hands(desk: Any, queue: Queue) -> None:
-    """Processes come and go on a queue of several partitions: each message is acknowledged once, groups in order."""
+    """Processes join and leave a queue of several partitions: each message is acknowledged once, groups in order."""
     options = {"is_apart": True, "partitions": 4, "hand_over": False}
     sender = desk.connect(**options).create_session()
     sent: dict[str, list[int]] = {f"group {number}": [] for number in range(8)}

@@ -23,7 +23,7 @@ def fields(kind: type) -> set[str]:
 
 @pytest.mark.parametrize("page", ["cluster.md", "security.md"])
 def test_the_pages_factories_can_be_made(page: str) -> None:
-    """The programs with settings of factories run as they stand."""
+    """Each program that makes a factory runs unchanged."""
     programs = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text("utf-8"), flags=re.DOTALL)
     factories = [each for each in programs if "ConnectionFactory(" in each]
     for program in factories:

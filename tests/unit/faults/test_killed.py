@@ -119,7 +119,7 @@ def test_what_was_acknowledged_is_not_repeated(desk: Any, doomed: Any, after: An
 
 @pytest.mark.requirement("JMS-3.5.11-1")
 def test_counts_survive(desk: Any, doomed: Any, after: Any, queue: Queue) -> None:
-    """JMSXDeliveryCount goes on where it was, though the process was killed in the middle of a delivery."""
+    """JMSXDeliveryCount continues where it was, though the process was killed in the middle of a delivery."""
     desk.send(queue, "a")
     process = doomed()
     session = process.session(Session.CLIENT_ACKNOWLEDGE)
