@@ -113,7 +113,8 @@ def test_the_loggers_are_those_of_the_source() -> None:
 
 def test_the_commands_are_understood() -> None:
     """Each command on the page is one that there is."""
-    commands = re.findall(r"^(kjms .+?)(?: +#.*)?$", PAGE, flags=re.MULTILINE)
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)
+    commands = re.findall(r"^(kjms .+?)(?: +#.*)?$", block, flags=re.MULTILINE)
     commands += re.findall(r"`(kjms (?:dlq|browse|schedule|destinations|subscriptions|bench)\b[^`]*)`", PAGE)
     for command in commands:
         _, name, *arguments = shlex.split(command)
