@@ -53,25 +53,51 @@ def test_each_public_name_has_an_entry() -> None:
         assert name in importlib.import_module(module).__all__
 
 
-@pytest.mark.slow
-def test_the_site_is_built_and_needs_no_network(tmp_path: Path) -> None:
-    """The build has nothing to complain of; public methods have anchors; pages are complete without another host."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built without anything to complain of: no dead link, no page outside the navigation."""
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_is_complete(site: Path) -> None:
+    """Public methods have anchors, commands have sections, diagrams are drawn; a search finds pages but not lists."""
     anchors = {
-        each for page in tmp_path.glob("api/*.html") for each in re.findall(r'id="([^"]+)"', page.read_text("utf-8"))
+        each for page in site.glob("api/*.html") for each in re.findall(r'id="([^"]+)"', page.read_text("utf-8"))
     }
     assert public() - anchors == set()
     assert [name for name in methods() if name not in anchors] == []
-    commands = (tmp_path / "cli.html").read_text("utf-8")
+    commands = (site / "cli.html").read_text("utf-8")
     assert all(f'id="kjms-{name}"' in commands for name in COMMANDS)
-    assert "<svg" in (tmp_path / "architecture.html").read_text("utf-8")
-    index = (tmp_path / "search" / "search_index.js").read_text("utf-8").partition("=")[2]
+    assert "<svg" in (site / "architecture.html").read_text("utf-8")
+    index = (site / "search" / "search_index.js").read_text("utf-8").partition("=")[2]
     found = {entry["location"].partition("#")[0] for entry in json.loads(index)["docs"]}
     assert {"settlement.html", "api/send.html", "cli.html"} <= found
     assert "conformance.html" not in found
+
+
+@pytest.mark.slow
+def test_pages_read_the_same_in_the_repository_and_on_the_site(site: Path) -> None:
+    """The site has as many lists, items, tables, rows and blocks as CommonMark sees: MkDocs wants more blank lines."""
+    commonmark = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    differences = []
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        name = page.relative_to(ROOT / "docs")
+        if name.parts[0] != "api" and name.name != "cli.md":  # these have generated parts
+            expected = commonmark.render(page.read_text("utf-8"))
+            article = (site / name.with_suffix(".html")).read_text("utf-8").partition("<article")[2]
+            found = re.sub(r'<div class="kjms-diagram">.*?</svg></div>', "<pre>", article.partition("</article>")[0])
+            for tag in ("ul", "ol", "li", "table", "tr", "pre", "h2", "h3", "em", "strong"):
+                count = [len(re.findall(rf"<{tag}[ >]", text)) for text in (expected, found)]
+                if count[0] != count[1]:
+                    differences.append(f"{name}: {count[0]} <{tag}> in the repository, {count[1]} on the site")
+    assert differences == []
 
 
 def methods() -> Iterator[str]:
