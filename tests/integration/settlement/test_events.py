@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from kjms.mapping.names import REDELIVERIES, queue_group, transactional_ids
 from kjms.testing.engine import tuned
 from kjms.txn.metadata import State, write_state
 from tests.helpers import WAIT_MS, Desk, Eventually, send, text
+
+PAGE = (Path(__file__).parents[3] / "docs" / "settlement.md").read_text("utf-8")
 
 
 def events(broker: Any, queue: Queue) -> list[dict[str, Any]]:
@@ -68,6 +72,8 @@ def test_each_redelivery_and_dead_letter_is_written_down(
         "cause": "the session recovered",
     }
     assert last == {**second, "event": "dead letter", "time": last["time"]}
+    (shown,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert list(json.loads(shown)) == list(second)
 
 
 def test_a_transaction_that_a_killed_program_left_open_is_ended(kjms_broker: Any, queue: Queue) -> None:

@@ -6,8 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from kjms import ConnectionFactory
+from kjms.testing import MemoryKafka
+from kjms.testing.engine import statistics
 
 pytest_plugins = ["pytester"]
 
@@ -33,6 +38,16 @@ def test_the_fixtures_work_as_shown(pytester: pytest.Pytester) -> None:
     (file,) = examples("pytest")
     pytester.makepyfile(file)
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=file.count("\ndef test_"))
+
+
+def test_two_factories_are_two_programs() -> None:
+    """The page's factories differ in their client id alone, so each has an engine of its own."""
+    (block,) = re.findall(r"```python\n(one = .*?)```", PAGE, flags=re.DOTALL)
+    with MemoryKafka() as kafka:
+        scope: dict[str, Any] = {"ConnectionFactory": ConnectionFactory, "kafka": kafka}
+        exec(block, scope)
+        with scope["one"].create_connection() as one, scope["two"].create_connection() as two:
+            assert statistics(one).name != statistics(two).name
 
 
 def test_the_plugin_loads_little() -> None:
