@@ -12,6 +12,8 @@ from mkdocs.exceptions import PluginError
 
 CACHE: Final = Path(__file__).parents[2] / "build" / "diagrams"
 BLOCK: Final = re.compile(r"^```mermaid\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+SMALLEST: Final = 0.65
+"""Part of its size to which a narrow screen shrinks a picture."""
 PLACE: Final = re.compile(r'<div data-diagram="([0-9a-f]+)"></div>')
 SETTINGS: Final = {"theme": "neutral"}  # the colours are those of kjms.css, for light and dark mode
 
@@ -34,7 +36,7 @@ def insert(html: str) -> str:
 
 def _drawn(source: str) -> str:
     """Return the name of the picture of *source*; it is drawn if the cache does not have it."""
-    key = hashlib.sha256(f"{mermaidx.__version__} {SETTINGS} {source}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{mermaidx.__version__} {SETTINGS} {SMALLEST} {source}".encode()).hexdigest()[:16]
     path = CACHE / f"{key}.svg"
     if not path.exists():
         try:
@@ -42,6 +44,13 @@ def _drawn(source: str) -> str:
         except RuntimeError as error:
             raise PluginError(f"a Mermaid diagram cannot be drawn: {error}\n{source}") from error
         CACHE.mkdir(parents=True, exist_ok=True)
+        # A narrow screen shows a part of a wide picture, and scrolls, before its words are too small to read.
+        picture = re.sub(
+            r"(?<=max-width: )([\d.]+)px",
+            lambda width: f"{width[1]}px; min-width: {float(width[1]) * SMALLEST:.0f}px",
+            picture,
+            count=1,
+        )
         # Several pictures are on one page, so each has ids of its own; a style sheet with blank lines would end there.
         path.write_text(re.sub(r"\s*\n\s*", " ", picture.replace("my-svg", f"diagram-{key}")), "utf-8")
     return key

@@ -8,6 +8,9 @@ if (location.protocol === "file:") {
       this.frame.hidden = true;
       document.body.appendChild(this.frame);
       const inside = this.frame.contentWindow;
+      inside.document.open(); // some browsers load an empty page into the frame later, unless it has one
+      inside.document.write("<!doctype html><body></body>");
+      inside.document.close();
       inside.importScripts = (...scripts) => scripts.reduce((before, script) => before.then(() => load(script)), Promise.resolve());
       inside.postMessage = data => {
         const event = new MessageEvent("message", { data: structuredClone(data) });
