@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -31,6 +32,17 @@ def test_the_pages_factories_can_be_made(page: str) -> None:
         exec(program, found)
         assert "kafka-1:9" in repr(found["factory"])
     assert len(factories) == 1
+
+
+def test_the_file_for_kafkas_tool_is_json() -> None:
+    """The file gives both partitions of a topic of kjms three replicas."""
+    (file,) = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
+    partitions = json.loads(file)["partitions"]
+    assert [(each["topic"], each["partition"]) for each in partitions] == [
+        (names.BOOKKEEPING, 0),
+        (names.BOOKKEEPING, 1),
+    ]
+    assert all(sorted(each["replicas"]) == [1, 2, 3] for each in partitions)
 
 
 def test_the_pages_topics_are_those_of_kjms() -> None:

@@ -45,9 +45,20 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/integration/broker/test_broker_page.py::test_a_broker_asks_for_passwords"),
     ],
     ("docs/broker.md", "sh"): [(1, PARSED)],
+    ("docs/cluster.md", "json"): [(1, "tests/unit/test_cluster_page.py::test_the_file_for_kafkas_tool_is_json")],
+    ("docs/cluster.md", "properties"): [
+        (1, "settings of brokers: a cluster of three is not on the machine of the tests")
+    ],
+    ("docs/cluster.md", "python"): [
+        (1, "tests/unit/test_cluster_page.py::test_the_pages_factories_can_be_made"),
+        (1, "tests/unit/test_cluster_page.py::test_the_pages_figures_are_there"),
+    ],
+    ("docs/cluster.md", "sh"): [(2, "a program that comes with Kafka, and not with its jars")],
     ("docs/commands.md", "console"): [
         (9, "tests/integration/cli/test_cli_demo_and_documents.py::test_the_page_on_the_commands_is_true")
     ],
+    ("docs/configuration.md", "python"): [(1, "tests/unit/test_configuration_page.py::test_the_examples_say_the_same")],
+    ("docs/configuration.md", "toml"): [(1, "tests/unit/test_configuration_page.py::test_the_examples_say_the_same")],
     ("docs/delivery-delay.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
     ],
@@ -65,6 +76,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/integration/guides/test_pages.py::test_a_selector_finds_the_reply"),
         (1, "tests/integration/temporary/test_documents.py::test_a_plain_kafka_program_answers"),
     ],
+    ("docs/security.md", "python"): [(1, "tests/unit/test_cluster_page.py::test_the_pages_factories_can_be_made")],
     ("docs/selectors.md", "python"): [
         (1, "tests/integration/guides/test_pages.py::test_a_consumer_gets_what_its_selector_matches"),
         (9, "tests/unit/selector/test_selector_docs.py::test_the_examples_of_the_page"),
@@ -94,6 +106,8 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/transactions.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
     ],
+    ("docs/troubleshooting.md", "sh"): [(1, PARSED)],
+    ("docs/upgrading.md", "sh"): [(1, "a program that comes with Kafka, and not with its jars")],
     ("docs/workers.md", "bash"): [
         (1, "tests/integration/guides/test_workers.py::test_a_worker_ends_in_order_at_sigterm"),
         (1, "tests/integration/guides/test_workers.py::test_workers_of_gunicorn_send"),
