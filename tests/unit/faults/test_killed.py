@@ -289,7 +289,8 @@ def test_a_crash_right_after_a_rollback_forgets_the_delay_and_not_the_delivery(
     if is_committed:
         eventually(lambda: consumer_statistics(consumer).partitions[0].is_committed)
     process.kill()
-    assert after(queue)[0] in [("a", True, 2), *([("b", True, 2)] if is_committed else [])]
+    late, at_once = ("b", True, 2), ("a", True, 2)
+    assert after(queue)[0] in ([late] if is_committed else [at_once, late])  # it may be committed by chance
 
 
 def test_an_acknowledgement_is_one_commit_for_each_queue(
