@@ -73,7 +73,7 @@ def chosen(workloads: Mapping[str, Workload], names: Sequence[str], default_sets
     unknown = sorted(set(names) - workloads.keys() - sets)
     if unknown:
         raise UnknownWorkload(
-            f"no workload is called {', '.join(unknown)}; there are {', '.join(workloads)}, and the sets"
+            f"there is no workload {', '.join(unknown)}; the workloads are {', '.join(workloads)}, and the sets"
             f" {', '.join(sorted(sets))}"
         )
     wanted = set(names or default_sets)
@@ -104,7 +104,7 @@ def measured(
 
 
 def progress(text: str) -> None:
-    """Show on stderr what is going on: in one line at a terminal, in one for each step elsewhere."""
+    """Show the progress on stderr: in one line on a terminal, in a line per step elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
     elif text:

@@ -1,4 +1,4 @@
-"""What the commands share: the options that say which cluster, who and how long, and the connection they lead to."""
+"""Define the options for connecting that the commands share, and open the connection."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PASSWORD_VARIABLE: Final = "KJMS_PASSWORD"  # noqa: S105 - the variable's name
 
 
 def add_connection_options(parser: argparse.ArgumentParser) -> None:
-    """Give *parser* the options that every command has which talks to a cluster."""
+    """Give *parser* the options of every command that connects to a cluster."""
     group = parser.add_argument_group("connecting")
     group.add_argument(
         "--bootstrap",
@@ -63,7 +63,7 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """Return the duration that *text* gives in seconds, as argparse wants it."""
+    """Return the duration in seconds that *text* states; a type for argparse."""
     try:
         value = float(text)
     except ValueError:
@@ -74,7 +74,7 @@ def seconds(text: str) -> float:
 
 
 def destination(text: str) -> Destination:
-    """Return the destination that *text* names, as argparse wants it: ``orders`` is the queue of that name."""
+    """Return the destination that *text* names; a type for argparse. ``orders`` is the queue of that name."""
     try:
         return parse_destination(text) if "://" in text else Queue(text)
     except InvalidDestinationException as error:
@@ -82,7 +82,7 @@ def destination(text: str) -> Destination:
 
 
 def queue(text: str) -> Queue:
-    """Return the queue that *text* names, with or without ``queue://``, as argparse wants it."""
+    """Return the queue that *text* names, with or without ``queue://``; a type for argparse."""
     named = destination(text)
     if not isinstance(named, Queue):
         raise argparse.ArgumentTypeError(f"{text!r} is not a queue: write NAME or queue://NAME")
@@ -90,16 +90,16 @@ def queue(text: str) -> Queue:
 
 
 def connect(arguments: argparse.Namespace, *, may_create: bool = True) -> Connection:
-    """Return a connection as *arguments* say; trouble that belongs to no call goes to stderr.
+    """Return a connection as *arguments* say; report errors that belong to no call on stderr.
 
     Args:
         arguments: Those of `add_connection_options`.
-        may_create: Whether destinations that are missing are made, unless the configuration file says no.
+        may_create: Whether missing destinations are created, unless the configuration file forbids it.
 
     Raises:
-        WrongUse: There is a user and no password.
+        WrongUse: There is a user but no password.
         OSError: The configuration file that was named cannot be read.
-        ValueError: Something in it is wrong.
+        ValueError: The configuration file has an error.
         JMSException: No broker answered in time, or the credentials were refused.
     """
     connection = factory(arguments, may_create=may_create).create_connection(*credentials(arguments))
@@ -112,19 +112,19 @@ def connect(arguments: argparse.Namespace, *, may_create: bool = True) -> Connec
 
 
 def check_exists(connection: Connection, wanted: Destination, advice: str = "") -> None:
-    """Refuse a destination that does not exist, for commands that create none.
+    """Check that a destination exists, for commands that create none.
 
     Args:
         connection: The connection.
         wanted: The queue or topic.
-        advice: What to do, where the command knows.
+        advice: What the user can do; the end of the error.
 
     Raises:
         InvalidDestinationException: Its Kafka topic does not exist.
         JMSException: Kafka does not answer.
     """
     if isinstance(wanted, TemporaryQueue | TemporaryTopic):
-        return  # the session says what is wrong with it
+        return  # the session reports the error
     options = connection._options
     topic = topic_for(wanted, options.queue_prefix, options.topic_prefix)
     if not engine_of(connection).admin.partitions(topic):
@@ -132,10 +132,10 @@ def check_exists(connection: Connection, wanted: Destination, advice: str = "") 
 
 
 def credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
-    """Return the user that *arguments* name, and the password; twice None where they name none.
+    """Return the user and the password of *arguments*; None and None without a user.
 
     Raises:
-        WrongUse: There is a user and no password.
+        WrongUse: There is a user but no password.
     """
     if not arguments.user:
         return None, None
@@ -146,11 +146,11 @@ def credentials(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
 
 
 def factory(arguments: argparse.Namespace, *, may_create: bool = True) -> ConnectionFactory:
-    """Return the factory of the connections that `connect` gives.
+    """Return the factory of the connections that `connect` opens.
 
     Raises:
         OSError: The configuration file that was named cannot be read.
-        ValueError: Something in it is wrong.
+        ValueError: The configuration file has an error.
     """
     from kjms import ConnectionFactory
 
@@ -167,7 +167,7 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if arguments.config is not None or DEFAULT_CONFIG.exists():
         settings = factory_settings(arguments.config or DEFAULT_CONFIG, ConnectionFactory.__signature__.parameters)
-        settings.pop("client_id", None)  # it is the program's, which may be running
+        settings.pop("client_id", None)  # it belongs to the program, which may be running
     bootstrap = arguments.bootstrap or os.environ.get("KJMS_BOOTSTRAP")
     if bootstrap:
         settings["bootstrap_servers"] = bootstrap

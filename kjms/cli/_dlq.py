@@ -68,7 +68,7 @@ examples:
   kjms dlq purge orders.dlq --yes
 """
 
-BATCH: Final = 500  # letters sent together, and settled together
+BATCH: Final = 500  # dead letters sent and settled together
 TEMPORARY: Final = "temp-"  # what the text form of temporary destinations begins with
 ARRIVE_SECONDS: Final = 10.0  # a consumer that was killed keeps its partitions for 6 s
 NEXT_SECONDS: Final = 3.0  # after the first one, waiting ones follow at once
@@ -360,7 +360,7 @@ class Origins:
 
 
 def _obstacle(letter: Letter, arguments: argparse.Namespace) -> str:
-    """Return why *letter* cannot be retried; nothing if it can."""
+    """Return why a dead letter cannot be retried, or an empty text."""
     if letter.omitted is not None:
         return "stored without headers or body, which were too large for the dead-letter queue"
     try:
@@ -472,7 +472,7 @@ def _settle(reader: MessageSource, deliveries: Sequence[Delivery]) -> int:
     return len(deliveries) - (reader.flush(receipts=receipts) if receipts else 0)
 
 
-# --------------------------------------------------------------------------------------------------------- letters
+# --------------------------------------------------------------------------------------------------------- dead letters
 
 
 def _selector(arguments: argparse.Namespace | None = None, more: Sequence[str] = ()) -> str:

@@ -1,15 +1,15 @@
-"""The JSON form of a message, which ``receive --json`` writes and ``send --json`` reads: pure.
+"""Convert messages to the JSON of ``receive --json`` and ``send --json``, and back: pure.
 
     {"body": "ten pens",
      "properties": {"region": "EU", "amount": 10, "weight": {"float": 1.5}},
      "headers": {"JMSMessageID": "ID:...", "JMSType": "order", "JMSReplyTo": "queue://confirmations", ...}}
 
-A value whose JMS type JSON tells stands there as it is: ``true`` is a boolean, a whole number an int (a long beyond 32
-bits), one with a fraction or exponent a double, text a string. Any other stands in an object under its type's name:
-``{"short": 10}``, ``{"double": "NaN"}``, ``{"bytes": "AAE="}`` (base64). Bodies follow the same rule: text as it is,
+JSON values that determine a JMS type are written directly: ``true`` is a boolean, a whole number an int (a long beyond
+32 bits), one with a fraction or exponent a double, text a string. Any other value is an object with its type's name:
+``{"short": 10}``, ``{"double": "NaN"}``, ``{"bytes": "AAE="}`` (base64). Bodies follow the same rule: text directly,
 ``null`` for a message without body, else ``{"bytes": ...}``, ``{"map": {...}}``, ``{"stream": [...]}``,
-``{"object": ...}`` or, for an object of an application's own codec, ``{"codec": NAME, "bytes": ...}``. A damaged
-message says under ``damage`` what could not be read; a body that cannot be is ``{"damaged": TYPE, "bytes": ...}``.
+``{"object": ...}`` or, for an object of an application's own codec, ``{"codec": NAME, "bytes": ...}``. ``damage`` of a
+damaged message describes the unreadable parts; an unreadable body is ``{"damaged": TYPE, "bytes": ...}``.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ __all__ = ["Draft", "from_json", "plain_body", "to_json"]
 IGNORED_HEADERS: Final = frozenset(
     {"JMSMessageID", "JMSTimestamp", "JMSDestination", "JMSRedelivered", "JMSDeliveryTime"}
 )
-"""What a send sets itself (JMS 2.0 §3.4.11)."""
+"""Header fields that a send sets itself (JMS 2.0 §3.4.11)."""
 
 PROPERTY_KINDS: Final = frozenset({"boolean", "byte", "short", "int", "long", "float", "double", "string"})
 ENTRY_KINDS: Final = PROPERTY_KINDS | {"char", "bytes"}
 PLAIN_TAGS: Final = frozenset({"bytes", "double", "map"})
 UNREADABLE: Final = (MessageFormatException, ValueError, TypeError, RecursionError)
-"""What reading the body of a damaged record raises."""
+"""Exceptions of reading the body of a damaged record."""
 PROVIDERS: Final = ("JMSXDeliveryCount", "JMS_kjms_")
-"""What the names of properties begin with that only a provider may set."""
+"""Beginnings of the names of properties that only a provider may set."""
 
 
 @dataclass
 class Draft:
-    """A message that is to be sent, with what its send must be told beside it."""
+    """A message to send, and the arguments of its send."""
 
     message: Message
     how: dict[str, Any] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Draft:
 
 
 def to_json(message: Message) -> dict[str, Any]:
-    """Return *message* as what ``json.dumps`` takes.
+    """Return *message* as a value for ``json.dumps``.
 
     >>> message = TextMessage("hi")
     >>> message.set_short_property("amount", 5)
@@ -111,7 +111,7 @@ def _readable_body(message: Message) -> object:
 
 
 def _body_type(message: Message) -> str:
-    """Return what a record's layout calls a body of the type of *message*, of which the body cannot be read."""
+    """Return the body type of *message*, whose body cannot be read, as a record's layout names it."""
     return getattr(message._reader, "body_type", "bytes")
 
 
@@ -120,7 +120,7 @@ def _body(message: Message) -> object:
         return message.text if message.text is not None else {"text": None}
     if isinstance(message, BytesMessage):
         return {"bytes": _base64(message.get_body(bytes) or b"")}
-    # JMS has no getter for the type of an entry, and without it an int and a long would look alike.
+    # JMS has no getter for the type of an entry; without the type, an int and a long would look alike.
     if isinstance(message, MapMessage):
         return {"map": {name: _tagged(kind, value) for name, (kind, value) in message._body.items()}}
     if isinstance(message, StreamMessage):
@@ -132,7 +132,7 @@ def _body(message: Message) -> object:
 
 
 def _plain(value: Any) -> object:
-    """Return a part of an object: as it is where JSON can say it and it looks like no tag, else tagged."""
+    """Return a part of an object: unchanged if JSON can write it and it does not look like a tag, else tagged."""
     if isinstance(value, bytes):
         return {"bytes": _base64(value)}
     if isinstance(value, float) and not math.isfinite(value):
@@ -146,9 +146,9 @@ def _plain(value: Any) -> object:
 
 
 def plain_body(message: Message) -> str:
-    """Return the body as one reads it: text as it is, bytes in base64, anything else as JSON without type names.
+    """Return the body in readable form: text unchanged, bytes in base64, other bodies as JSON without type names.
 
-    For a body that cannot be read, it is what is wrong with it, and the bytes of the record in base64.
+    For an unreadable body, return its damage and the bytes of the record in base64.
     """
     try:
         return _plain_body(message)
@@ -172,7 +172,7 @@ def _plain_body(message: Message) -> str:
 
 
 def _tagged(kind: str, value: Any) -> object:
-    """Return a JMS value of the type *kind* as JSON has it: as it is where its JSON type tells *kind*."""
+    """Return a JMS value of the type *kind* as JSON: directly if its JSON type determines *kind*, else tagged."""
     if value is None or kind in {"boolean", "string"}:
         return value
     if kind == "bytes":
@@ -203,10 +203,10 @@ def from_json(line: str, now_ms: int) -> Draft:
 
     Args:
         line: The object; ``body``, ``properties`` and ``headers`` may each be missing.
-        now_ms: The time, in milliseconds since 1970 UTC: a JMSExpiration is kept by what is left until then.
+        now_ms: The time, in milliseconds since 1970 UTC: a JMSExpiration becomes the time to live that is left.
 
     Raises:
-        ValueError: It is no such object; the text says what of it is wrong.
+        ValueError: It is not such an object; the text names the error.
 
     >>> from_json('{"body": "hi", "headers": {"JMSPriority": 7}}', 0).how
     {'priority': 7}
@@ -214,9 +214,9 @@ def from_json(line: str, now_ms: int) -> Draft:
     try:
         form = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON: {error.msg} at column {error.colno}") from None
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
     if not isinstance(form, dict) or not form.keys() <= {"body", "properties", "headers", "damage"}:
-        raise ValueError("a message is a JSON object with body, properties and headers, and nothing else")
+        raise ValueError("a message is a JSON object with only body, properties and headers")
     draft = Draft(_message(form.get("body")))
     for name, value in _object(form.get("properties"), "properties").items():
         if not name.startswith(PROVIDERS):
@@ -232,7 +232,7 @@ def _object(value: object, place: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"{place}: a JSON object is needed, not {shown(value)}")
+        raise ValueError(f"{place}: must be a JSON object, not {shown(value)}")
     return value
 
 
@@ -251,14 +251,14 @@ def _set_header(draft: Draft, name: str, value: Any, now_ms: int) -> None:
         draft.how["priority"] = value
     elif name == "JMSDeliveryMode":
         if not isinstance(value, str) or value not in DeliveryMode.__members__:
-            raise ValueError(f"{name} is PERSISTENT or NON_PERSISTENT, not {shown(value)}")
+            raise ValueError(f"{name} must be PERSISTENT or NON_PERSISTENT, not {shown(value)}")
         draft.how["delivery_mode"] = DeliveryMode[value]
     elif name == "JMSExpiration":
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{name} is a number of milliseconds since 1970, not {shown(value)}")
+            raise ValueError(f"{name} must be a number of milliseconds since 1970, not {shown(value)}")
         draft.how["time_to_live"] = max(1, value - now_ms)  # 0 would be: never
     else:
-        raise ValueError(f"there is no header {name!r} that could be sent")
+        raise ValueError(f"header {name!r} does not exist or cannot be sent")
 
 
 def _message(body: object) -> Message:
@@ -278,12 +278,12 @@ def _message(body: object) -> Message:
             if kind in _BODIES:
                 return _BODIES[kind](value)
     raise ValueError(
-        "a body is text, null, or an object with one of the names bytes, map, stream, object (docs/commands.md)"
+        "a body must be text, null, or an object with the name bytes, map, stream or object (docs/commands.md)"
     )
 
 
 class _Damaged:
-    """A record whose value is no body of the type that its layout names, as a Kafka consumer gives it."""
+    """A record as from a Kafka consumer, whose value is not a body of the type that its layout names."""
 
     def __init__(self, body_type: str, data: bytes) -> None:
         self._body_type = body_type
@@ -339,7 +339,7 @@ def _map_message(value: Any) -> Message:
 def _stream_message(value: Any) -> Message:
     message = StreamMessage()
     if not isinstance(value, list):
-        raise ValueError(f"body: a stream is a JSON array, not a {type(value).__name__}")
+        raise ValueError(f"body: a stream must be a JSON array, not a {type(value).__name__}")
     for number, item in enumerate(value, 1):
         kind, kept = _untagged(item, ENTRY_KINDS, f"stream value {number}")
         getattr(message, f"write_{kind}")(kept)
@@ -379,7 +379,7 @@ def _untagged(value: Any, kinds: frozenset[str], place: str) -> tuple[str, Any]:
     """Return the JMS type and the value of what `_tagged` wrote.
 
     Raises:
-        ValueError: It is nothing of that form.
+        ValueError: It does not have that form.
     """
     if isinstance(value, dict) and len(value) == 1:
         kind, inner = next(iter(value.items()))
@@ -397,18 +397,18 @@ def _untagged(value: Any, kinds: frozenset[str], place: str) -> tuple[str, Any]:
         return ("int" if _is_int(value) else "long"), value
     if isinstance(value, float):
         return "double", value
-    raise ValueError(f'{place}: neither a JSON value of one JMS type nor an object like {{"short": 5}}')
+    raise ValueError(f'{place}: must be a JSON value of one JMS type or an object like {{"short": 5}}')
 
 
 def _number(text: str, kind: str, place: str) -> float:
     try:
         return parsed(kind, text)
     except ValueError:
-        raise ValueError(f"{place}: {shown(text)} is no {kind}") from None
+        raise ValueError(f"{place}: {shown(text)} is not a valid {kind}") from None
 
 
 def _bytes(value: object, place: str) -> bytes:
     try:
         return base64.b64decode(str(value), validate=True)
     except binascii.Error:
-        raise ValueError(f"{place}: bytes are written in base64") from None
+        raise ValueError(f"{place}: bytes must be base64") from None

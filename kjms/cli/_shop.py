@@ -1,4 +1,4 @@
-"""The scenes of the demo: a small shop, each function a program that shows one thing and can be copied."""
+"""Run the scenes of the demo: each function is a program that shows one feature and can be copied."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["SCENES", "Shop"]
 
 T = TypeVar("T")
 
-PATIENCE: Final = 10.0  # seconds; whatever has not come by then is missing
+TIMEOUT: Final = 10.0  # seconds; a message that has not arrived by then is missing
 
 
 class Order(NamedTuple):
-    """What a customer wants."""
+    """An order of a customer."""
 
     number: int
     customer: str
@@ -38,7 +38,7 @@ class Order(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The order as its message says it."""
+        """The text of the order's message."""
         return f"{self.amount} {self.item}"
 
 
@@ -59,11 +59,11 @@ ORDERS: Final = (
 
 
 class Shop:
-    """What the scenes share: the cluster and the destinations.
+    """The cluster and the destinations of all scenes.
 
     Args:
         bootstrap_servers: Kafka's addresses.
-        suffix: What the destinations' names end with, so that they are the shop's own on a cluster that others use.
+        suffix: The end of the destinations' names; makes them unique on a shared cluster.
     """
 
     def __init__(self, bootstrap_servers: str, suffix: str = "") -> None:
@@ -75,12 +75,12 @@ class Shop:
         self.invoices = Queue(f"shop.invoices{suffix}")
         self.paid = Queue(f"shop.paid{suffix}")
         self.returns = Queue(f"shop.returns{suffix}")
-        self.hopeless = Queue(f"shop.returns{suffix}.dlq")  # where the queue's dead letters go
+        self.hopeless = Queue(f"shop.returns{suffix}.dlq")  # the dead-letter queue of the returns
         self.shipped = Topic(f"shop.shipped{suffix}")
         self.sent: dict[str | None, Order] = {}
         """The orders from the shop front, by message id."""
         self.handled = 0
-        """Orders that were packed."""
+        """The number of packed orders."""
 
     def remove(self) -> None:
         """Delete the Kafka topics and groups behind the destinations."""
@@ -90,7 +90,7 @@ class Shop:
             *(self.invoices, self.paid),
         )
         queues = [queue.queue_name for queue in used]
-        existing = admin.list_topics(timeout=PATIENCE).topics
+        existing = admin.list_topics(timeout=TIMEOUT).topics
         own = {*queues, self.shipped.topic_name}
         topics = [name for name in existing if name in own or name.partition(".kjms.")[0] in own]
         groups = [queue_group(name) for name in queues if name in existing]
@@ -108,7 +108,7 @@ def share_a_queue(shop: Shop, stage: Stage) -> None:
     stage.scene(
         "A queue: each order goes to one worker",
         f"The shop front sends {len(ORDERS)} orders to the queue {shop.orders.queue_name}.",
-        "Rosa and Tom both work on it, and send a confirmation where an order asks for one.",
+        "Rosa and Tom share the queue, and send a confirmation for each order that asks for one.",
     )
     packed: SimpleQueue[tuple[int, str]] = SimpleQueue()
     with shop.factory.create_connection() as connection:
@@ -118,24 +118,24 @@ def share_a_queue(shop: Shop, stage: Stage) -> None:
         with shop.factory.create_connection() as front, front.create_session() as session:
             send_orders(session, shop)
         done = collect(packed, len(ORDERS))
-    done += collect(packed, 1, patience=0)  # closing the connection waited for the workers: nothing comes any more
+    done += collect(packed, 1, timeout=0)  # closing the connection waited for the workers: no further order arrives
 
     workers = dict(done)
     stage.table(
         ("order", "customer", "text", "total", "packed by"),
-        [(o.number, o.customer, o.text, o.price, workers.get(o.number, "nobody")) for o in ORDERS],
+        [(o.number, o.customer, o.text, o.price, workers.get(o.number, "-")) for o in ORDERS],
     )
     each_once = Counter(number for number, _ in done) == Counter(order.number for order in ORDERS)
     shares = Counter(worker for _, worker in done)
     stage.check(each_once, f"{len(ORDERS)} orders were sent, and each was packed once")
     stage.check(
-        len(shares) == 2, "both workers had their share: " + ", ".join(f"{w} {n}" for w, n in sorted(shares.items()))
+        len(shares) == 2, "both workers packed orders: " + ", ".join(f"{w} {n}" for w, n in sorted(shares.items()))
     )
     shop.handled += len(done)
 
 
 def send_orders(session: Session, shop: Shop) -> None:
-    """Send all orders, as text with typed properties, and note their message ids."""
+    """Send all orders, as text with typed properties, and record their message ids."""
     producer = session.create_producer(shop.orders)
     for order in ORDERS:
         message = session.create_text_message(order.text)
@@ -149,11 +149,11 @@ def send_orders(session: Session, shop: Shop) -> None:
 
 
 def hire_worker(session: Session, shop: Shop, name: str, packed: SimpleQueue[tuple[int, str]]) -> None:
-    """Have *name* pack orders from now on: the session calls it for each, and acknowledges when it returns."""
+    """Let *name* pack orders: the session calls the listener for each, and acknowledges when it returns."""
     replies = session.create_producer(None)
 
     def pack(order: Message) -> None:
-        time.sleep(0.02)  # packing takes a while, so that the other one gets some, too
+        time.sleep(0.02)  # packing takes time, so that the other worker receives orders, too
         if order.jms_reply_to is not None:
             confirmation = session.create_text_message(f"packed by {name}")
             confirmation.jms_correlation_id = order.jms_message_id
@@ -167,7 +167,7 @@ def hire_worker(session: Session, shop: Shop, name: str, packed: SimpleQueue[tup
 
 
 def match_replies(shop: Shop, stage: Stage) -> None:
-    """Read the workers' confirmations, and tell by the correlation id which order each of them is about."""
+    """Read the workers' confirmations, and find the order of each by the correlation id."""
     stage.scene(
         "Request and reply: each order is confirmed",
         f"The orders named the queue {shop.confirmations.queue_name} in JMSReplyTo, so the workers",
@@ -178,7 +178,7 @@ def match_replies(shop: Shop, stage: Stage) -> None:
         connection.start()
         consumer = session.create_consumer(shop.confirmations)
         while len(confirmed) < len(shop.sent):
-            reply = consumer.receive(timedelta(seconds=PATIENCE))
+            reply = consumer.receive(timedelta(seconds=TIMEOUT))
             if reply is None:
                 break
             confirmed.append((reply.jms_correlation_id, reply.get_body(str)))
@@ -197,13 +197,13 @@ def match_replies(shop: Shop, stage: Stage) -> None:
 
 
 def publish_and_subscribe(shop: Shop, stage: Stage) -> None:
-    """Publish what was shipped to a topic with two subscribers."""
+    """Publish shipped orders to a topic with two subscribers."""
     stage.scene(
-        "A topic: each subscriber gets everything",
-        f"What leaves the shop is published to the topic {shop.shipped.topic_name}.",
-        "Accounting and the customer service both subscribe to it.",
+        "A topic: each subscriber receives all messages",
+        f"The shop publishes each shipped order to the topic {shop.shipped.topic_name}.",
+        "Accounting and customer service both subscribe to it.",
     )
-    heard: dict[str, list[str | None]] = {}
+    received: dict[str, list[str | None]] = {}
     with shop.factory.create_connection() as connection, connection.create_session() as session:
         subscribers = {name: session.create_consumer(shop.shipped) for name in ("accounting", "customer service")}
         connection.start()
@@ -211,17 +211,17 @@ def publish_and_subscribe(shop: Shop, stage: Stage) -> None:
         for order in ORDERS:
             publisher.send(session.create_text_message(order.text))
         for name, subscriber in subscribers.items():
-            messages = [subscriber.receive(timedelta(seconds=PATIENCE)) for _ in ORDERS]
-            heard[name] = [message.get_body(str) for message in messages if message is not None]
+            messages = [subscriber.receive(timedelta(seconds=TIMEOUT)) for _ in ORDERS]
+            received[name] = [message.get_body(str) for message in messages if message is not None]
 
     stage.table(
         ("subscriber", "messages", "first", "last"),
-        [(name, len(texts), texts[0], texts[-1]) for name, texts in heard.items() if texts],
+        [(name, len(texts), texts[0], texts[-1]) for name, texts in received.items() if texts],
     )
     published = [order.text for order in ORDERS]
     stage.check(
-        all(texts == published for texts in heard.values()),
-        f"both subscribers got all {len(ORDERS)} messages, in the order of sending",
+        all(texts == published for texts in received.values()),
+        f"both subscribers received all {len(ORDERS)} messages, in the order of sending",
     )
 
 
@@ -229,12 +229,12 @@ def publish_and_subscribe(shop: Shop, stage: Stage) -> None:
 
 
 def select_messages(shop: Shop, stage: Stage) -> None:
-    """Share a queue by what stands on the messages instead of by who is free."""
+    """Share a queue by the properties of the messages."""
     wanted = {"courier": "express = TRUE", "post office": "express = FALSE"}
     stage.scene(
-        "Selectors: consumers take what they want",
+        "Selectors: consumers choose messages",
         f"Parcels wait in the queue {shop.parcels.queue_name}.",
-        f"The courier takes those where {wanted['courier']}, the post office those where {wanted['post office']}.",
+        f"The courier selects {wanted['courier']}, and the post office {wanted['post office']}.",
     )
     taken: dict[str, list[int]] = {}
     with shop.factory.create_connection() as connection, connection.create_session() as session:
@@ -248,7 +248,7 @@ def select_messages(shop: Shop, stage: Stage) -> None:
         consumers = {name: session.create_consumer(shop.parcels, selector) for name, selector in wanted.items()}
         for name, consumer in consumers.items():
             expected = [order.number for order in ORDERS if order.express == (name == "courier")]
-            messages = [consumer.receive(timedelta(seconds=PATIENCE)) for _ in expected]
+            messages = [consumer.receive(timedelta(seconds=TIMEOUT)) for _ in expected]
             taken[name] = [message.get_int_property("number") for message in messages if message is not None]
 
     stage.table(
@@ -256,18 +256,18 @@ def select_messages(shop: Shop, stage: Stage) -> None:
         [(name, wanted[name], ", ".join(map(str, numbers))) for name, numbers in taken.items()],
     )
     by_express = {name: [o.number for o in ORDERS if o.express == (name == "courier")] for name in wanted}
-    stage.check(taken == by_express, "each consumer got exactly the parcels that its selector names")
+    stage.check(taken == by_express, "each consumer received exactly the parcels that match its selector")
 
 
 # Scene 5
 
 
 def redeliver(shop: Shop, stage: Stage) -> None:
-    """Work on messages of which one fails each time: it comes again, and in the end goes to the dead-letter queue."""
+    """Process messages of which one always fails: it is redelivered, and then moves to the dead-letter queue."""
     stage.scene(
-        "Redelivery: what fails comes again, and then goes aside",
-        f"Three parcels come back to the queue {shop.returns.queue_name}. On one of them the label cannot be read,",
-        "so the worker's listener raises; after three deliveries the message is a dead letter.",
+        "Redelivery: a message that keeps failing becomes a dead letter",
+        f"Three parcels return to the queue {shop.returns.queue_name}. The label of one is unreadable,",
+        "so the worker's listener raises an exception. After three deliveries, the message is a dead letter.",
     )
     seen: SimpleQueue[tuple[str, int]] = SimpleQueue()
 
@@ -286,18 +286,18 @@ def redeliver(shop: Shop, stage: Stage) -> None:
         with quiet("kjms.session"):
             worker.create_consumer(shop.returns).message_listener = book
             deliveries = collect(seen, 5)
-            dead = session.create_consumer(shop.hopeless).receive(timedelta(seconds=PATIENCE))
+            dead = session.create_consumer(shop.hopeless).receive(timedelta(seconds=TIMEOUT))
         cause = "" if dead is None else dead.get_string_property("JMS_kjms_Cause")
 
     stage.table(("parcel", "delivery"), deliveries)
     stage.check(
         Counter(deliveries)
         == Counter([("globe", 1), ("unreadable", 1), ("unreadable", 2), ("unreadable", 3), ("atlas", 1)]),
-        "the unreadable one was delivered three times, and held up no other",
+        "the unreadable one was delivered three times, and delayed no other",
     )
     stage.check(
         body(dead) == "unreadable",
-        f"it lies in {shop.hopeless.queue_name}: {cause}",
+        f"it is in {shop.hopeless.queue_name}: {cause}",
     )
 
 
@@ -308,7 +308,7 @@ def body(message: Message | None) -> str:
 
 @contextmanager
 def quiet(logger: str) -> Iterator[None]:
-    """Keep a logger silent: what it has to say, the scene shows."""
+    """Disable a logger whose messages the scene shows itself."""
     log = logging.getLogger(logger)
     log.disabled, before = True, log.disabled
     try:
@@ -321,11 +321,11 @@ def quiet(logger: str) -> Iterator[None]:
 
 
 def commit_together(shop: Shop, stage: Stage) -> None:
-    """Receive from one queue and send to another, all at once or not at all."""
+    """Receive from one queue and send to another, in one transaction."""
     stage.scene(
         "A transaction: both, or neither",
         f"The cashier takes invoices from {shop.invoices.queue_name} and sends receipts to {shop.paid.queue_name},",
-        "three in a transaction. The first time the till fails, and the transaction is rolled back.",
+        "three per transaction. The first time, the till fails and the transaction is rolled back.",
     )
     with shop.factory.create_connection() as connection, connection.create_session() as office:
         connection.start()
@@ -338,7 +338,7 @@ def commit_together(shop: Shop, stage: Stage) -> None:
         rows: list[tuple[str, str, int]] = []
         for ending in (cashier.rollback, cashier.commit):
             for _ in range(3):
-                invoice = invoices.receive(timedelta(seconds=PATIENCE))
+                invoice = invoices.receive(timedelta(seconds=TIMEOUT))
                 if invoice is not None:
                     paid.send(cashier.create_text_message(body(invoice).replace("invoice", "receipt")))
             before = receipts.receive_no_wait()
@@ -352,7 +352,7 @@ def commit_together(shop: Shop, stage: Stage) -> None:
     expected = ", ".join(f"receipt of {order.customer}" for order in ORDERS[:3])
     stage.check(
         rows == [("rolled back", "none", 0), ("committed", expected, 3)] and left is None,
-        "nobody saw anything of the first attempt, and each invoice was paid once",
+        "no receipt of the first attempt was visible, and each invoice was paid once",
     )
 
 
@@ -360,17 +360,17 @@ def commit_together(shop: Shop, stage: Stage) -> None:
 
 
 def read_with_plain_kafka(shop: Shop, stage: Stage) -> None:
-    """Read the orders with a Kafka client that has never heard of JMS."""
+    """Read the orders with a Kafka client that does not know JMS."""
     stage.scene(
-        "Plain Kafka reads it: a queue is a Kafka topic",
+        "Plain Kafka reads: a queue is a Kafka topic",
         f"A program without kjms reads the Kafka topic {shop.orders.queue_name}. The value is the text of",
-        "the message, each property a header of its own name. The queue loses nothing by it.",
+        "the message, and each property is a header of the same name. The queue keeps its messages.",
     )
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": shop.bootstrap_servers, "group.id": "plain-kafka-program"}
     )
     consumer.assign([TopicPartition(shop.orders.queue_name, 0, OFFSET_BEGINNING)])
-    records = consumer.consume(len(ORDERS), timeout=PATIENCE)
+    records = consumer.consume(len(ORDERS), timeout=TIMEOUT)
     consumer.close()
 
     read = [
@@ -392,32 +392,32 @@ def read_with_plain_kafka(shop: Shop, stage: Stage) -> None:
 
 
 def write_with_plain_kafka(shop: Shop, stage: Stage) -> None:
-    """Send an order with a Kafka client that has never heard of JMS; a JMS consumer receives it."""
+    """Send an order with a Kafka client that does not know JMS; a JMS consumer receives it."""
     stage.scene(
-        "Plain Kafka writes it: a worker packs it",
+        "Plain Kafka writes: a worker packs the order",
         "A program without kjms produces an order to the same Kafka topic: text and headers.",
-        "Rosa gets it as a TextMessage with properties.",
+        "Rosa receives it as a TextMessage with properties.",
     )
     producer = confluent_kafka.Producer({"bootstrap.servers": shop.bootstrap_servers})
     producer.produce(shop.orders.queue_name, "7 plain pens", headers={"number": "13", "customer": "Maria"})
-    producer.flush(PATIENCE)
+    producer.flush(TIMEOUT)
 
     packed: SimpleQueue[tuple[int, str]] = SimpleQueue()
     with shop.factory.create_connection() as connection:
         hire_worker(connection.create_session(Session.AUTO_ACKNOWLEDGE), shop, "Rosa", packed)
         connection.start()
         done = collect(packed, 1)
-    done += collect(packed, 1, patience=0)
+    done += collect(packed, 1, timeout=0)
     stage.check(
         done == [(13, "Rosa")], "the order from the plain program was packed once, by Rosa, and nothing else was left"
     )
     shop.handled += len(done)
 
 
-def collect(source: SimpleQueue[T], count: int, patience: float = PATIENCE) -> list[T]:
-    """Return the next *count* things from *source*, or fewer when they do not come within *patience* seconds."""
+def collect(source: SimpleQueue[T], count: int, timeout: float = TIMEOUT) -> list[T]:
+    """Return the next *count* items from *source*, or fewer if they do not arrive within *timeout* seconds."""
     found: list[T] = []
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while len(found) < count:
         try:
             found.append(source.get(timeout=max(0.0, deadline - time.monotonic())))

@@ -1,7 +1,7 @@
-"""How the demo's shop looks in Spark: a table of its messages, made by a process of its own.
+"""Show the demo's shop in Spark: a table of its messages, made in a separate process.
 
-Spark writes much to the standard error and takes some seconds to start; neither is the demo's to show, and whatever it
-lacks must not spoil the demo.
+Spark writes much to the standard error and takes some seconds to start. The demo hides both, and continues without
+Spark if something is missing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["look_with_spark", "view"]
 
-PATIENCE: Final = 120.0  # seconds; the connectors may have to be fetched first
-HOW: Final = "pip install 'kjms[spark]', with a Java 17, shows the shop in Spark here, too"
+TIMEOUT: Final = 120.0  # seconds; includes the download of the connectors
+HOW: Final = "To see the shop in Spark, too, install Java 17 and run pip install 'kjms[spark]'"
 SETTINGS: Final[dict[str, Any]] = {
     "master": "local[2]",
     "spark.ui.enabled": False,
@@ -36,33 +36,33 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 def look_with_spark(shop: Shop, stage: Stage) -> None:
-    """Show the messages of *shop* as Spark sees them, or in a line why that cannot be."""
+    """Show the messages of *shop* in Spark, or the reason why Spark cannot show them."""
     if importlib.util.find_spec("pyspark") is None:
         stage.say(f"\n{HOW}.")
         return
     stage.scene(
         "The shop in Spark: its messages as a table",
-        "Spark reads the same Kafka topics, by itself; what waits is what is not settled.",
+        "Spark reads the same Kafka topics; the messages that are not settled are waiting.",
     )
     queues = [shop.orders, shop.confirmations, shop.parcels, shop.invoices, shop.paid, shop.returns, shop.hopeless]
     asked = json.dumps([shop.bootstrap_servers, [queue.queue_name for queue in queues], [shop.shipped.topic_name]])
     program = [sys.executable, "-m", "kjms.cli._shop_in_spark", asked]
     try:
-        done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(program, capture_output=True, text=True, timeout=TIMEOUT, check=False)
         found = json.loads(done.stdout.strip().rpartition("\n")[2])
     except subprocess.TimeoutExpired:
-        found = {"error": f"it was not through within {PATIENCE:g} s"}
+        found = {"error": f"it did not end within {TIMEOUT:g} s"}
     except ValueError:
         found = {"error": f"it ended with exit code {done.returncode}"}
     if "error" in found:
-        stage.say(f"   Spark's view is left out: {found['error']}")
+        stage.say(f"   The view in Spark is omitted: {found['error']}")
         return
     stage.table(("destination", "type", "messages", "settled", "waiting"), found["messages"])
     orders = sum(number for name, _, number, _, _ in found["messages"] if name == str(shop.orders))
     stage.check(orders == shop.handled, f"Spark sees the {shop.handled} orders that were packed")
     returns = {event: number for name, event, number in found["events"] if name == str(shop.returns)}
-    told = ", ".join(f"{event} {number}" for event, number in returns.items())
-    stage.check(returns == {"dead letter": 1, "redelivery": 2}, f"it sees what became of the returns: {told}")
+    counts = ", ".join(f"{event} {number}" for event, number in returns.items())
+    stage.check(returns == {"dead letter": 1, "redelivery": 2}, f"Spark sees the events of the returns: {counts}")
 
 
 def view(spark: SparkSession, factory: ConnectionFactory, queues: list[Queue], topics: list[Topic]) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def view(spark: SparkSession, factory: ConnectionFactory, queues: list[Queue], t
 
 
 def main(asked: str) -> dict[str, Any]:
-    """Return the `view` of the shop that *asked*, in JSON, is: Kafka's addresses, queues and topics."""
+    """Return the `view` of the shop that *asked* describes in JSON: Kafka's addresses, queues and topics."""
     from kjms import ConnectionFactory, JMSException, Queue, Topic
     from kjms.spark import spark_session
 

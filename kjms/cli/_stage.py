@@ -1,4 +1,4 @@
-"""What the demo prints: headings, tables and checked claims, in colour where that is wanted."""
+"""Print the demo's headings, tables and checked claims, in colour on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INDENT: Final = "   "
 
 
 class Stage:
-    """Prints, and remembers what did not hold.
+    """Prints text and records the claims that do not hold.
 
     Args:
         file: Where to print. Colour is used on a terminal, unless the environment's ``NO_COLOR`` is set.
@@ -28,7 +28,7 @@ class Stage:
         self.broken: list[str] = []
 
     def scene(self, title: str, *story: str) -> None:
-        """Begin a scene: its title, and in a sentence or two what happens in it."""
+        """Begin a scene with its title and one or two sentences about it."""
         self._scenes += 1
         self.say(f"\n{self._paint(f'{self._scenes}  {title}', '1')}")
         for line in story:
@@ -40,7 +40,7 @@ class Stage:
         print(text, file=self._file, flush=True)
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Print *rows* in columns; numbers stand on the right."""
+        """Print *rows* in columns, with numbers aligned on the right."""
         texts = [[f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
         widths = [max(len(cell) for cell in column) for column in zip(head, *texts, strict=True)]
         is_number = [all(isinstance(row[number], int | float) for row in rows) for number in range(len(head))]
@@ -57,14 +57,14 @@ class Stage:
         self.say()
 
     def check(self, holds: bool, claim: str) -> None:
-        """Print *claim* with whether it holds."""
+        """Print *claim* and whether it holds."""
         self.claims += 1
         if not holds:
             self.broken.append(claim)
         self.say(INDENT + self._verdict(holds) + " " + claim)
 
     def result(self, text: str) -> bool:
-        """Print the last line: *text*, or what did not hold; return whether everything did."""
+        """Print the last line: *text*, or the claims that did not hold; return whether all did."""
         if self.broken:
             text = f"{len(self.broken)} of {self.claims} claims did not hold: {'; '.join(self.broken)}."
         self.say(f"\n{self._verdict(not self.broken)} {self._paint(text, '1')}")
@@ -73,7 +73,7 @@ class Stage:
     def _verdict(self, holds: bool) -> str:
         if self._can_tick:
             return self._paint("✓", "32") if holds else self._paint("✗", "31")
-        return self._paint("ok", "32") if holds else self._paint("NOT SO:", "31")
+        return self._paint("ok", "32") if holds else self._paint("FAILED:", "31")
 
     def _paint(self, text: str, code: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self._in_colour else text

@@ -1,4 +1,4 @@
-"""What the commands show to people in the same way: text without control characters, columns, times, and questions."""
+"""Format the output of the commands: text without control characters, columns, times, and questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IN_A_BODY: Final = re.compile(rf"(?![\n\t])[{_UNSAFE}]")
 
 
 def escaped(text: str) -> str:
-    r"""Return *text* with an escape for every character that is not shown but changes what is: it stays in its line.
+    r"""Return *text* as a single line, with an escape for every invisible character that changes the output.
 
     >>> print(escaped("orders\n\x1b[31mprices"))
     orders\n\x1b[31mprices
@@ -27,7 +27,7 @@ def escaped(text: str) -> str:
 
 
 def shown_body(text: str) -> str:
-    r"""Return *text* as `escaped` does, with its line ends and tabs as they are."""
+    r"""Return *text* as `escaped` does, but keep its line ends and tabs."""
     return _IN_A_BODY.sub(_escape, text)
 
 

@@ -38,7 +38,7 @@ def test_without_spark_the_demo_says_why(kjms_broker, monkeypatch):
     shown = io.StringIO()
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     look_with_spark(shop, Stage(shown))
-    assert "Spark's view is left out: Spark needs Java 17" in shown.getvalue()
+    assert "The view in Spark is omitted: Spark needs Java 17" in shown.getvalue()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     look_with_spark(shop, Stage(shown))
     assert HOW in shown.getvalue()

@@ -66,7 +66,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         (["receive", "orders", "--json", "--raw"], "not allowed with"),
         (["receive", "orders", "--selector", "amount > > 3"], "column 10"),
         (["destinations", "orders"], "orders"),
-        (["bench", "--only", "sending"], "no workload is called sending; there are "),
+        (["bench", "--only", "sending"], "there is no workload sending; the workloads are "),
         (["bench", "--rounds", "0"], "'0' is not a whole number"),
     ],
 )

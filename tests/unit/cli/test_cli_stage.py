@@ -71,4 +71,4 @@ def test_an_old_terminal_gets_words_instead_of_ticks() -> None:
     stage.check(True, "it holds")
     stage.check(False, "that does not")
     file.flush()
-    assert file.buffer.getvalue() == b"   ok it holds\n   NOT SO: that does not\n"  # type: ignore[attr-defined]
+    assert file.buffer.getvalue() == b"   ok it holds\n   FAILED: that does not\n"  # type: ignore[attr-defined]
