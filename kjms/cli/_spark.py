@@ -343,7 +343,7 @@ def _tell(arguments: argparse.Namespace, report: Report) -> int:
         ("EVENT", "AT", "DESTINATION", "MESSAGES", "CAUSE"),
         [
             (each.event, moment(each.begin), each.destination, count(each.messages), each.cause)
-            for each in report.befallen
+            for each in report.incidents
         ],
         [3],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Befallen", "Figures", "Replies", "Traffic", "Waiting"]
+__all__ = ["Figures", "Incident", "Replies", "Traffic", "Waiting"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Replies:
 
 
 @dataclass(frozen=True)
-class Befallen:
+class Incident:
     """How many messages were delivered again, became dead letters or expired in an interval, by cause."""
 
     begin: int
@@ -68,7 +68,7 @@ class Figures:
         interval: The length of an interval.
         traffic: By interval and destination.
         replies: By interval, and destination of the requests.
-        befallen: By interval, event, destination and cause.
+        incidents: By interval, event, destination and cause.
         waiting: By queue, at the moment when the report was made.
     """
 
@@ -77,5 +77,5 @@ class Figures:
     interval: int
     traffic: tuple[Traffic, ...]
     replies: tuple[Replies, ...]
-    befallen: tuple[Befallen, ...]
+    incidents: tuple[Incident, ...]
     waiting: tuple[Waiting, ...]

@@ -66,7 +66,7 @@ def page(report: Figures) -> str:
         _plot(report, "Bytes of bodies", told, _by(report.traffic, "bytes", colours), "size"),
         _sizes(report, colours),
         _replies(report, colours),
-        _befallen(report),
+        _incidents(report),
         _waiting(report, colours),
     ]
     head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{escape(names)}</title>"
@@ -127,17 +127,17 @@ def totals(report: Figures) -> list[Total]:
 
 
 def _cards(report: Figures) -> str:
-    befallen: dict[str, int] = defaultdict(int)
-    for each in report.befallen:
-        befallen[each.event] += each.messages
+    incidents: dict[str, int] = defaultdict(int)
+    for each in report.incidents:
+        incidents[each.event] += each.messages
     waiting = sum(each.messages for each in report.waiting)
     cards = [
         (count(sum(each.messages for each in report.traffic)), "messages"),
         (size(sum(each.bytes for each in report.traffic)), "of bodies"),
         (count(waiting), "waiting now"),
-        (count(befallen["redelivery"]), "redeliveries"),
-        (count(befallen["dead letter"]), "dead letters"),
-        (count(befallen["expired"]), "expired"),
+        (count(incidents["redelivery"]), "redeliveries"),
+        (count(incidents["dead letter"]), "dead letters"),
+        (count(incidents["expired"]), "expired"),
     ]
     shown = "".join(f"<div class='card'><b>{value}</b><span>{name}</span></div>" for value, name in cards)
     return f"<div class='cards'>{shown}</div>"
@@ -186,10 +186,10 @@ def _replies(report: Figures, colours: Colours) -> str:
     return _plot(report, "Replies", told, found, "duration", is_stacked=False)
 
 
-def _befallen(report: Figures) -> str:
+def _incidents(report: Figures) -> str:
     causes: dict[tuple[str, str, str], list[tuple[int, int | None]]] = defaultdict(list)
     points: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for each in report.befallen:
+    for each in report.incidents:
         cause = each.cause if each.cause.strip(" -") else NO_CAUSES.get(each.event, NOT_SAID)
         causes[each.event, each.destination, cause].append((each.messages, each.median_age))
         points[f"{each.event}: {cause}"][each.begin] += each.messages

@@ -14,7 +14,7 @@ from kjms.errors import shown
 from kjms.spark import _page
 from kjms.spark._analysis import redeliveries
 from kjms.spark._cluster import topic_of
-from kjms.spark._figures import Befallen, Figures, Replies, Traffic, Waiting
+from kjms.spark._figures import Figures, Incident, Replies, Traffic, Waiting
 from kjms.spark._reading import read_batch, sized_batch
 from kjms.spark._scale import interval_for
 from kjms.spark._sql import quoted
@@ -102,7 +102,7 @@ def report(
             step,
             _rows(Traffic, _traffic(messages, begin, step)),
             _rows(Replies, _replies(messages, begin, step)),
-            _rows(Befallen, _befallen(events, messages, begin, step)),
+            _rows(Incident, _incidents(events, messages, begin, step)),
             _waiting(spark, factory, [each for each in given if type(each) is Queue], user, password),
         )
     finally:
@@ -158,7 +158,7 @@ def _replies(messages: DataFrame, begin: int, step: int) -> DataFrame:
     ).orderBy("begin", "destination")
 
 
-def _befallen(events: DataFrame, messages: DataFrame, begin: int, step: int) -> DataFrame:
+def _incidents(events: DataFrame, messages: DataFrame, begin: int, step: int) -> DataFrame:
     from pyspark.sql import functions as f
 
     sent = messages.select("topic", "partition", "offset", "sent")

@@ -240,10 +240,10 @@ def test_a_report_tells_what_went_through(spark, kjms_broker, kjms_queue, tmp_pa
     }  # fmt: skip
     assert [(each.destination, each.replies) for each in wanted.replies] == [(str(kjms_queue), 1)]
     assert 0 <= wanted.replies[0].median <= wanted.replies[0].slowest < 600_000
-    assert Counter(each.event for each in wanted.befallen for _ in range(each.messages)) == {
+    assert Counter(each.event for each in wanted.incidents for _ in range(each.messages)) == {
         "redelivery": 1, "dead letter": 1,
     }  # fmt: skip
-    assert all(each.median_age is not None for each in wanted.befallen)
+    assert all(each.median_age is not None for each in wanted.incidents)
     assert [(each.destination, each.messages) for each in wanted.waiting] == [(str(kjms_queue), 2), (str(replies), 1)]
     with pytest.raises(InvalidDestinationException, match="there is no queue://nowhere"):
         report(spark, factory, Queue("nowhere"))

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from kjms.spark import _scale
-from kjms.spark._figures import Befallen, Replies, Traffic, Waiting
+from kjms.spark._figures import Incident, Replies, Traffic, Waiting
 from kjms.spark._page import page
 from kjms.spark._report import Report
 from kjms.spark._scale import DAY, HOUR, MINUTE, duration, interval_for, rate, scale, times
@@ -29,7 +29,7 @@ def report(span: int = HOUR, destinations: int = 3, **more: object) -> Report:
     ]
     parts: dict[str, object] = {
         "replies": (Replies(since, names[0], 3, 20_000, 100_000, 120_000),),
-        "befallen": (),
+        "incidents": (),
         "waiting": tuple(Waiting(name, 3, 0, 5_000) for name in names),
     }
     return Report(since, UNTIL, step, tuple(traffic), **{**parts, **more})  # type: ignore[arg-type]
@@ -55,8 +55,8 @@ def test_a_destination_has_one_colour_on_the_whole_page() -> None:
 
 def test_what_befalls_messages_has_other_colours_than_destinations() -> None:
     """A cause is not drawn in the colour of a destination."""
-    befallen = (Befallen(UNTIL - HOUR, "redelivery", "queue://q0", "the listener raised KeyError", 2, 5),)
-    text = page(report(befallen=befallen))
+    incidents = (Incident(UNTIL - HOUR, "redelivery", "queue://q0", "the listener raised KeyError", 2, 5),)
+    text = page(report(incidents=incidents))
     (colour,) = set(re.findall(r"fill='(var\(--\w+\))'><title>[^<]*\nredelivery", text))
     assert colour not in set.union(*colours(text).values())
 
@@ -74,8 +74,8 @@ def test_more_destinations_than_colours_are_others_in_every_plot() -> None:
 @pytest.mark.parametrize("nothing", ["-", "", " "])
 def test_no_cause_is_empty(nothing: str) -> None:
     """An event without a recorded cause says so; a message that expired has a cause of its own."""
-    befallen = tuple(Befallen(UNTIL - HOUR, event, "queue://q0", nothing, 2, 5) for event in ("redelivery", "expired"))
-    text = page(report(befallen=befallen))
+    incidents = tuple(Incident(UNTIL - HOUR, event, "queue://q0", nothing, 2, 5) for event in ("redelivery", "expired"))
+    text = page(report(incidents=incidents))
     cells = re.findall(r"<tr><td>(?:redelivery|expired)</td><td>[^<]*</td><td>([^<]*)</td>", text)
     assert sorted(cells) == ["cause not recorded", "time to live is over"]
     assert {"redelivery: cause not recorded", "expired: time to live is over"} <= set(
