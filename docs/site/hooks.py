@@ -86,10 +86,8 @@ def _index() -> str:
         title = re.match(r"# (.*)", path.read_text("utf-8"))
         assert title is not None
         rows.append(f"| {path.name[:3]} | [{title[1]}]({path.name}) |")
-    return (
-        "# Decisions\n\nEach record states the forces, the choice, and what would change it.\n\n| | |\n|---|---|\n"
-        + "\n".join([*rows, ""])
-    )
+    intro = "Each record states the forces, the choice, and what would change it."
+    return "\n".join(["# Decisions", "", intro, "", "| Record | Decision |", "|---|---|", *rows, ""])
 
 
 def _outside(text: str, folder: Path) -> set[str]:
@@ -123,6 +121,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _link(link: re.Match[str], uri: str) -> str:
     """Return the link as the page *uri* of the site needs it: the site has no folders, so a link to one is its text."""
     text, address, anchor = link.groups()
+    if text == f"[{posixpath.basename(address)}]" and address.endswith(".md"):
+        text = text.replace(".md", "").replace("-", " ")  # readers of the site see no file names
     is_root_page = uri in ROOT_PAGES.values()
     folder = "" if is_root_page else posixpath.join("docs", posixpath.dirname(uri))
     target = posixpath.normpath(posixpath.join(folder, address))

@@ -120,6 +120,7 @@ def methods() -> Iterator[str]:
     ("link", "page", "expected"),
     [
         ("[a](selectors.md#limits)", "settlement.md", "[a](selectors.md#limits)"),
+        ("[wire-format.md](wire-format.md#damage)", "gateway.md", "[wire format](wire-format.md#damage)"),
         ("[a](../performance.md)", "decisions/015-no-compiled-parts.md", "[a](../performance.md)"),
         ("[a](decisions)", "architecture.md", "[a](decisions/index.md)"),
         ("[a](docs/selectors.md)", "changelog.md", "[a](selectors.md)"),
