@@ -3,11 +3,10 @@
 from kjms import ConnectionFactory, Queue
 from kjms.broker import find_broker
 
-with find_broker() as broker, ConnectionFactory(broker.bootstrap_servers).create_connection() as connection:
-    connection.start()
-    session = connection.create_session()
-    message = session.create_text_message("two pounds of coffee")
-    message.properties["customer"] = "Ada"
-    session.create_producer(Queue("coffee")).send(message)
-    received = session.create_consumer(Queue("coffee")).receive(10_000)
-    print(received.properties["customer"], "wants", received.text)
+COFFEE = Queue("coffee")
+
+with find_broker() as broker, ConnectionFactory(broker.bootstrap_servers).create_context() as context:
+    context.create_producer().set_property("customer", "Ada").send(COFFEE, "two pounds of coffee")
+    consumer = context.create_consumer(COFFEE, "customer = 'Ada'")  # other orders stay for other consumers
+    order = consumer.receive(10_000)
+    print(order.properties["customer"], "wants", order.get_body(str))
