@@ -1,8 +1,8 @@
-"""The project's chores, with nothing but Python: ``python3 chores.py demo``, ``test``, ``check``, ``bench`` ...
+"""Run a chore of the project, with nothing but Python: ``python3 chores.py demo``, ``test``, ``check``, ``bench`` ...
 
-Each runs in the virtual environment that is active, or else in ``.venv`` beside this file, which is made and filled on
-the first run. What a chore needs is installed once and found there afterwards, offline too; a changed
-``pyproject.toml`` installs again. Arguments after the chore's name go to the program that it runs.
+A chore runs in the active virtual environment. Without one it uses ``.venv`` beside this file, which the first run
+creates. A chore installs its dependencies once; later runs work offline, until ``pyproject.toml`` changes. Arguments
+after the chore's name go to the program that it runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ HERE = Path(__file__).resolve().parent
 
 
 def environment() -> Path:
-    """Return the folder of the virtual environment to work in; it is made where there is none."""
+    """Return the folder of the virtual environment to work in, and create it if there is none."""
     if sys.prefix != sys.base_prefix:
         return Path(sys.prefix)
     folder = HERE / ".venv"
     if not interpreter(folder).exists():
-        print(f"making a virtual environment in {folder}", file=sys.stderr)
+        print(f"creating a virtual environment in {folder}", file=sys.stderr)
         venv.create(folder, with_pip=True)
     return folder
 
@@ -38,7 +38,10 @@ def interpreter(folder: Path) -> Path:
 
 
 def ready(extras: str, *, is_needed: bool = True) -> Path:
-    """Return a Python that has kjms with *extras*, if they can be had or are needed; what is there is not installed."""
+    """Return a Python that has kjms with *extras*; install them unless they are installed, and exit if that fails.
+
+    Without *is_needed*, a failed installation is reported and ignored.
+    """
     folder = environment()
     wanted = hashlib.sha256((HERE / "pyproject.toml").read_bytes() + str(HERE).encode() + extras.encode()).hexdigest()
     stamp = folder / f".kjms-{extras}"
@@ -49,9 +52,9 @@ def ready(extras: str, *, is_needed: bool = True) -> Path:
         if done.returncode == 0:
             stamp.write_text(wanted)
         elif is_needed:
-            raise SystemExit(f"chores.py: kjms[{extras}] could not be installed; what pip says is above")
+            raise SystemExit(f"chores.py: kjms[{extras}] could not be installed; see the output of pip above")
         else:
-            print(f"chores.py: it goes on without kjms[{extras}]; what pip says is above", file=sys.stderr)
+            print(f"chores.py: continuing without kjms[{extras}]; see the output of pip above", file=sys.stderr)
     return interpreter(folder)
 
 
@@ -65,7 +68,7 @@ def run(extras: str, *command: str | Path, environment: Mapping[str, str] | None
 
 
 def setup(_: Sequence[str]) -> int:
-    """Install everything that the other chores need."""
+    """Install the dependencies of the other chores."""
     ready("broker")
     ready("test")
     ready("docs")
@@ -79,7 +82,7 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run every test that guards behaviour, in minutes; with --slow, the long ones. A failed test fails the run.
+    """Run the fast tests, in minutes; with --slow, the slow ones. A failed test fails the run.
 
     With --coverage, which takes longer, say also which branches of kjms were taken.
     """
@@ -118,7 +121,7 @@ def test(arguments: Sequence[str]) -> int:
 
 
 def check(_: Sequence[str]) -> int:
-    """Hold the code against the house's rules: ruff, mypy, the documentation, conformance, and the flaky tests."""
+    """Run ruff and mypy, build the documentation, and check the conformance page and the list of flaky tests."""
     steps = (
         ("-m", "ruff", "check", "."),
         ("-m", "ruff", "format", "--check", "."),
@@ -139,7 +142,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 
 def conformance(arguments: Sequence[str]) -> int:
-    """Write docs/conformance.md: which requirement is proved by which test."""
+    """Write docs/conformance.md, which names the tests of each requirement."""
     return run("test", "tests/conformance/report.py", *arguments)
 
 
@@ -194,25 +197,25 @@ def architecture(arguments: Sequence[str]) -> int:
 
 
 def fuzz(arguments: Sequence[str]) -> int:
-    """Throw a million random records, selectors and AMQP frames at kjms (many minutes)."""
+    """Send a million random records, selectors and AMQP frames to kjms (many minutes)."""
     programs = ("fuzz_selectors", "fuzz_records", "fuzz_gateway")
     return max(run("test", f"tests/{program}.py", *arguments) for program in programs)
 
 
 def crash(arguments: Sequence[str]) -> int:
-    """Kill, pause and restart what uses a queue (two hours), and check it; or --exactly-once, --figures, --bridge."""
+    """Kill, pause and restart programs that use a queue (two hours); or --exactly-once, --figures, --bridge."""
     programs = {"--figures": "figures", "--exactly-once": "exactly_once", "--bridge": "bridge"}
     program = next((programs[each] for each in arguments if each in programs), "crash")
     return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each not in programs))
 
 
 def stress(arguments: Sequence[str]) -> int:
-    """Lifecycle calls of many threads, 10,000 connections, an outage, and a mixed soak (a quarter of an hour)."""
+    """Run lifecycle calls in many threads, 10,000 connections, an outage and a mixed soak (a quarter of an hour)."""
     return run("test", "tests/stress/stress.py", *arguments)
 
 
 def mutants(arguments: Sequence[str]) -> int:
-    """Break the engine in one place after the other, and expect the tests to notice (a quarter of an hour)."""
+    """Break the engine in one place at a time, and expect a test to fail each time (a quarter of an hour)."""
     return run("test", "tests/mutants/run.py", *arguments)
 
 
