@@ -152,6 +152,7 @@ def test_a_worker_that_finds_no_cluster_fails(start: Start) -> None:
     assert "no Kafka broker answers at 127.0.0.1:9" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["signal", "worker"])
 def test_several_workers_end_together(start: Start, shop: Connection, ending: str) -> None:
     """Four processes share the queue; a signal ends all in order, and the end of one makes the others end."""
