@@ -329,7 +329,6 @@ class MemoryAdmin(MemoryClient):
     ) -> dict[Asked, Future[Any]]:
         """Return a future for each thing that is asked for."""
         cluster = self._cluster
-        cluster.check(operation, self)
         futures: dict[Asked, Future[Any]] = {}
         for each in asked:
             future = futures[each] = Future()
@@ -356,6 +355,7 @@ class MemoryAdmin(MemoryClient):
         cluster = self._cluster
         until = cluster.clock.monotonic() + timeout
         try:
+            cluster.check(operation, self)
             with cluster.request(self, operation, topic=topic, group=group, until=until):
                 result = answer(asked)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -228,6 +229,16 @@ def test_a_killed_programs_messages_go_to_another(kafka: MemoryKafka) -> None:
         assert message is not None
         assert message.jms_redelivered
     first.close()
+
+
+def test_closing_a_killed_program_raises_an_error_of_jms(kafka: MemoryKafka) -> None:
+    """Admin requests of a killed program fail in their answers, as those of a real client do."""
+    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": "one"})
+    connection = factory.create_connection()
+    connection.create_session().create_temporary_queue()
+    kafka.kill("one")
+    with contextlib.suppress(JMSException):
+        connection.close()
 
 
 def test_a_killed_producer_leaves_its_transaction_open(kafka: MemoryKafka, clients: Clients, reports: Any) -> None:
