@@ -28,6 +28,8 @@ OUTSIDE: Final = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed|object|link)\b[^>]*?(?:src|href|data)=["']?((?:https?:)?//[^"'\s>]+)"""
     r"""|(?:url\(|@import\s+)["']?((?:https?:)?//[^"')\s]+)"""
 )
+ALONE: Final = {"index.md", "tutorial.md"}
+"""Pages that are a part of their own: a list of one page beside them is of no use."""
 SEARCH: Final = {
     # A search finds a page that explains before a page that lists. A page with `exclude` is not searched.
     "conformance.md": {"exclude": True},
@@ -111,6 +113,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for name, weight in SEARCH.items():
         if uri == name or (name.endswith("/") and uri.startswith(name)):
             page.meta.setdefault("search", weight)
+    if uri in ALONE:
+        page.meta.setdefault("hide", ["navigation"])
     if COMMANDS in markdown:
         markdown = markdown.replace(COMMANDS, command_reference.reference())
     blocks = iter([block[0] for block in FENCE.finditer(markdown)])

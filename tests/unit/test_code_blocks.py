@@ -29,7 +29,7 @@ PARSED: Final = "tests/unit/test_code_blocks.py::test_commands_are_understood"
 
 TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     # page and language -> in the order of the page: so many blocks, and the test that runs them, or why none does
-    ("README.md", "bash"): [(4, PARSED)],
+    ("README.md", "bash"): [(3, PARSED)],
     ("README.md", "python"): [(1, "tests/unit/test_readme.py::test_the_readmes_program_is_the_example")],
     ("docs/asyncio.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
@@ -107,6 +107,12 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
     ],
     ("docs/troubleshooting.md", "sh"): [(1, PARSED)],
+    ("docs/tutorial.md", "bash"): [
+        (20, "tests/integration/guides/test_tutorial.py::test_the_tutorial_works_from_top_to_bottom")
+    ],
+    ("docs/tutorial.md", "python"): [
+        (10, "tests/integration/guides/test_tutorial.py::test_the_tutorial_works_from_top_to_bottom")
+    ],
     ("docs/upgrading.md", "sh"): [(1, "a program that comes with Kafka, and not with its jars")],
     ("docs/workers.md", "bash"): [
         (1, "tests/integration/guides/test_workers.py::test_a_worker_ends_in_order_at_sigterm"),
