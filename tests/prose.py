@@ -135,6 +135,7 @@ class Measure:
 
 
 CODE_BLOCK: Final = re.compile(r"^( *)(```|~~~).*?^ *\2[ \t]*$", re.DOTALL | re.MULTILINE)
+DIRECTIVE: Final = re.compile(r"^::: .*(?:\n    .*)*", re.MULTILINE)  # the site puts docstrings there
 COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 CODE: Final = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 LINK: Final = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
@@ -167,7 +168,7 @@ PROGRAM_IN_TESTS: Final = ("tests/prose.py", "tests/unit/test_prose.py")
 def page_texts(name: str, page: str) -> Iterator[Text]:
     """Return the paragraphs, list items, headings and table cells of a Markdown *page*; code is replaced by a word."""
     page = blank(CODE_BLOCK, page)
-    page = blank(COMMENT, page)
+    page = blank(DIRECTIVE, blank(COMMENT, page))
     page = CODE.sub(lambda code: "code" + "\n" * code[0].count("\n"), page)
     page = LINK.sub(lambda link: link[1] + "\n" * link[0].count("\n", len(link[1])), page)
     kind, begin, held = "", 0, list[str]()

@@ -90,17 +90,18 @@ def test_a_page_is_its_prose() -> None:
     """Paragraphs, items, headings and cells are read with their lines; code, comments and targets of links are not."""
     page = (
         "# Title\n\nOne line\nand [two](nobody.md).\n\n- an *item*\n- another\n  line\n\n"
-        "```python\nwhoever()\n```\n<!-- nobody -->\n| a | b |\n|---|---|\n| `who` | cell |\n"
+        "```python\nwhoever()\n```\n<!-- nobody -->\n"
+        "::: kjms.Queue\n    options:\n| a | b |\n|---|---|\n| `who` | cell |\n"
     )
     assert [(text.line, text.kind, text.text) for text in prose.page_texts("page.md", page)] == [
         (1, "heading", "Title"),
         (3, "paragraph", "One line and two."),
         (6, "item", "an *item*"),
         (7, "item", "another line"),
-        (14, "cell", "a"),
-        (14, "cell", "b"),
-        (16, "cell", "code"),
-        (16, "cell", "cell"),
+        (16, "cell", "a"),
+        (16, "cell", "b"),
+        (18, "cell", "code"),
+        (18, "cell", "cell"),
     ]
 
 
