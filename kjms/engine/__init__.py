@@ -1,4 +1,4 @@
-"""The process's side of Kafka, and its only door: the only package with threads and Kafka clients.
+"""The process's side of Kafka: the only package with threads and Kafka clients.
 
 Each name is loaded when it is first used, so that the pure parts of the engine load without Kafka.
 """

@@ -56,7 +56,7 @@ class QueueReading:
         name: The queue's name, for errors.
         config: librdkafka's settings of a consumer, with the queue's group.
         topic: The queue's Kafka topic.
-        overflow: Knows the Kafka topics, and recalls what Kafka has forgotten.
+        overflow: Knows the Kafka topics, and reads copies of offsets that Kafka has deleted.
         decode: How records are read.
         timeout: Seconds without an answer after which reading fails.
 
@@ -112,7 +112,7 @@ class QueueReading:
 
         Raises:
             JMSException: Kafka does not answer, or the queue's settlement was written by a later kjms.
-            KafkaException: Kafka refuses.
+            KafkaException: The broker refuses the request.
         """
         if self._consumer is None:
             self._consumer = open_consumer(self._config)
@@ -174,7 +174,7 @@ class Browsing:
         queue: The queue.
         config: librdkafka's settings of a consumer, with the queue's group.
         topic: The queue's Kafka topic.
-        overflow: Knows the Kafka topics, and recalls what Kafka has forgotten.
+        overflow: Knows the Kafka topics, and reads copies of offsets that Kafka has deleted.
         decode: How records are read.
         selector: Which messages are wanted; None is all.
         timeout: Seconds without an answer after which reading fails.

@@ -179,7 +179,7 @@ class Engine:
         """Return the process's engine for these settings; failures are reported to *listener* until `release`.
 
         Raises:
-            JMSSecurityException: Kafka refused the credentials.
+            JMSSecurityException: The broker refused the credentials.
             JMSException: No broker answered within the send timeout.
         """
         tuning = current()
@@ -218,7 +218,7 @@ class Engine:
         self._close()
 
     def _close(self) -> None:
-        self.sources.flush_before_exit()  # while the relocator can still make room for their last commits
+        self.sources.flush_before_exit()  # while the relocator can still use the overflow for their last commits
         self.schedule.close()
         self.committer.close(MOVES_SECONDS)
         self.overflows.close(MOVES_SECONDS)

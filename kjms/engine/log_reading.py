@@ -22,25 +22,25 @@ POLL_SECONDS: Final = 0.1  # how soon the end of reading is noticed
 
 
 def records(
-    consumer: ConsumerPort, ends: Mapping[Place, int], patience: float, is_over: Callable[[], bool] = lambda: False
+    consumer: ConsumerPort, ends: Mapping[Place, int], timeout: float, is_over: Callable[[], bool] = lambda: False
 ) -> Iterator[KafkaMessage]:
     """Give the records of what *consumer* is assigned, until each partition was read up to its end.
 
     Args:
         consumer: Made with `UNTIL_END`.
         ends: The offset before which each partition is read.
-        patience: Seconds without anything after which Kafka is given up.
+        timeout: Seconds without a record or event after which reading fails.
         is_over: Says whether no more is wanted.
 
     A partition is finished by its last record before the end, by any record at or beyond the end, or by librdkafka's
     end-of-partition event. While others keep writing, the event may never come.
 
     Raises:
-        JMSException: Nothing came of what is left to read for *patience* seconds.
-        KafkaException: Kafka refuses.
+        JMSException: No record or event of what is left to read arrived in time.
+        KafkaException: The broker refuses the request.
     """
     left = dict(ends)
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while left and not is_over():
         first = consumer.poll(POLL_SECONDS)
         for record in () if first is None else (first, *consumer.consume(BATCH, 0)):
@@ -53,7 +53,7 @@ def records(
             end = left.get(place)
             if end is None:  # finished: what came later is none of this reading's
                 continue
-            deadline = time.monotonic() + patience
+            deadline = time.monotonic() + timeout
             if error is None and offset < end:
                 yield record
                 offset += 1
@@ -61,4 +61,4 @@ def records(
                 del left[place]
         if left and time.monotonic() > deadline:
             topic = next(iter(left))[0]
-            raise JMSException(f"the Kafka topic {topic!r} has not answered for {patience:g} s")
+            raise JMSException(f"the Kafka topic {topic!r} has not answered for {timeout:g} s")

@@ -52,7 +52,7 @@ def _place() -> str:
 
 
 def _state(pid: int) -> tuple[str, int] | None:
-    """Return the letter for what a process does, and when it started, in ticks since the machine did."""
+    """Return the state of a process, a character, and its start time, in ticks since the machine started."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         return fields[0], int(fields[19])

@@ -190,7 +190,7 @@ class Publisher:
 
         Raises:
             ResourceAllocationException: The buffer stayed full for the send timeout, or the record is too large.
-            JMSException: Kafka refused it at once.
+            JMSException: The Kafka client refused it at once.
         """
         key, value, headers, timestamp = record
         if value is not None and len(value) > SMALL and self._sizes is not None:

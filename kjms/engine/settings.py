@@ -138,8 +138,8 @@ def common_settings(
         "client.id": "kjms",
         # A broker that comes back should be found again quickly.
         "reconnect.backoff.max.ms": 2_000,
-        # Without brokers, librdkafka forgets those it knew, and send_offsets_to_transaction waits for one of them for
-        # ever, whatever its time limit (librdkafka issues 5456, 5511).
+        # Without brokers, librdkafka forgets those it knew, and send_offsets_to_transaction waits for one of them
+        # without end, whatever its time limit (librdkafka issues 5456, 5511).
         "metadata.recovery.strategy": "none",
         **kafka,
         "bootstrap.servers": bootstrap_servers,

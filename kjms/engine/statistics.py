@@ -32,7 +32,7 @@ class PartitionStatistics:
         dispatch_limit: No message at or beyond this offset was dispatched; None: without a group, nothing is committed.
         unsettled: Messages that were read and are not settled, the evicted ones included.
         evicted: Messages that are kept in Kafka, and dropped from memory.
-        is_committed: Whether Kafka knows all that is settled, and the dispatch limit that is needed next.
+        is_committed: Whether all that is settled is committed, and the dispatch limit that is needed next.
     """
 
     topic: str
@@ -126,7 +126,7 @@ class GroupConsumerStatistics:
 
     @property
     def is_committed(self) -> bool:
-        """Whether Kafka knows all that is settled, and the dispatch limits that are needed next."""
+        """Whether all that is settled is committed, and the dispatch limits that are needed next."""
         return all(each.is_committed for each in self.partitions)
 
 
@@ -221,8 +221,8 @@ class EngineStatistics:
         disconnections: How often a client was connected to no broker, ever.
         group_consumers: Queues, subscriptions and topics that are read, by name.
         commits: The transactional producer for sessions.
-        moves: The one that moves messages: to dead-letter queues, other processes, the overflow.
-        rescues: The one that moves messages in the hands of sessions when a partition goes to another process.
+        moves: The transactional producer that moves messages: to dead-letter queues, other processes, the overflow.
+        rescues: The one that relocates messages in flight when a partition moves to another process.
         cleanings: How often settled messages were looked for that can be deleted from Kafka, ever.
         delayed: The delayed messages that are served, by topic.
         inbox: The temporary destinations; None before the first one.

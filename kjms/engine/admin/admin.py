@@ -32,7 +32,7 @@ __all__ = ["Admin"]
 _IN_CHANGE: Final = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 )
-"""What Kafka answers of a topic that is being made or deleted."""
+"""The broker's answers about a topic that is being created or deleted."""
 
 
 class Admin:
@@ -177,7 +177,7 @@ class Admin:
 
 
 def _answer(future: Future[Any], doing: str, none_if: frozenset[int] = frozenset()) -> Any:
-    """Return what Kafka answered; None where it is one of the error codes *none_if*.
+    """Return the broker's answer; None where it is one of the error codes *none_if*.
 
     Raises:
         JMSException: It is another error, which came while *doing* this.

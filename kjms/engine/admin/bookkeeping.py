@@ -1,6 +1,6 @@
 """Copies of settlement, for the day when Kafka has forgotten what a group committed.
 
-Kafka forgets a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
+Kafka deletes a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
 ``kjms.bookkeeping`` is compacted, so it keeps the newest copy. A record's key is the group, the topic and the
 partition, with line feeds between; its value is the committed offset, a space, and the commit's metadata. A key of an
 empty group and a topic says with its value, Kafka's id of that topic, that kjms made it, for a queue. All this is in
@@ -153,7 +153,7 @@ class Bookkeeping:
             consumer.close()
 
     def wipe_mark(self, transactional_id: str) -> None:
-        """Have Kafka forget the last mark: its producer ends."""
+        """Delete the last mark from Kafka: its producer ends."""
         try:
             record = KafkaRecord(_mark_key(transactional_id), None, [], 0)
             self._publisher.send(BOOKKEEPING, MARKS, record, _report)

@@ -44,7 +44,7 @@ def read_progress(
     Args:
         name: Of the destination, for errors and logs.
         topic: Its Kafka topic.
-        overflow: Knows the Kafka topics, and recalls what Kafka has forgotten.
+        overflow: Knows the Kafka topics, and reads copies of offsets that Kafka has deleted.
         consumer: Is of the group, though no member.
         decode: How records are read.
 

@@ -1,4 +1,4 @@
-"""Deletes the inboxes of engines that ended without a word, whatever program they were in."""
+"""Deletes the inboxes of engines that ended unexpectedly, in any program."""
 
 from __future__ import annotations
 

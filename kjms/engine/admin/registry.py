@@ -131,7 +131,7 @@ class Registry:
 
     @contextlib.contextmanager
     def locked(self, of: str) -> Iterator[Claims]:
-        """Be the only one, in all processes, to change the resource *of*; the claims are as they stand then.
+        """Be the only one, in all processes, to change the resource *of*; the claims are the current ones.
 
         Raises:
             JMSException: Other engines kept it too long, or the lease expired.

@@ -116,7 +116,7 @@ class RetentionCleaner:
 
         Raises:
             JMSException: Kafka does not say what kjms made.
-            KafkaException: Kafka refuses.
+            KafkaException: The broker refuses the request.
         """
         with self._lock:
             sources = dict(self._sources)
@@ -187,7 +187,7 @@ class RetentionCleaner:
         return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
 
     def close(self) -> None:
-        """End the thread; what was made is written down first, if Kafka answers."""
+        """End the thread; what was made is written down first, if the broker answers."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)

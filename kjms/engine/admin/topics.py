@@ -97,10 +97,10 @@ class Topics:
         Args:
             timeout: Seconds to try.
             last_error: What the client library reported meanwhile; it goes into the error, and ends the attempt where
-                it says that Kafka refused the credentials, or that there are no more sockets: it would be so again.
+                it names refused credentials, or a lack of sockets: another attempt would fail, too.
 
         Raises:
-            JMSSecurityException: Kafka refused the credentials.
+            JMSSecurityException: The broker refused the credentials.
             ResourceAllocationException: This process may open no more sockets.
             JMSException: None did; the text names the address.
         """
@@ -187,7 +187,7 @@ class Topics:
         """Return how many partitions *topic* has, after making it where it is missing and *create* says so.
 
         Raises:
-            InvalidDestinationException: It does not exist and may not be made, or Kafka refuses the name.
+            InvalidDestinationException: It does not exist and may not be made, or the broker refuses the name.
             JMSSecurityException: Not allowed.
         """
         found = self.partitions(topic)
@@ -224,7 +224,7 @@ class Topics:
             timeout: Seconds to wait for Kafka; None: the send timeout.
 
         Raises:
-            JMSException: Kafka refuses.
+            JMSException: The broker refuses the request.
         """
         if not topics:
             return
@@ -252,7 +252,7 @@ class Topics:
         """Delete the records of each partition in *before* that stand before the offset there.
 
         Raises:
-            JMSException: Kafka refuses.
+            JMSException: The broker refuses the request.
         """
         wanted = [TopicPartition(topic, number, offset) for number, offset in before.items()]
         try:
@@ -304,7 +304,7 @@ class Topics:
         """Give *topic* as many partitions as *partitions* says.
 
         Raises:
-            JMSException: Kafka refuses.
+            JMSException: The broker refuses the request.
         """
         wanted = NewPartitions(topic, partitions)
         try:
@@ -386,7 +386,7 @@ class Topics:
 
         Args:
             topic: The topic.
-            count: How many partitions it has; None: as many as Kafka says now.
+            count: How many partitions it has; None: as many as the broker reports now.
 
         Raises:
             JMSException: The broker did not answer, or refused.

@@ -18,7 +18,7 @@ REMINDER_SECONDS: Final = 60.0  # between reports to the exception listeners, wh
 
 
 class AccessDenial:
-    """Why Kafka refused a source last.
+    """The reason of the broker's last refusal of a source.
 
     Args:
         on_error: Receives the denial once in a while, for exception listeners.

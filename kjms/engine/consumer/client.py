@@ -16,10 +16,10 @@ COMMIT_SECONDS: Final = 10.0  # how long a commit is tried again after transient
 
 
 class ConsumerClient:
-    """The Kafka consumer, and the turn to use it.
+    """The Kafka consumer, and the lock that guards it, `turn`.
 
-    Locks: a thread that holds the group consumer's lock never waits for the turn; one that has the turn may take that
-    lock. The consumer thread holds the turn while it polls, so the rebalance callbacks run with it.
+    Locks: a thread that holds the group consumer's lock never waits for `turn`; one that holds `turn` may take that
+    lock. The consumer thread holds `turn` while it polls, so the rebalance callbacks run with it.
 
     Args:
         name: The destination's name, for errors.
@@ -28,7 +28,7 @@ class ConsumerClient:
     Attributes:
         turn: Held by the thread that is inside of the Kafka consumer.
         consumer: The Kafka consumer; None: there is none now.
-        waiting: How many other threads wait for the turn, or have it.
+        waiting: How many other threads wait for `turn`, or hold it.
         is_awaited: Whether the consumer thread is to be woken when none of them does any more.
     """
 
@@ -42,7 +42,7 @@ class ConsumerClient:
 
     @contextmanager
     def held(self, seconds: float) -> Iterator[None]:
-        """Take the turn, as soon as the consumer thread is out of its poll, for the length of a ``with`` statement.
+        """Acquire `turn`, as soon as the consumer thread is out of its poll, for the length of a ``with`` statement.
 
         Raises:
             JMSException: It did not come out in time: the broker does not answer.
@@ -54,7 +54,7 @@ class ConsumerClient:
             self.release()
 
     def acquire(self, seconds: float) -> None:
-        """Take the turn, as soon as the consumer thread is out of its poll.
+        """Acquire `turn`, as soon as the consumer thread is out of its poll.
 
         Raises:
             JMSException: It did not come out in time: the broker does not answer.
@@ -66,7 +66,7 @@ class ConsumerClient:
             raise JMSException(f"acknowledge messages of {self._name}: Kafka has not answered for {seconds} s")
 
     def release(self) -> None:
-        """Give the turn back."""
+        """Release `turn`."""
         self.turn.release()
         self._leave()
 

@@ -32,7 +32,7 @@ class ConsumerSlot:
 
     Attributes:
         streak: How many messages the consumer took one by one, without a pause for work.
-        starts: How often any consumer of this process was started; who sees it change looks again at `has_rivals`.
+        starts: How often any consumer of this process was started; when it changes, `has_rivals` may have, too.
     """
 
     starts: ClassVar = 0
@@ -128,7 +128,7 @@ class SlotSource(MessageSource, Protocol):
     """What consumer slots use of a queue, a subscription or a temporary destination.
 
     Attributes:
-        refusal: Raises what waiting consumers must hear.
+        refusal: Raises the errors that waiting consumers must receive.
     """
 
     refusal: AccessDenial

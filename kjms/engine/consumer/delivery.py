@@ -138,7 +138,7 @@ class AssignedPartition:
         return settlement.position > settlement.dispatch_limit and settlement.dispatched >= self.extend_at
 
     def statistics(self) -> PartitionStatistics:
-        """Return what is settled of it; the caller holds the reader's lock."""
+        """Return what is settled of it; the caller holds the group consumer's lock."""
         settlement = self.settlement
         return PartitionStatistics(
             topic=self.topic,
@@ -177,7 +177,7 @@ class Attempts:
         first_failure: When a delivery failed first, in milliseconds since the epoch; 0: none did.
         last_failure: When one failed last, likewise.
         is_back: Whether another consumer or process was to have it, and did not take it: it may come after later ones.
-        is_made: Whether the present delivery, a repeated one, is certain: Kafka knows of it, and the partition is held.
+        is_made: Whether the present delivery, a repeated one, is certain: it is committed, and the partition is held.
         is_uncounted: Whether the present delivery is one of those that do not count.
         recorded: The history that the record tells: of a copy, what happened before.
     """
@@ -294,7 +294,7 @@ class Delivery:
         attempts.first_failure = attempts.first_failure or now
 
     def uncount(self) -> None:
-        """Note that its session went on to another message: should it fall now, this one was not the reason."""
+        """Note that its session continued with another message: if the process fails now, this one is not the cause."""
         attempts = self.attempts
         if self.count > 1 and not attempts.is_uncounted:
             attempts.is_uncounted = True
@@ -326,7 +326,7 @@ class Delivery:
             self.partition.settlement.note(self.offset, history)
 
     def restore(self, history: History) -> None:
-        """Go on from *history*."""
+        """Continue from *history*."""
         self.count = history.deliveries + 1
         self.due = history.due
         self.attempts.uncounted = history.uncounted

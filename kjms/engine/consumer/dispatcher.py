@@ -157,10 +157,10 @@ class Dispatcher:
         for delivery in returned:
             self.let_go(delivery)
         self.put_back(returned)
-        self.put_back(self.groups.free())  # it may have been an older one of their group that nobody wants now
+        self.put_back(self.groups.free())  # it may have been an older one of their group that no consumer wants now
 
     def arrive(self, delivery: Delivery) -> None:
-        """Make *delivery*, the newest message, ready for whoever wants it."""
+        """Make *delivery*, the newest message, ready for a consumer that wants it."""
         delivery.rank(self._destination)
         if delivery.priority != DEFAULT_PRIORITY:
             self.is_ranked = True
@@ -369,7 +369,7 @@ class Dispatcher:
         self.put_back(self.delayed.release(now))
 
     def dispatch_limit_moved(self) -> None:
-        """Go on handing out: the marks have moved."""
+        """Continue to dispatch: the dispatch limits have moved."""
         self.wants_dispatch_limit = False
         self.selector_queues.wake()
 
@@ -416,7 +416,7 @@ class Dispatcher:
             self.unmatched = self.eviction.trim(self.unmatched, self.sharing.is_wanted_elsewhere)
 
     def is_staying(self, delivery: Delivery) -> bool:
-        """Tell whether *delivery* is wanted by nobody, or not due."""
+        """Return whether no consumer wants *delivery*, or it is not due."""
         is_kept = delivery.state is UNMATCHED or delivery.state is DELAYED
         return is_kept and not self.sharing.is_wanted_elsewhere(delivery)
 

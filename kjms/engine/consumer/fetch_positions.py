@@ -35,15 +35,15 @@ def _is_wanted(_partition: AssignedPartition) -> bool:
 class FetchPositions:
     """What the Kafka client of a group consumer fetches.
 
-    Locks: each method that is given a consumer is called with the turn of the client, and takes the group consumer's
-    lock for what it notes. The others wait for the turn, and are called without that lock.
+    Locks: each method that is given a consumer is called with the client's `turn` held, and takes the group consumer's
+    lock for what it notes. The others wait for `turn`, and are called without that lock.
 
     Args:
         assignment: The partitions that are held.
         client: Holds the Kafka consumer.
         overflow: What the engine does for the group consumer.
         restorer: Makes partitions from what was committed.
-        identities: Hears the ids of topics.
+        identities: Receives the ids of topics.
         dispatcher: Says what is to be read again.
         lock: The group consumer's lock.
         look_back: How many records before its start each partition of the topic is read, to know what was there.
@@ -97,7 +97,7 @@ class FetchPositions:
         return {}
 
     def open_forgotten(self, consumer: ConsumerPort) -> None:
-        """Open the partitions whose settlement the broker has forgotten, where copies of it say; wait for the turn."""
+        """Open the partitions whose offsets Kafka has deleted, at those of the copies; wait for the client's `turn`."""
         if not self._forgotten:
             return
         copies = self._overflow.recall(self._forgotten)
@@ -141,7 +141,7 @@ class FetchPositions:
         overflow.ensure(number)
         begins = {
             (topic, number): overflow.topics.beginning(topic, number)
-        }  # without the client: sessions go on meanwhile
+        }  # without the client: sessions continue meanwhile
         with self._client.held(COMMIT_SECONDS):
             consumer = self._client.consumer
             if consumer is None or assignment.get(assignment.topic, number) is None:
@@ -206,7 +206,7 @@ class FetchPositions:
     # What is settled is passed over, and what is evicted is read again.
 
     def skip_settled(self, consumer: ConsumerPort) -> None:
-        """Fetch on behind the long runs of settled messages that come next; wait for the turn."""
+        """Fetch on behind the long runs of settled messages that come next; wait for the client's `turn`."""
         if not self._catching_up:
             return
         with self._client.turn:
@@ -228,7 +228,7 @@ class FetchPositions:
             consumer.incremental_assign(places)
 
     def reread(self, consumer: ConsumerPort) -> None:
-        """Read again what is evicted, if a consumer has come that may match it; wait for the turn.
+        """Read again what is evicted, if a consumer has come that may match it; wait for the client's `turn`.
 
         That takes its time, so it is finished before it begins anew, and what is new is read for as long first.
         """
@@ -263,7 +263,7 @@ class FetchPositions:
 
 
 def with_copies(restored: Callable[[Recall], list[AssignedPartition]], recall: Recall) -> list[AssignedPartition]:
-    """Return what *restored*, which takes the turn, returns; *recall* reads copies in between, without the turn."""
+    """Return what *restored* returns, which holds the client's `turn`; `recall` reads copies in between, without it."""
     forgotten: list[Place] = []
 
     def put_off(places: Sequence[Place]) -> dict[Place, None]:

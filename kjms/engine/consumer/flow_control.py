@@ -39,7 +39,7 @@ class FlowControl:
         intake: Says how many that should be.
         in_flight: Counts what sessions have.
         committer: Says whether a commit is wanted.
-        client: Says whether other threads wait for the turn.
+        client: Says whether other threads wait for its `turn`.
         lifecycle: Says whether the thread is to end.
         handover: Knows what other processes have asked for; None: nothing.
         tuning: Times and limits.
@@ -157,7 +157,7 @@ class FlowControl:
             self._changed.wait_for(lambda: self.has_space() or self._committer.is_wanted, self._until_due())
 
     def wait_after_failure(self, seconds: float) -> None:
-        """Let consumers hear of a failure, and wait for *seconds*, or until closing is asked for."""
+        """Report a failure to consumers, and wait for *seconds*, or until closing is asked for."""
         with self._lock:
             self._dispatcher.selector_queues.wake_all()
             self._changed.wait_for(lambda: self._lifecycle.is_closed, seconds)

@@ -35,7 +35,7 @@ class RecordIntake:
         assignment: The partitions that are held.
         dispatcher: Where the messages wait.
         prefetch: How many messages are held ready.
-        on_error: Hears errors that only the connection's exception listener can report.
+        on_error: Receives errors that only the connection's exception listener can report.
         delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
             each partition that they waited in ended then. They are none of its messages.
         repeats: Knows what was there already, and is not to be delivered; None: everything is delivered.

@@ -51,8 +51,8 @@ BATCH: Final = 250  # messages that are dispatched at once to a consumer; more g
 class KafkaSource:
     """The messages of one Kafka topic for one queue or subscription, and all its consumers in this process.
 
-    It composes the parts, which share one lock, and adds what needs several of them. Lock order: the turn of the client
-    before this lock; the turn is never waited for with it.
+    It composes the parts, which share one lock, and adds what needs several of them. Lock order: the client's `turn`
+    before this lock; no thread that holds this lock waits for `turn`.
 
     Args:
         destination: What it reads; its messages say that they were sent to it.
@@ -64,7 +64,7 @@ class KafkaSource:
         keeps_unmatched: Whether a message that no selector here wants stays (a queue) or is done with (a subscription).
         prefetch: How many messages it holds ready.
         decode: How its records are read.
-        on_error: Hears errors that only the connection's exception listener can report.
+        on_error: Receives errors that only the connection's exception listener can report.
         delayed_before: Of a subscription: which delayed messages were sent before there was one, as the offset where
             each partition that they waited in ended then. They are none of its messages.
         handover: Through which other processes in the group get messages; None: there can be none.

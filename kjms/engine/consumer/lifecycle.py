@@ -83,7 +83,7 @@ class Lifecycle:
         return f"<Lifecycle {self.state.name}>"
 
     def apply(self, event: Event) -> None:
-        """Go on to the state that *event* leads to.
+        """Enter the state that *event* leads to.
 
         Raises:
             RuntimeError: The event cannot happen in this state.

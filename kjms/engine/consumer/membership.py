@@ -22,7 +22,7 @@ OnRebalance: TypeAlias = Callable[[ConsumerPort, list[TopicPartition]], None]
 class Membership:
     """Polls a consumer that is a member of a group; used by one thread.
 
-    Kafka's client makes a mess of an exception in a callback, so it is kept until the poll has ended.
+    Kafka's client does not handle an exception of a callback properly, so it is kept until the poll has ended.
     """
 
     def __init__(self) -> None:

@@ -43,9 +43,9 @@ class MessageGroup(Generic[D]):
     """A message group of one partition, while a session has messages of it, or some wait for that to end.
 
     Attributes:
-        session: Who has messages of it; None: nobody.
+        session: The session that has messages of it; None: no session.
         count: How many it has.
-        ready: Which of those that waited whoever comes may have, since nobody has one.
+        ready: Which of those that waited any session may have, since no session has one.
         waiting: The messages that wait, oldest first.
     """
 
@@ -60,7 +60,7 @@ class MessageGroup(Generic[D]):
 
 
 class MessageGroups(Generic[D]):
-    """The groups that a reader's sessions are busy with; whoever uses it holds the reader's lock.
+    """The groups that a source's sessions are busy with; callers hold the group consumer's lock.
 
     Attributes:
         waiting: How many messages wait for another one of their group.
@@ -95,7 +95,7 @@ class MessageGroups(Generic[D]):
         return instead
 
     def hold_up(self, session: Session, delivery: D) -> Session | None:
-        """Return who has to be through with its group before *session* may have *delivery*, which then waits.
+        """Return the session that must finish with its group before *session* may have *delivery*, which then waits.
 
         None: it may have it.
         """
@@ -140,7 +140,7 @@ class MessageGroups(Generic[D]):
         return group
 
     def next(self, group: MessageGroup[D]) -> D | None:
-        """Return the oldest that waits in *group*, which nobody has: it waits no more."""
+        """Return the oldest that waits in *group*, which no session has: it waits no more."""
         group.ready = self._next(group) if group.waiting else None
         return group.ready
 
@@ -159,7 +159,7 @@ class MessageGroups(Generic[D]):
                 del self.followed[group.session]
 
     def free(self) -> list[D]:
-        """Return all that wait in groups that nobody has."""
+        """Return all that wait in groups that no session has."""
         free = [group for group in self.busy.values() if group.session is None]
         for group in free:
             del self.busy[group.key]

@@ -49,13 +49,13 @@ TRANSIENT: Final = frozenset(
 class OffsetCommitter:
     """Commits what was settled, for all threads that wait for it, and says which of it was lost.
 
-    Locks: it takes the group consumer's lock for what it notes, and the turn of *client* for a commit; it never waits
-    for the turn with the lock. The rebalance callbacks, which have the turn, call `commit` themselves.
+    Locks: it takes the group consumer's lock for what it notes, and the `turn` of *client* for a commit; it never waits
+    for `turn` with the lock. The rebalance callbacks, which hold `turn`, call `commit` themselves.
 
     Args:
         assignment: The partitions whose settlement is committed.
         client: Makes the commits.
-        dispatcher: Hears that the dispatch limits have moved.
+        dispatcher: Is notified that the dispatch limits have moved.
         in_flight: Has what sessions are done with, and is not settled yet.
         lock: The group consumer's lock.
         changed: Its condition: the consumer thread waits for it.
@@ -99,7 +99,7 @@ class OffsetCommitter:
     @property
     def is_wanted(self) -> bool:
         """Whether dispatch limits are to be moved, or messages wait for a commit that no thread is about to make."""
-        if self.lacks_room:  # it would not be complete: the relocator is making room
+        if self.lacks_room:  # it would not be complete: the relocator is moving messages to the overflow
             return False
         if self.urgent != self._urgent_planned and not self._client.waiting:
             return True
@@ -229,7 +229,7 @@ class OffsetCommitter:
     def commit(
         self, last: Collection[AssignedPartition] = (), *, is_proof: bool = False
     ) -> tuple[KafkaException | None, bool]:
-        """Commit every settlement that changed; the caller has the turn of the client.
+        """Commit every settlement that changed; the caller holds the client's `turn`.
 
         Args:
             last: Partitions that are given up in order.
@@ -293,7 +293,7 @@ class OffsetCommitter:
             self._is_stopped = True
 
     def has_committed(self, commits: Sequence[Commit]) -> bool | None:
-        """Ask the broker whether *commits* came through; the caller has the turn of the client.
+        """Ask the broker whether *commits* came through; the caller holds the client's `turn`.
 
         None: they are not there, but others may have committed since.
         """

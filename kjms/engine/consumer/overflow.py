@@ -161,7 +161,7 @@ class Overflow:
         """Give *topic* more partitions.
 
         Raises:
-            JMSException: Kafka refuses.
+            JMSException: The broker refuses the request.
         """
         self.topics.grow(topic, partitions)
 

@@ -33,7 +33,7 @@ RELOCATE_SECONDS: Final = 3.0  # how long leaving waits for relocations; what is
 class Rebalancing:
     """A group consumer's part in its group; used by the consumer thread.
 
-    The callbacks run inside of a poll, with the turn of the client. A revoked partition is committed and given up
+    The callbacks run inside of a poll, with the client's `turn` held. A revoked partition is committed and given up
     before another member has it; a lost one is another member's already, and nothing is committed for it.
 
     Args:
@@ -44,7 +44,7 @@ class Rebalancing:
         transfers: What it fetches besides.
         committer: Commits before a partition is given up.
         upkeep: Keeps copies of what was committed.
-        relocations: Rescue what sessions have of revoked partitions.
+        relocations: Relocate what sessions have of revoked partitions.
         dispatcher: Where messages wait.
         stall: Records that what is assigned is certain.
         lifecycle: Knows whether the thread ends.
@@ -84,7 +84,7 @@ class Rebalancing:
         self._lock = lock
 
     def join(self, consumer: ConsumerPort) -> None:
-        """Join the group; wait for the turn of the client."""
+        """Join the group; wait for the client's `turn`."""
         with self._client.turn:
             self._membership.subscribe(
                 consumer,

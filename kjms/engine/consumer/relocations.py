@@ -38,7 +38,7 @@ class Relocations:
     """What Kafka transactions settle of one source: relocations, and messages that transacted sessions received.
 
     Locks: each method takes the lock of the source for what it notes. `plan`, `unplan` and `done` are called with the
-    turn of the client; making a copy for the overflow topic, in a transactional producer's thread, waits for the turn.
+    client's `turn` held; making a copy for the overflow topic, in a transactional producer's thread, waits for `turn`.
 
     Args:
         assignment: The partitions that are held.
@@ -285,7 +285,7 @@ class Relocations:
                         move.peer.written(place)
                     continue
                 target = self._target(move)
-                if target is None:  # it was given up at once: whoever has it reads the copy
+                if target is None:  # it was given up at once: its new owner reads the copy
                     continue
                 delivery.partition, delivery.offset, delivery.attempts.recorded = target, offset, told
                 if is_done:

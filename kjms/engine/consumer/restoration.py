@@ -30,14 +30,14 @@ Recall: TypeAlias = "Callable[[Sequence[Place]], Mapping[Place, tuple[int, str] 
 
 
 class SettlementRestorer:
-    """Makes partitions from what their group committed last; needs no lock, but the turn of the client.
+    """Makes partitions from what their group committed last; needs no lock, but the client's `turn`.
 
     Args:
         name: The destination's name, for errors and logs.
         topic: The Kafka topic.
         overflow: What the engine does for the group consumer.
         decode: How records are read.
-        on_error: Hears what only the connection's exception listener can report.
+        on_error: Receives what only the connection's exception listener can report.
     """
 
     def __init__(
@@ -50,16 +50,20 @@ class SettlementRestorer:
         self._on_error = on_error
 
     def restore(
-        self, consumer: ConsumerPort, wanted: Sequence[Place], recall: Recall, begins: Mapping[Place, int] = NOT_KNOWN
+        self,
+        consumer: ConsumerPort,
+        wanted: Sequence[Place],
+        read_copies: Recall,
+        begins: Mapping[Place, int] = NOT_KNOWN,
     ) -> list[AssignedPartition]:
-        """Return *wanted* as Kafka knows them, to be added; it may take long, and needs no lock.
+        """Return *wanted* with their committed state, to be added; it may take long, and needs no lock.
 
         A partition whose settlement a later kjms wrote is left alone: what that settled would be delivered again.
 
         Args:
             consumer: Asks Kafka.
             wanted: The partitions.
-            recall: Returns the copies of what Kafka has forgotten; a partition that it does not name is left out.
+            read_copies: Returns copies of offsets that Kafka has deleted; a partition that it does not name is left out.
             begins: Where logs begin, as far as that is known: of a topic that was just made, *consumer* may wait long
                 for a leader that says so.
 
@@ -74,7 +78,7 @@ class SettlementRestorer:
             if known.error is not None:
                 raise KafkaException(known.error)
         forgotten = [(known.topic, known.partition) for known in answers if known.offset < 0]
-        copies = recall(forgotten) if forgotten else {}
+        copies = read_copies(forgotten) if forgotten else {}
         # Asked each time, and kept: what is committed of a topic must never be taken for another one's of its name.
         identities = {topic: self._overflow.topics.ids.find(topic) for topic in {known.topic for known in answers}}
         for known in answers:
@@ -112,8 +116,8 @@ class SettlementRestorer:
     def _committed(self, consumer: ConsumerPort, places: list[TopicPartition]) -> list[TopicPartition]:
         """Return what is committed for *places*.
 
-        Kafka does not say while a transaction is open that holds offsets of them. Who gave them up in order has none,
-        so it is of somebody who was killed, or left out of the group: it is ended.
+        The broker does not answer while a transaction is open that holds offsets of them. An engine that gave them up
+        in order has none, so this one was killed, or left out of the group: the transaction is ended.
 
         Raises:
             KafkaException: The broker did not answer, or refused.
@@ -131,7 +135,9 @@ class SettlementRestorer:
             return None
         place = f"partition {known.partition} of {known.topic}"
         if is_foreign(known.metadata):
-            _log.warning("%s: the group's last offset was committed by another library; kjms goes on from there", place)
+            _log.warning(
+                "%s: the group's last offset was committed by another library; kjms continues from there", place
+            )
         topic_id, _ = owner(known.metadata)
         if identity != "-" and topic_id not in {"", "-", identity}:
             _log.warning("%s: the topic was made anew since it was read last; it is read from its start", place)
@@ -156,7 +162,7 @@ class SettlementRestorer:
         if state is None:
             return None
         _log.warning(
-            "partition %d of %s: Kafka has forgotten what was settled; it goes on from a copy",
+            "partition %d of %s: Kafka has deleted the group's offsets; kjms continues from a copy",
             place.partition,
             place.topic,
         )

@@ -22,7 +22,7 @@ class StartedSlots:
         dispatcher: Shares out the messages.
         assignment: The partitions that are held.
         in_flight: Counts what sessions have.
-        grace_seconds: For how long the consumer thread goes on reading when no slot is started.
+        grace_seconds: For how long the consumer thread continues to read when no slot is started.
 
     Attributes:
         count: How many are started.

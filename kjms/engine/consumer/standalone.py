@@ -59,11 +59,11 @@ class StandaloneReading:
         self._look_at = time.monotonic() + self._overflow.tuning.partition_check_seconds
 
     def assign(self, consumer: ConsumerPort) -> None:
-        """Have *consumer* read all partitions; the caller has the turn of the client."""
+        """Have *consumer* read all partitions; the caller holds the client's `turn`."""
         assignment, topic = self._assignment, self._assignment.topic
         with self._lock:
             for number, start in self._starts.items():
-                if assignment.get(topic, number) is None:  # the others go on where they were
+                if assignment.get(topic, number) is None:  # the others continue where they were
                     state = State(start, start, (), start)
                     identity = self._identities.identity
                     assignment.add(

@@ -39,8 +39,8 @@ SHORT_POLL_SECONDS: Final = 0.005
 class TransferReading:
     """Opens transfer partitions, and gives them up.
 
-    Locks: `drop` is called with the group consumer's lock; the others are called without it, and wait for the turn of
-    the client.
+    Locks: `drop` is called with the group consumer's lock; the others are called without it, and wait for the
+    client's `turn`.
 
     Args:
         config: librdkafka's settings of the consumer.

@@ -34,8 +34,8 @@ class Upkeep:
     Args:
         assignment: The partitions that are held.
         committer: Commits.
-        client: Whose turn a commit takes.
-        dispatcher: Hears that messages may be dispatched again.
+        client: Its `turn` is held during a commit.
+        dispatcher: Is notified that messages may be dispatched again.
         stall: Says whether the partitions are certain.
         overflow: Keeps copies, and the log of redeliveries.
         lock: The group consumer's lock.

@@ -265,7 +265,7 @@ class DelayedDelivery:
         is_awaited: bool = False,
         is_proof: bool = False,
     ) -> None:
-        """Commit where to begin to read; what fails does not matter, unless it is to prove who has the partition.
+        """Commit where to begin to read; a failure matters only if the commit is to prove ownership.
 
         Raises:
             KafkaException: It is another member's, if *is_proof*.

@@ -159,7 +159,7 @@ class Handover:
         """Let peers have messages of busy consumers; return whether to look again soon."""
         if not self._sharing.peers:
             return False
-        self._sharing.offer_waiting()  # what a peer had read before it was known where it stands makes room, too
+        self._sharing.offer_waiting()  # also what a peer had read before its position was known
         is_soon = self._sharing.share(now)
         self._ask(now)
         if self._transfers.open:

@@ -62,7 +62,7 @@ __all__ = ["Subscriptions"]
 
 _log = logging.getLogger("kjms.subscriptions")
 
-LEAVING_SECONDS: Final = 2.0  # how long Kafka may count in who has left
+LEAVING_SECONDS: Final = 2.0  # how long Kafka may count members that have left
 AGAIN_SECONDS: Final = 0.05  # between attempts
 CLIENT: Final = "client"  # the claims on client identifiers
 
@@ -148,7 +148,7 @@ class Subscriptions:
         Args:
             client_id: The client identifier.
             on_lost: Called in a thread of its own when another program has taken it.
-            owner: The user that durable subscriptions made with it belong to, who may have no client id of another
+            owner: The user that durable subscriptions made with it belong to; it may have no client id of another
                 user's; "" is a client without a name. None: a program that Kafka itself lets in, which may have any.
 
         Raises:
@@ -245,7 +245,7 @@ class Subscriptions:
             before = dict(enumerate(definition.value.get("delayed", ())))
             use = registry.put(USE, {"resource": identity.resource, "definition": definition.key})
             try:
-                # All of it is checked again, since this process may have slept, and others have had their turn.
+                # All of it is checked again, since this process may have slept while others made changes.
                 if not is_first(claims, definition) or not (terms.is_shared or is_first(claims, use)):
                     raise JMSException(f"{identity}: another program changed it meanwhile; try again", IN_USE)
                 mine = Subscription(identity, terms, definition, use, open_source(group, before), wanted)
@@ -451,7 +451,7 @@ class Subscriptions:
                 self._delete_group(topic, group_of(identity, definition))
 
     def _delete_group(self, topic: str, group: str) -> None:
-        """Delete what *group* has committed, and its overflow topic; what fails, Kafka forgets later."""
+        """Delete what *group* has committed, and its overflow topic; what fails, Kafka deletes later."""
         doing = f"delete group {group!r} of a subscription that has ended"
         topics = [overflow(topic, group), handover(topic, group), interest(topic, group)]
         try:
