@@ -35,14 +35,14 @@ class MemoryClient:
         self._condition.notify_all()
 
     def hear(self, error: KafkaError) -> None:
-        """Have the error callback hear of *error*, in the next poll."""
+        """Pass *error* to the error callback, in the next poll."""
         self._errors.append(error)
         self._condition.notify_all()
 
     # What subclasses call, without it.
 
     def _tell(self) -> int:
-        """Call the error callback with each error that was heard of; return how many there were.
+        """Call the error callback with each error that was reported; return how many there were.
 
         Raises:
             KafkaException: An error is fatal: confluent-kafka raises it, and asks no callback.

@@ -52,7 +52,7 @@ RETRIABLE: Final = frozenset(
 
 
 class Cluster:
-    """The state of an in-memory Kafka; who uses it holds `lock`.
+    """The state of an in-memory Kafka; callers hold `lock`.
 
     Args:
         address: Its bootstrap servers.
@@ -105,7 +105,7 @@ class Cluster:
                 client.hear(self.down())
 
     def down(self) -> KafkaError:
-        """Return what a client hears that reaches no broker."""
+        """Return the error of a client that reaches no broker."""
         return KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
 
     # Requests.
@@ -270,13 +270,13 @@ class Cluster:
         return found
 
     def silence(self, members: Iterable[tuple[Group, Member]]) -> None:
-        """Hear no more of *members*; after their session time-out they are put out of their groups."""
+        """Receive no more heartbeats of *members*; after their session time-out they are put out of their groups."""
         for group, member in members:
             member.silent_since = self.clock.monotonic()
             self._silent[member] = group
 
     def unsilence(self) -> None:
-        """Hear again of those members whose clients reach the brokers."""
+        """Receive heartbeats again of those members whose clients reach the brokers."""
         for member in list(self._silent):
             if not self.faults.is_away(member.consumer.client) and member.consumer.client not in self.faults.killed:
                 member.silent_since = None

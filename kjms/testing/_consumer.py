@@ -125,7 +125,7 @@ class MemoryConsumer(MemoryClient):
             if member is None:
                 return
             self._is_leaving = True
-            if member.id not in self._group.members:  # it hears that it has lost everything
+            if member.id not in self._group.members:  # it learns that it has lost everything
                 return
             member.changes.clear()
             if member.owned:
@@ -276,7 +276,7 @@ class MemoryConsumer(MemoryClient):
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
         cluster = self._cluster
-        if asynchronous and cluster.faults.is_away(self.client):  # it fails, and no call hears so
+        if asynchronous and cluster.faults.is_away(self.client):  # it fails, and no call reports it
             return []
         try:
             with (

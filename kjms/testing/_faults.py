@@ -1,4 +1,4 @@
-"""Faults that a test asks an in-memory Kafka for: what fails, whose answers are lost, who is away, what is refused."""
+"""Faults that a test asks an in-memory Kafka for: failures, lost answers, absent clients, refused requests."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Fault:
 
     Attributes:
         operation: Which requests.
-        error: What the client hears.
+        error: What the client receives.
         times: How many of them are left.
         is_carried_out: Whether the request is carried out all the same.
         topic: Only those about that topic.
@@ -110,7 +110,7 @@ class Faults:
     """What goes wrong; the cluster's lock is held by all that use it.
 
     Attributes:
-        away: Whose clients reach no broker, by their ``client.id``, and how often that was said; None: everybody's.
+        away: Whose clients reach no broker, by their ``client.id``, and how often that was said; None: all clients.
         killed: Whose clients have ended.
     """
 
@@ -149,7 +149,7 @@ class Faults:
 
 
 def lost(operation: str) -> KafkaError:
-    """Return what a client hears of an *operation* to which there is no answer."""
+    """Return the error of an *operation* to which there is no answer."""
     if operation == "produce":
         return KafkaError(KafkaError._MSG_TIMED_OUT)
     if operation in TRANSACTIONAL:

@@ -48,7 +48,7 @@ class Offset(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a consumer is told of its assignment, in its next poll: partitions come, go, or were lost."""
+    """A change of a consumer's assignment, reported in its next poll: partitions come, go, or were lost."""
 
     kind: str
     places: frozenset[Place]
@@ -60,7 +60,7 @@ class Consumer(Protocol):
     client: str
 
     def hear(self, error: KafkaError) -> None:
-        """Have the error callback hear of *error*."""
+        """Pass *error* to the error callback."""
 
     def wake(self) -> None:
         """Return from a wait: there is something to do."""
@@ -74,8 +74,8 @@ class Member:
 
     Attributes:
         topics: What it has subscribed to.
-        owned: Its partitions, as far as it has been told of them.
-        changes: What it is to be told. It takes part in the next rebalance after that.
+        owned: Its partitions, as far as they were reported to it.
+        changes: What is still to be reported to it. It takes part in the next rebalance after that.
     """
 
     def __init__(self, consumer: Consumer, client: str, topics: Iterable[str], session_timeout: float) -> None:
@@ -94,12 +94,12 @@ class Member:
         return bool(self.changes)
 
     def tell(self, kind: str, places: Iterable[Place]) -> None:
-        """Have the consumer hear, in a poll, that partitions come or go."""
+        """Report to the consumer, in a poll, that partitions come or go."""
         self.changes.append(Change(kind, frozenset(places)))
         self.consumer.wake()
 
     def told(self) -> Change:
-        """Note that the consumer has heard of the oldest change, and return that."""
+        """Note that the oldest change was reported to the consumer, and return it."""
         change = self.changes.popleft()
         self.owned = self.owned | change.places if change.kind == ASSIGN else self.owned - change.places
         return change
@@ -145,7 +145,7 @@ class Group:
         self.rebalance()
 
     def rebalance(self) -> None:
-        """Share the partitions out anew, as soon as each member has heard of the last change."""
+        """Share the partitions out anew, as soon as the last change was reported to each member."""
         self._is_rebalancing = bool(self.members)
         self.go_on()
 
@@ -170,7 +170,7 @@ class Group:
             member.tell(ASSIGN, added)
 
     def lose_topic(self, topic: str) -> None:
-        """Have members hear that the partitions of *topic*, which is deleted, are lost."""
+        """Report to members that the partitions of *topic*, which is deleted, are lost."""
         for member in self.members.values():
             gone = {place for place in member.owned if place[0] == topic}
             if gone:

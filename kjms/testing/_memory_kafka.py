@@ -110,7 +110,7 @@ class MemoryKafka:
         Messages expire and become due: delivery delays, redelivery delays, times to live. Transactions, the sessions of
         silent members and calls that wait for an answer time out. Records older than ``retention.ms`` are deleted, and
         so are the offsets of groups that have had no member for seven days. What kjms does by the clock within a
-        process goes on in real time, such as waits of `receive`, leases among programs, and pauses between attempts.
+        process runs in real time, such as waits of `receive`, leases among programs, and pauses between attempts.
 
         Args:
             seconds: How many; 0 or more.
@@ -166,7 +166,7 @@ class MemoryKafka:
 
         Args:
             operation: Which requests.
-            error: What the client hears: a code of `confluent_kafka.KafkaError`, or an error with its flags (``fatal``,
+            error: What the client gets: a code of `confluent_kafka.KafkaError`, or an error with its flags (``fatal``,
                 ``retriable``, ``txn_requires_abort``).
             times: How many of them.
             topic: Only those about this Kafka topic.
@@ -192,7 +192,7 @@ class MemoryKafka:
     ) -> None:
         """Have the next requests time out, so that the client does not know whether they were carried out.
 
-        As with librdkafka, the end of a transaction that timed out can be called again: it goes on where it was.
+        As with librdkafka, the end of a transaction that timed out can be called again: it continues where it was.
 
         Args:
             operation: Which requests.
@@ -260,7 +260,7 @@ class MemoryKafka:
                 cluster.wake_all()
 
     def expel(self, group: str | None = None, *, client_id: str | None = None) -> int:
-        """Put members out of their groups, as a coordinator does that has not heard of them.
+        """Put members out of their groups, as a coordinator does that receives no heartbeats.
 
         They lose their partitions, and join again at once.
 
@@ -283,7 +283,7 @@ class MemoryKafka:
         return len(found)
 
     def kill(self, client_id: str) -> None:
-        """End the program with this ``client.id``, as ``kill -9`` does: brokers hear no more of it.
+        """End the program with this ``client.id``, as ``kill -9`` does: brokers receive nothing more from it.
 
         Its transactions stay open until they time out or are fenced off, and its members keep their partitions until
         their session time-out is over. Its calls, and those of clients that it makes later, fail.

@@ -118,7 +118,7 @@ class MemoryProducer(MemoryClient):
         self._reports: deque[Report] = deque()
         self._state = State.INIT
         self._error: KafkaException | None = None  # why it can only abort, or nothing any more
-        self._is_empty = True  # whether nothing was done in the transaction: brokers do not hear of such a one
+        self._is_empty = True  # whether nothing was done in the transaction: brokers are not asked about it
         self._unanswered = ""  # the end of a transaction that was carried out, and not answered
         self._transaction: Transaction | None = None
         self._epoch = -1

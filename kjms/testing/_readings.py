@@ -23,7 +23,7 @@ from kjms.testing._wakeups import Client
 __all__ = ["Readings", "event"]
 
 FETCH_BYTES: Final = 1_048_576
-"""How much comes from one partition before the next has its turn (``max.partition.fetch.bytes``)."""
+"""How much comes from one partition before the next is read (``max.partition.fetch.bytes``)."""
 
 
 class Reading:
@@ -67,7 +67,7 @@ class Readings:
         self._tells_ends = bool(config.get("enable.partition.eof", False))
         self._readings: dict[Place, Reading] = {}
         self._paused: set[Place] = set()  # librdkafka remembers it beyond an assignment
-        self._turn: Place | None = None  # whose turn it is
+        self._turn: Place | None = None  # the partition that is read now
         self._left = FETCH_BYTES  # bytes, of that
         self.events: deque[KafkaMessage] = deque()
 

@@ -17,7 +17,7 @@ class Client(Protocol):
     """Its ``client.id``."""
 
     def hear(self, error: KafkaError) -> None:
-        """Have the error callback hear of *error*, in the next poll; the caller holds the lock."""
+        """Pass *error* to the error callback, in the next poll; the caller holds the lock."""
 
     def wake(self) -> None:
         """Return from a wait: there is something to do; the caller holds the lock."""

@@ -1,1 +1,1 @@
-"""Settlement: what of a queue or subscription is done, and what Kafka is told about it."""
+"""Settlement: what of a queue or subscription is done, and what is committed of it."""

@@ -3,7 +3,7 @@
     kjms/1 <topic id> <engine> <form><payload>
 
 The first word says whose it is and in which version. The topic's id tells a topic from one of the same name that was
-made later. The engine is who wrote it. The payload is a sequence of variable-length numbers in base64, its form
+made later. The engine is its writer. The payload is a sequence of variable-length numbers in base64, its form
 ``z`` when it is deflated and ``p`` when it is plain; offsets in it count from the committed offset:
 
     dispatch limit
@@ -44,7 +44,7 @@ class DamagedStateError(ValueError):
 
 
 class NewerStateError(ValueError):
-    """The metadata was written by a later version of kjms; whoever ignores it delivers again what is settled."""
+    """The metadata was written by a later version of kjms; to ignore it is to deliver again what is settled."""
 
 
 class History(NamedTuple):
@@ -53,7 +53,7 @@ class History(NamedTuple):
     Attributes:
         deliveries: How often it was delivered.
         uncounted: How many of them do not count towards the maximum: possible ones, since the previous owner terminated
-            unexpectedly, and those after which its session went on to another message before it failed.
+            unexpectedly, and those after which its session continued with another message before it failed.
         due: When it may be delivered again, in milliseconds since the epoch; 0 is at once.
         failed: When a delivery of it failed first, in milliseconds since the epoch; 0: not known, or none did.
     """
@@ -101,7 +101,7 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
     Args:
         state: What to say.
         topic_id: The Kafka topic's id, without spaces.
-        engine: Who says it, without spaces.
+        engine: The writing engine's name, without spaces.
 
     >>> read_state(write_state(State(7, 20, [(7, 8), (9, 12)], 15)), 7).runs
     ((7, 8), (9, 12))
@@ -160,7 +160,7 @@ def owner(metadata: str | None) -> tuple[str, str]:
 
 
 def is_foreign(metadata: str | None) -> bool:
-    """Tell whether somebody else wrote *metadata*; None and an empty one say nothing, and are nobody's."""
+    """Return whether another library wrote *metadata*; not so if it is None or empty."""
     return bool(metadata) and not str(metadata).startswith(PREFIX)
 
 

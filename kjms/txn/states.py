@@ -21,7 +21,7 @@ NOWHERE: Final = sys.maxsize
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state that is to be committed, and what `PartitionSettlement.committed` needs to hear when it was."""
+    """A state that is to be committed, and what `PartitionSettlement.committed` needs afterwards."""
 
     state: State
     version: int
@@ -30,7 +30,7 @@ class Snapshot:
 class PartitionSettlement(Generic[T]):
     """The settlement of one partition for one queue or subscription, by its only writer.
 
-    Kafka remembers one number per group and partition: the *committed offset*, before which everything is settled.
+    Kafka stores one number per group and partition: the *committed offset*, before which everything is settled.
     Messages are settled in any order, so more is written beside it (`kjms.txn.metadata`): which messages above the
     committed offset are unsettled, how often those that came back were delivered, and the *dispatch limit*, at and
     beyond which nothing was dispatched. After an owner that terminated unexpectedly, what is unsettled below its
@@ -45,7 +45,7 @@ class PartitionSettlement(Generic[T]):
     Attributes:
         position: The offset after the last message that was read; -1 before the first.
         dispatched: The offset after the last message that was dispatched.
-        dispatch_limit: The dispatch limit that Kafka knows.
+        dispatch_limit: The dispatch limit that is committed.
         histories_end: `history` has something to say of no offset from here on, but for what was noted since.
         evicted: How many messages are evicted.
 
@@ -155,7 +155,7 @@ class PartitionSettlement(Generic[T]):
     def skip_settled(self, least: int, margin: int = 0) -> int | None:
         """Return from where to read on, past the settled offsets that come next; None: fewer than *least* come.
 
-        Reading goes on there: what is passed over counts as read.
+        Reading continues there: what is passed over counts as read.
 
         Args:
             least: How many settled offsets are worth it.
@@ -178,7 +178,7 @@ class PartitionSettlement(Generic[T]):
     # What is evicted: it is in the runs, and not in _open.
 
     def evict(self, offset: int) -> None:
-        """Forget the message at *offset*, which was read and nobody has; it stays unsettled."""
+        """Forget the message at *offset*, which was read and no session has; it stays unsettled."""
         del self._open[offset]
         self.evicted += 1
         self._evicted_from = min(self._evicted_from, offset)
@@ -276,7 +276,7 @@ class PartitionSettlement(Generic[T]):
             for offset in range(begin, end):
                 self._histories.pop(offset, None)
 
-    # What is told to Kafka.
+    # What is committed.
 
     @property
     def is_dirty(self) -> bool:
@@ -284,12 +284,12 @@ class PartitionSettlement(Generic[T]):
         return self.version != self._committed
 
     def knows(self, version: int) -> bool:
-        """Tell whether Kafka knows what was so when *version* was current."""
+        """Return whether the state of *version* is committed."""
         return self._committed >= version
 
     @property
     def committed_offset(self) -> int:
-        """The oldest offset that is not settled; -1 before anything was read of a partition that nobody knew."""
+        """The oldest offset that is not settled; -1 before any read of a partition without a committed state."""
         firsts = self._unsettled.firsts
         return firsts[0] if firsts else self.position
 

@@ -152,7 +152,7 @@ class Waiting(Generic[T]):
         return None if entry is None else entry[1]
 
     def committed_offset(self, position: int) -> int:
-        """Return the offset before which nothing waits; *position* is where reading goes on."""
+        """Return the offset before which nothing waits; **position* is where reading continues."""
         order, held = self._order, self._held
         while order and order[0] not in held:
             order.popleft()
