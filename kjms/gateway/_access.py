@@ -93,7 +93,7 @@ class KafkaAccess:
             is_sole: Whether the connection is to be the only one of its container, which is its client id then.
 
         Raises:
-            JMSException: Kafka refuses it, or the client id is in use.
+            JMSException: The broker refuses it, or the client id is in use.
         """
         if self.connection is None:
             await self._connect(None)

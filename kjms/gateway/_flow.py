@@ -56,7 +56,7 @@ class ConnectionFlow:
     def hold(self, session: Hashable, size: int) -> None:
         """Count *size* bytes of messages that *session* has, and read no more while there are too many.
 
-        The sessions go on by themselves, so reading does, too.
+        The sessions continue by themselves, so reading does, too.
         """
         before = self._held_for.get(session, 0)
         size = max(size, -before)  # its end has let all of them go
@@ -80,7 +80,7 @@ class ConnectionFlow:
         return self.unfinished <= UNFINISHED * self._most
 
     def push(self) -> None:
-        """Let the links go on that waited until the client reads."""
+        """Resume the links that waited until the client reads."""
         links, self.congested = self.congested, set()
         for link in links:
             link.push()

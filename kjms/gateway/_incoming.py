@@ -162,7 +162,7 @@ class IncomingLink(ClientLink):
         self._grant()
 
     def _grant(self) -> None:
-        """Let the client go on when half of its credit is used up, and what it sent has not piled up here."""
+        """Grant the client new credit when half of it is used up, and what it sent has not piled up here."""
         options = self.host.options
         there = self.link.credit + self._pending
         if self.worker.is_paused:

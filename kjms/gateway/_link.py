@@ -107,7 +107,7 @@ class ClientLink:
         raise NotImplementedError
 
     def enter(self) -> None:
-        """Take the link's name from the link that has it; `named` goes on when that is gone.
+        """Take the link's name from the link that has it; `named` continues when that is gone.
 
         Raises:
             IllegalStateException: It is not to be had.
@@ -115,7 +115,7 @@ class ClientLink:
         self.host.link_names.enter(self, (self.host.client.number, self.link.is_sender, self.link_name))
 
     def named(self) -> None:
-        """Go on with the attach: no other link has the name."""
+        """Continue with the attach: no other link has the name."""
         raise NotImplementedError
 
     def replaces(self, other: ClientLink) -> bool:

@@ -55,11 +55,11 @@ class Logins:
         self._clients.discard(client)
 
     async def check(self, address: str, check: Callable[[], T], is_wanted: Callable[[], bool]) -> T:
-        """Return what *check* returns, called in a thread when it is the turn of *address*.
+        """Return what *check* returns, called in a thread when *address* is next.
 
         Raises:
-            ResourceAllocationException: Too many checks of that address wait; or it is not wanted any more, says
-                *is_wanted*, when its turn has come.
+            ResourceAllocationException: Too many checks of that address wait; or *is_wanted* says,
+                when the check is next, that it is not wanted any more.
         """
         waiting = self._waiting.setdefault(address, deque())
         if len(waiting) >= CHECKS_WAITING:

@@ -38,7 +38,7 @@ class NamedLink(Protocol):
         """Return whether this link, which comes again, may take the place of *other*, of the same name."""
 
     def named(self) -> None:
-        """Go on with the attach: no other link has the name."""
+        """Continue with the attach: no other link has the name."""
 
     def steal(self, *, is_attached: bool) -> None:
         """End the link: another has its name."""

@@ -21,7 +21,7 @@ class GatewayOptions:
     users: Path | None = None
     """A file with names and hashed passwords (`kjms.gateway.hashed`)."""
     pass_credentials: bool = False
-    """Whether names and passwords go on to Kafka, so that its ACLs decide."""
+    """Whether names and passwords are passed to Kafka, so that its ACLs decide."""
     allow_cleartext_passwords: bool = False
     """Whether passwords may come over a network without TLS."""
     tls_certificate: Path | None = None

@@ -192,7 +192,7 @@ class ClientSessions:
 
     def _on_link_open(self, event: Event) -> None:
         self._attached[address_of(event.link)] = event.link.session
-        if len(self._attached) > 2 * self.options.max_links:  # it goes on although they are refused
+        if len(self._attached) > 2 * self.options.max_links:  # the client continues although they are refused
             raise ConnectionFault(LIMIT_EXCEEDED, f"the client has attached {len(self._attached)} links")
         if self.is_open:
             self._attach(event.link)

@@ -23,7 +23,7 @@ __all__ = ["LinkSources"]
 
 _log = logging.getLogger("kjms.gateway")
 
-BATCH: Final = 100  # messages that are read before the client's requests have their turn
+BATCH: Final = 100  # messages that are read before the client's requests are handled
 UNSENT_BYTES: Final = 1 << 20  # of messages on their way from the thread to the loop
 YOUNG_SECONDS: Final = 1.0  # for so long a new consumer may need until it gets messages that are there already
 LOOK_SECONDS: Final = 0.02  # between looks at a link that drains or pauses

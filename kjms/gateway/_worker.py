@@ -168,7 +168,7 @@ class Worker:
         self._sources.consumed += size
 
     def loop_has_room(self) -> None:
-        """Go on, if it was the loop that held this thread up."""
+        """Continue, if it was the loop that held this thread up."""
         if self._sources.is_held_up:
             self._session.wake()
 
@@ -253,7 +253,7 @@ class Worker:
                 return
             is_busy = sources.serve()
             if is_busy and self._pool.is_full:
-                session.wake()  # when it is its turn again
+                session.wake()  # when it is scheduled again
                 break
         seconds = sources.next_look()
         if seconds is not None:

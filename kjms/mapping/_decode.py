@@ -1,8 +1,8 @@
 """Where a Kafka record becomes a JMS message: pure and lazy, and never stopped by what stands in the record.
 
 `decode` looks at one header, ``kjms``. What it says is the same for most messages of a program, so its reading is
-kept, as a `Layout` that they share. The message asks its layout for a header field, property or body when somebody
-looks at it.
+kept, as a `Layout` that they share. The message asks its layout for a header field, property or body when it is
+read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who sent a message, for those who do not want their own: a note in the record's ``kjms`` header, for no one else.
+"""The sender of a message, for consumers with ``noLocal``: a note in the record's ``kjms`` header.
 
 It is written only where it is needed: on what goes to topics, by connections with a client identifier or messages
 without an id (an id says the connection).

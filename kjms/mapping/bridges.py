@@ -52,7 +52,7 @@ def _decoded(
     translated, types = translate(headers)
     message = decode(_Translated(record, translated), destination, delivery_count)
     if types:
-        # A record without a kjms header has a layout of its own, which nobody has asked for a property yet.
+        # A record without a kjms header has a layout of its own, which no code has asked for a property yet.
         message._types = message._reader.types = {**message._types, **types}  # type: ignore[union-attr, misc]
     return message
 

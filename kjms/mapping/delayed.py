@@ -1,10 +1,10 @@
 """The records of a topic for messages that are not due yet (``<topic>.kjms.delayed``): pure, no I/O.
 
-A message stands there as it was sent; the header ``JMSDeliveryTime`` says when it is due. Whoever serves a partition
-writes *notes* beside the messages: records with a header ``kjms-delayed`` of ``1;<what>``, where ``<what>`` is
-``moved``, ``cancelled`` or ``rewritten``, and a value that is a JSON array: the offsets of the messages that this
-befell. Anybody may write a note ``1;cancel``, which asks for it. The copy of a message carries where it stood first:
-``kjms-delayed`` is ``1;<partition>;<offset>`` then.
+A message stands there as it was sent; the header ``JMSDeliveryTime`` says when it is due. The process that serves
+a partition writes *notes* beside the messages: records with a header ``kjms-delayed`` of ``1;<what>``, where
+``<what>`` is ``moved``, ``cancelled`` or ``rewritten``, and a value that is a JSON array: the offsets of the messages
+concerned. Any program may write a note ``1;cancel``, which asks for cancellation. The copy of a message carries its
+first place: ``kjms-delayed`` is ``1;<partition>;<offset>`` then.
 """
 
 from __future__ import annotations

@@ -147,6 +147,6 @@ def read_deletion(record: SourceRecord) -> list[tuple[int, int]]:
         for run in (record.value() or b"").decode().split():
             first, _, last = run.partition("-")
             runs.append((int(first), int(last or first) + 1))
-    except Exception:  # anybody may write there, and the client raises on header names that are no UTF-8
+    except Exception:  # any program may write there, and the client raises on header names that are no UTF-8
         return []
     return [(first, past) for first, past in runs if 0 <= first < past]

@@ -26,7 +26,7 @@ OWN_VALUE: Final = _Mark.OWN_VALUE
 
 
 class Receipt(Protocol):
-    """What a session leaves on a message that it hands out."""
+    """What a session leaves on a message that it delivers."""
 
     def acknowledge(self) -> None:
         """Acknowledge what JMS says that ``Message.acknowledge`` acknowledges."""
@@ -41,11 +41,11 @@ class Reader(Protocol[M_contra]):
 
     @property
     def body_type(self) -> str:
-        """The body's type as it stands on the wire, such as ``text``."""
+        """The body's type on the wire, such as ``text``."""
 
     @property
     def sender(self) -> str | None:
-        """Who sent it, where that is noted (`kjms.mapping.sign`)."""
+        """The sender, where it is noted (`kjms.mapping.sign`)."""
 
     def read_field(self, message: M_contra, field: str) -> Any:
         """Return the value of the header field named *field*; never raises."""

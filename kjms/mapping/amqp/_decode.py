@@ -45,7 +45,7 @@ DEFAULT_PRIORITY: Final = 4
 GREATEST_PRIORITY: Final = 9
 OURS: Final = frozenset({MSG_TYPE, DEST, REPLY_TO, DELIVERY_TIME, OBJECT_CODEC})
 PROVIDERS: Final = OWN | {JMSX.DELIVERY_COUNT, FIRST_ACQUIRER, "kjms", *FIELDS}
-"""What comes in other sections, or is nobody's to send."""
+"""Properties that come in other sections, or that no client may send."""
 
 MESSAGE, OBJECT, MAP, BYTES, STREAM, TEXT = range(6)  # x-opt-jms-msg-type (mapping §3.2.4.1)
 
