@@ -103,7 +103,7 @@ def topic_of(factory: ConnectionFactory, destination: Destination) -> str:
 
 @contextmanager
 def connected(factory: ConnectionFactory, user: str | None = None, password: str | None = None) -> Iterator[Connection]:
-    """Give a connection of the driver's own, which leaves the factory's client identifier to who has it."""
+    """Give a connection of the driver's own, which leaves the factory's client identifier to its other connections."""
     from dataclasses import replace
 
     from kjms.client.connection import Connection

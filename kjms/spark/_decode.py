@@ -160,7 +160,7 @@ def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> Dat
     require_avro(frame.sparkSession)
     with_headers = inlined(frame, {header(name): found(name) for name in FIELDS} | {KIND: _kind()})
     # What is read here is not read in the method that Java is given for the columns: of more than 8,000 bytes, it
-    # would be interpreted for ever.
+    # would never be compiled.
     with_fields = inlined(with_headers, {SENT: timestamp()} | {place(name): _destination(name) for name in PLACES})
     with_bodies = with_fields.withColumns({name.strip("`"): _avro(kind) for name, kind in AVRO.items()})
     selected = {

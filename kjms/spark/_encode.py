@@ -1,7 +1,8 @@
 """Where a frame becomes Kafka records that every consumer of kjms reads as if kjms had sent them.
 
 The columns of `kjms.spark.decode` are understood, all of them optional; what is none of those is a property, typed as
-its column is. What does not fit is told by name before anything is written. Text of Spark SQL, as in `kjms.spark._sql`.
+its column is. What does not fit is reported by name before anything is written. Text of Spark SQL, as in
+`kjms.spark._sql`.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class _Encoding:
         return f"CASE WHEN messageType IS NULL THEN {guessed} WHEN {known} THEN messageType ELSE {wrong} END"
 
     def _value(self) -> str:
-        """Return the record's value: the body's own column, unless the bytes are there as they stand in Kafka."""
+        """Return the record's value: the body's own column, unless the frame has the bytes of the Kafka record."""
         kind = self._kind()
         branches = [(f"{kind} = 'message'", "NULL")]
         bodies: dict[str, Callable[[], str]] = {

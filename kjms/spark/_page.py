@@ -306,7 +306,7 @@ def _plot(
 
 
 def _largest(points: Mapping[str, Mapping[int, float]]) -> list[Series]:
-    """Return the largest series, in the colours of what befalls messages, and the sum of the others."""
+    """Return the largest series, in the colours of incidents, and the sum of the others."""
     ranked = sorted(points.items(), key=lambda item: (-sum(item[1].values()), item[0]))
     shown = [
         Series(name, f"var(--e{number})", dict(ranked[number][1])) for number, (name, _) in enumerate(ranked[:SERIES])

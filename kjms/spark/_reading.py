@@ -158,7 +158,7 @@ def read_stream(
 ) -> DataFrame:
     """Return a streaming frame of the messages of *destinations*; nothing is consumed. Arguments as `read_batch`.
 
-    Where a query starts that has no checkpoint is *starting*; one that has goes on where it was.
+    Where a query starts that has no checkpoint is *starting*; one that has continues where it was.
     """
     frame, destination = stream_of(spark, factory, destinations, starting, options, user, password)
     return decoded(selected(with_helpers(frame), selector), destination)

@@ -1,4 +1,4 @@
-"""Frames that are sent, with ids by which a batch that is written again can be told from a new one."""
+"""Frames that are sent, with ids by which a batch that is written again is recognised."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def write_stream(
         frame: The messages.
         factory: Says which cluster.
         destination: A queue or topic.
-        checkpoint: Where the query keeps how far it is; started again with it, the query goes on.
+        checkpoint: Where the query keeps how far it is; started again with it, the query continues.
         identity: As in `write_batch`.
         trigger: When batches are made, as ``{"processingTime": "5 seconds"}`` or ``{"availableNow": True}``; None: as
             fast as possible.

@@ -71,7 +71,7 @@ def archive(
         factory: Says which cluster.
         destinations: A queue or topic, several, or a `Pattern`.
         path: The directory of the files.
-        checkpoint: Where the query keeps how far it is; started again with it, the query goes on.
+        checkpoint: Where the query keeps how far it is; started again with it, the query continues.
         selector: Which messages are kept; None: all.
         starting: Where to begin without a checkpoint.
         trigger: When files are written, as ``{"processingTime": "1 minute"}``, or ``{"availableNow": True}`` to end
@@ -192,7 +192,7 @@ def route(
         factory: Says which cluster.
         source: A queue or topic, several, or a `Pattern`.
         routes: The selector of each destination; None: all messages.
-        checkpoint: Where the query keeps how far it is; started again with it, the query goes on.
+        checkpoint: Where the query keeps how far it is; started again with it, the query continues.
         otherwise: Where messages go that no selector wants; None: nowhere.
         transform: Changes the messages that are sent: it is given a frame with the columns of `kjms.spark.decode`,
             ``destination`` saying where a message goes, and returns one of the same kind, see `kjms.spark.encode`.
@@ -281,7 +281,7 @@ def convert(
         factory: Says which cluster.
         source: What the connectors' Kafka topics are as destinations.
         destination: A queue or topic.
-        checkpoint: Where the query keeps how far it is; started again with it, the query goes on.
+        checkpoint: Where the query keeps how far it is; started again with it, the query continues.
         schema: The Avro schema that the records were written with; None: the connectors' present one.
         starting: Where to begin without a checkpoint.
         trigger: As in `route`.
