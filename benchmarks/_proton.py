@@ -107,7 +107,7 @@ class _Receiver(_Handler):
 
 
 def send(url: str, queue: str, count: int) -> float:
-    """Return the messages per second of an event loop that sends as the broker gives credit, and hears of each."""
+    """Return the messages per second of an event loop that sends on credit, and receives an outcome for each."""
     handler = _Sender(url, queue, count)
     Container(handler).run()
     return count / handler.clock.seconds

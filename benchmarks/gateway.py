@@ -32,7 +32,7 @@ def _gateway(bootstrap_servers: str) -> str:
     port = next(line for line in process.stderr if "listening at" in line).strip().rpartition(":")[2]
     atexit.register(process.wait)
     atexit.register(process.terminate)
-    threading.Thread(target=process.stderr.read, daemon=True).start()  # so that it can go on speaking
+    threading.Thread(target=process.stderr.read, daemon=True).start()  # so that its pipe does not fill up
     return f"amqp://localhost:{port}"
 
 

@@ -121,7 +121,7 @@ def _receive_with_java(stage: Stage, *, is_lazy: bool) -> float:
 
 @receive.side("kjms, pipelined_acknowledge", is_baseline=False)
 def _(stage: Stage) -> float:
-    # As the rivals do it: they send the acknowledgement and go on, where kjms otherwise waits for Kafka's answer.
+    # As the rivals do it: they send the acknowledgement and do not wait, where kjms otherwise waits for Kafka's answer.
     return receiving.receive(stage, Session.AUTO_ACKNOWLEDGE, pipelined_acknowledge=True)
 
 

@@ -1,4 +1,4 @@
-"""Workloads that select: a compiled selector beside the Python function that somebody would write in its place."""
+"""Workloads that select: a compiled selector beside the Python function that a programmer would write in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JMS on plain Kafka, from Python: the public door.
+"""JMS on plain Kafka, from Python: the public interface.
 
 Names are loaded when they are first used, so that ``import kjms.selector`` brings neither Kafka nor a thread.
 """

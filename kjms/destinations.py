@@ -94,7 +94,7 @@ class Topic(Destination):
 
 
 class _Temporary(Destination):
-    """What a session makes, and what a program gets that is told of it, by a JMSReplyTo for instance.
+    """What a session makes, and what a program receives that learns of it, from a JMSReplyTo for instance.
 
     The object that the session returned is the destination: it can delete it, and with it the destination goes. It
     cannot be copied or pickled. What others have is a name: a plain value like all destinations, equal to it.

@@ -28,7 +28,7 @@ def is_identifier(name: str) -> bool:
         bool(name)
         and category(name[0]) in IDENTIFIER_START
         and all(category(character) in IDENTIFIER_PART or _is_ignorable(character) for character in name[1:])
-        # Some other letters have these words as their capitals: "ıs" is a name.
+        # Some other characters have these words as their capitals: "ıs" is a name.
         and not (name.isascii() and name.upper() in RESERVED_WORDS)
     )
 

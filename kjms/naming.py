@@ -71,7 +71,7 @@ class ContextFactory:
                 or the file, as it says there.
 
         Raises:
-            JMSSecurityException: Kafka refused the credentials.
+            JMSSecurityException: The broker refused the credentials.
             JMSException: No broker answered within the send timeout.
             OSError: The file cannot be read.
             ValueError: There is no such key, or something in the file is wrong; the text says where.
@@ -124,7 +124,7 @@ def _check_name(name: str, path: str | None) -> None:
 
 @dataclass(eq=False)
 class _Home:
-    """The network connection of a naming context, and who it is for."""
+    """The network connection of a naming context, and its user."""
 
     options: FactoryOptions
     user: str | None

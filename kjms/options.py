@@ -231,7 +231,7 @@ class DestinationOptions:
 
 @dataclass(frozen=True)
 class FactoryOptions:
-    """Everything that a `kjms.ConnectionFactory` was told, checked and complete."""
+    """All options of a `kjms.ConnectionFactory`, checked and complete."""
 
     bootstrap_servers: str
     client_id: str | None = None

@@ -116,7 +116,7 @@ class JMSContext(Creating):
         """Connect.
 
         Raises:
-            JMSSecurityException: Kafka refused the credentials.
+            JMSSecurityException: The broker refused the credentials.
             InvalidClientIDException: A connection has the factory's client id already, in whatever process.
             JMSException: No broker answered within the send timeout.
             IllegalStateException: The context is closed.

@@ -112,7 +112,7 @@ def consume(
     """Return the messages per second of a loop over `Consumer.consume`, which gives many at once, and close it.
 
     Args:
-        consumer: Who gets them.
+        consumer: The consumer that receives them.
         count: How many messages are read.
         commit_every: After how many of them their offset is committed.
         wait: Whether it is waited for.

@@ -84,7 +84,7 @@ class Stage:
         if self.bootstrap_servers:
             try:
                 self.forget()
-                # What kjms made beside them: for messages that made way, or were handed over.
+                # What kjms made beside them: for messages that were relocated or handed over.
                 left = [name for name in self.admin.list_topics(timeout=WAIT_SECONDS).topics if self._is_ours(name)]
                 self.delete(left)
             finally:

@@ -1,4 +1,4 @@
-"""Workloads that receive: of each message the body and two properties are read, and Kafka is told.
+"""Workloads that receive: of each message the body and two properties are read, and it is acknowledged.
 
 Every round reads a new topic that was filled before; the clock starts when its first message is there, so that joining
 the consumer group is not in the figure (`kjms.bench.starting` measures it).

@@ -273,7 +273,7 @@ def _(stage: Stage) -> float:
     return _send_with_listener(stage)
 
 
-# --------------------------------------------------------------------------------------- many, and nobody is waiting
+# --------------------------------------------------------------------------------------- many, and no one is waiting
 
 send_forget = workload("send-non-persistent", "send, NON_PERSISTENT, until closed", Unit.MESSAGES_PER_SECOND)
 

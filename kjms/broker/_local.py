@@ -188,8 +188,8 @@ class LocalBroker:
         """Start Kafka and return when it works; after `stop` or `kill`, on the same ports and data.
 
         Raises:
-            JMSException: It does not start; the reason quotes what Kafka said. The port, or the data directory, may be
-                in use; Java or the jars may be missing.
+            JMSException: It does not start; the reason quotes the broker's output. The port, or the data directory, may
+                be in use; Java or the jars may be missing.
         """
         with self._lock:
             if not self.is_running():
@@ -348,7 +348,7 @@ class LocalBroker:
         return (data / "meta.properties").exists() and not (data / ".kafka_cleanshutdown").exists()
 
     def _run(self, java: Java, jars: list[Path], deadline: float) -> None:
-        """Start the process and wait until Kafka says that it has started."""
+        """Start the process and wait until its log reports that the broker has started."""
         assert self._process is not None
         assert self._directory is not None
         log = self._directory / "broker.log"

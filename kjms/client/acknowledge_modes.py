@@ -38,7 +38,7 @@ __all__ = [
     "commit_failure",
 ]
 
-HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner commits before the reader's thread can
+HASTE_SECONDS: Final = 0.0002  # a session that asks for the next message sooner commits before the consumer thread can
 
 
 class Acknowledgement:
@@ -281,7 +281,7 @@ class Client(Acknowledgement):
     def __init__(self, redelivery: Redelivery, limit: int | None = None) -> None:
         super().__init__(redelivery)
         self._limit = limit
-        self._open: dict[Delivery, None] = {}  # in the order of handing out
+        self._open: dict[Delivery, None] = {}  # in the order of dispatch
         self._unflushed: dict[MessageSource, list[Receipt]] = {}
 
     @property

@@ -87,7 +87,7 @@ class Brokered(Acknowledgement):
 
     def __init__(self, redelivery: Redelivery) -> None:
         super().__init__(redelivery)
-        self._open: dict[Delivery, None] = {}  # in the order of handing out
+        self._open: dict[Delivery, None] = {}  # in the order of dispatch
         self._last: Delivery | None = None
         self._unflushed: dict[MessageSource, dict[AssignedPartition, Receipt]] = {}  # the last stands for all
 
@@ -370,7 +370,7 @@ class BrokeredSession(Session):
         while True:
             try:
                 return gone if reader.flush(receipts=receipts) else None
-            except JMSSecurityException as refusal:  # the reader may not go on either
+            except JMSSecurityException as refusal:  # the consumer may not continue either
                 return refusal
             except JMSException as failure:
                 if self._connection._is_closing:

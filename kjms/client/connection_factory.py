@@ -163,7 +163,7 @@ class ConnectionFactory(FactorySettings):
             password: The password for it.
 
         Raises:
-            JMSSecurityException: Kafka refused the credentials.
+            JMSSecurityException: The broker refused the credentials.
             InvalidClientIDException: A connection has the factory's client id already, in whatever process.
             JMSException: No broker answered within the send timeout.
 
@@ -186,7 +186,7 @@ class ConnectionFactory(FactorySettings):
 
         Raises:
             ValueError: There is no such mode.
-            JMSSecurityException: Kafka refused the credentials.
+            JMSSecurityException: The broker refused the credentials.
             InvalidClientIDException: A connection has the factory's client id already, in whatever process.
             JMSException: No broker answered within the send timeout.
 

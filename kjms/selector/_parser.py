@@ -307,7 +307,7 @@ def parse(text: str) -> tree.Condition:
     return condition
 
 
-# What the parser could go on with, in words; a part that begins a value or a condition stands for all that do.
+# What the parser could continue with, in words; a part that begins a value or a condition stands for all that do.
 _IN_WORDS: Final = (
     ("COMPARISON", "a comparison"),
     ("SIGN", "an arithmetic operator"),
