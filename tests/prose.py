@@ -62,7 +62,8 @@ BANNED: Final[dict[str, tuple[str, str]]] = {
     "recall": (r"\brecall(?:s|ed|ing)?\b", "re-read"),
     "bury": (r"\bbur(?:y|ies|ied|ying)\b", "dead-letter"),
     "letter": (
-        r"(?<!dead )(?<!dead-)(?<!case )(?<!capital )(?<!small )(?<!a )(?<!\w\w-)\bletters?\b(?! case)",
+        r"(?<!dead )(?<!dead-)(?<!case )(?<!capital )(?<!small )(?<!ascii )(?<!a )(?<!\w\w-)"
+        r"\bletters?\b(?! case|, digit)",
         "dead letter",
     ),
     "hungry": (r"\bhungr(?:y|ily)\b|\bhungers?\b", "waiting; starvation time"),

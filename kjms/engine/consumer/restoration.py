@@ -63,7 +63,7 @@ class SettlementRestorer:
         Args:
             consumer: Asks Kafka.
             wanted: The partitions.
-            read_copies: Returns copies of offsets that Kafka has deleted; a partition that it does not name is left out.
+            read_copies: Returns copies of offsets that Kafka has deleted; partitions it does not name are left out.
             begins: Where logs begin, as far as that is known: of a topic that was just made, *consumer* may wait long
                 for a leader that says so.
 
