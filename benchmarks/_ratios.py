@@ -25,6 +25,7 @@ CHECKED: Final[Mapping[str, str]] = {
     "send-async": "raw, delivery callback",
     "receive-dups-ok": "raw, poll",
     "listen-selector": "raw, poll, look and call",
+    "first-receive": "raw, subscribe and poll",
 }
 """What is run, and beside which of its raw sides."""
 

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.kafka import (
-    OFFSET_BEGINNING,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -169,7 +168,7 @@ class Bookkeeping:
         except KafkaException as error:
             raise jms_error(error, f"read {BOOKKEEPING}", to="Read", topic=BOOKKEEPING) from error
         try:
-            consumer.assign([TopicPartition(BOOKKEEPING, COPIES, OFFSET_BEGINNING)])
+            consumer.assign([TopicPartition(BOOKKEEPING, COPIES, 0)])  # OFFSET_BEGINNING costs half a second
             for record in records(consumer, {(BOOKKEEPING, COPIES): end}, READ_SECONDS):
                 if record.key() is not None and record.value() is not None:
                     yield record.key() or b"", record.value() or b""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.engine.kafka import (
-    OFFSET_BEGINNING,
     ConsumerPort,
     KafkaError,
     KafkaException,
@@ -105,7 +104,8 @@ class DelayedMessages:
             return
         if self._consumer is None:
             self._consumer = open_consumer(self._config())
-            self._consumer.assign([TopicPartition(self._delayed_topic, number, OFFSET_BEGINNING) for number in ends])
+            # From 0: OFFSET_BEGINNING costs half a second.
+            self._consumer.assign([TopicPartition(self._delayed_topic, number, 0) for number in ends])
         deadline = time.monotonic() + self._timeout
         while left:
             for record in self._consumer.consume(BATCH, POLL_SECONDS):
