@@ -345,7 +345,7 @@ class JMSContext(Creating):
     async def commit(self) -> None:
         """Commit what was sent and received since the last commit or rollback; see `kjms.Session.commit`.
 
-        If it is cancelled, the commit is carried out all the same; what became of it cannot be known then.
+        If it is cancelled, the commit is carried out all the same, but its outcome is unknown.
 
         Raises:
             TransactionRolledBackException: None of it was committed. What was received is delivered again.

@@ -245,7 +245,7 @@ class QueueBrowser:
             IllegalStateException: The browser is closed, or closes meanwhile.
             InvalidDestinationException: There is no such queue, and it may not be created.
             InvalidSelectorException: The selector's syntax is wrong.
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         messages = await self._session.run("browse", self._begin)
         while (message := await self._session.run("browse", next, messages, None)) is not None:

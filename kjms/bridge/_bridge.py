@@ -40,7 +40,7 @@ class Progress(NamedTuple):
     Attributes:
         moved: Messages that are on the other side, and gone from where they were.
         repeats: Messages that came again and were dropped, since they are on the other side already.
-        left: Messages that could not be moved, and what became of them is in the log.
+        left: Messages that could not be moved; the log says what was done with each.
     """
 
     moved: int = 0

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         WrongUse: The selector's syntax is wrong.
         BrokenPipeError: The reader of the output is gone.
         InvalidDestinationException: There is no such queue.
-        JMSException: Kafka does not answer.
+        JMSException: The broker does not answer.
     """
     check_selector(arguments.selector)
     output = Output(arguments)

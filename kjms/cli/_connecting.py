@@ -121,7 +121,7 @@ def check_exists(connection: Connection, wanted: Destination, advice: str = "") 
 
     Raises:
         InvalidDestinationException: Its Kafka topic does not exist.
-        JMSException: Kafka does not answer.
+        JMSException: The broker does not answer.
     """
     if isinstance(wanted, TemporaryQueue | TemporaryTopic):
         return  # the session reports the error

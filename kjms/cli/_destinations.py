@@ -162,7 +162,7 @@ def _count(connection: Connection, topic: str) -> int:
     """Return how many messages of the queue with the Kafka topic *topic* wait: those that a browser shows.
 
     Raises:
-        JMSException: Kafka does not answer, or refuses to let them be read.
+        JMSException: The broker does not answer, or refuses to let them be read.
     """
     options = connection._options
     try:

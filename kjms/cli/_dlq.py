@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         WrongUse: Arguments are missing, or are too many, or the selector's syntax is wrong.
         InvalidDestinationException: There is no such queue.
-        JMSException: Kafka does not answer, or did not take a message.
+        JMSException: The broker does not answer, or did not take a message.
     """
     _check(arguments)
     with connect(arguments, may_create=False) as connection:

@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         WrongUse: No option admits clients, or the extra is not installed.
         OSError: The port is in use, or a file cannot be read.
-        JMSException: Kafka does not answer.
+        JMSException: The broker does not answer.
     """
     try:
         from kjms.gateway import Gateway, GatewayOptions, add_user, hashed

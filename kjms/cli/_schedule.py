@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         WrongUse: Arguments are missing, or are too many.
         InvalidDestinationException: There is no such destination.
-        JMSException: Kafka does not answer, or there is no such message.
+        JMSException: The broker does not answer, or there is no such message.
     """
     _check(arguments)
     with connect(arguments, may_create=False) as connection:

@@ -1,8 +1,8 @@
 """A session for the AMQP gateway and the bridges, which pass messages on and settle each of them by itself.
 
-What a program does with a message is known here only when it says so, in whatever order, perhaps within a transaction,
-of which there may be several. What is sent keeps the header fields that it came with. As with every session, one
-thread uses it; another one may `wake` it.
+The client reports the outcome of each message, in any order, perhaps within a transaction. There may be several
+transactions. What is sent keeps the header fields that it came with. As with every session, one thread uses it;
+another one may `wake` it.
 """
 
 from __future__ import annotations

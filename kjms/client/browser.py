@@ -71,7 +71,7 @@ class QueueBrowser(AutoCloseable):
 
         Raises:
             IllegalStateException: The browser is closed, or closes meanwhile, or another thread is using the session.
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         self._check_open("browse")
         return self._messages()

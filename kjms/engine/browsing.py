@@ -111,7 +111,7 @@ class QueueReading:
         """Read what Kafka has for now; return whether there may be more.
 
         Raises:
-            JMSException: Kafka does not answer, or the queue's settlement was written by a later kjms.
+            JMSException: The broker does not answer, or the queue's settlement was written by a later kjms.
             KafkaException: The broker refuses the request.
         """
         if self._consumer is None:
@@ -127,7 +127,7 @@ class QueueReading:
         first = consumer.poll(POLL_SECONDS)
         if first is None:
             if time.monotonic() > self._deadline:
-                raise JMSException(f"browse {self._name}: Kafka has not answered for {self._timeout:g} s")
+                raise JMSException(f"browse {self._name}: the broker has not answered for {self._timeout:g} s")
             return True
         self._deadline = time.monotonic() + self._timeout
         for record in (first, *consumer.consume(BATCH - 1, 0)):
@@ -206,7 +206,7 @@ class Browsing:
         """Return the next message; None at the end, and once it is closed.
 
         Raises:
-            JMSException: Kafka does not answer, or the queue's settlement was written by a later kjms.
+            JMSException: The broker does not answer, or the queue's settlement was written by a later kjms.
         """
         message = None
         try:

@@ -337,7 +337,7 @@ class Engine:
 
         Raises:
             InvalidDestinationException: There is no such queue, and it may not be created.
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         topic, _ = self.topic_of(queue, options)
         group = queue_group(topic)
@@ -356,7 +356,7 @@ class Engine:
         """Return the progress of *group* in the topics of *destination*, and where each of their partitions begins.
 
         Raises:
-            JMSException: Kafka does not answer, or the settlement was written by a later kjms.
+            JMSException: The broker does not answer, or the settlement was written by a later kjms.
         """
         self.sources.flush_queue(topic)
         config, overflow = consumer_settings(self.settings, group), self.overflows.of(topic, group)

@@ -125,7 +125,7 @@ OnRebalance: TypeAlias = "Callable[[ConsumerPort, list[TopicPartition]], None]"
 """Called by `ConsumerPort.poll` with the partitions that come or go."""
 
 OnDelivery: TypeAlias = "Callable[[KafkaError | None, KafkaMessage], None]"
-"""Called by `ProducerPort.poll` and `flush` with what became of a record."""
+"""Called by `ProducerPort.poll` and `flush` with the outcome of a record."""
 
 
 class ConsumerPort(Protocol):

@@ -1,4 +1,4 @@
-"""What became of messages, as frames: settlement by group and partition, redeliveries, and dead letters."""
+"""The outcomes of messages, as frames: settlement by group and partition, redeliveries, and dead letters."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def settlement(
 
     Raises:
         InvalidDestinationException: A queue that was named is not there.
-        JMSException: Kafka does not answer, or a later kjms settled messages.
+        JMSException: The broker does not answer, or a later kjms settled messages.
     """
     given = [destinations] if isinstance(destinations, Destination) else destinations
     rows: list[tuple[Any, ...]] = []

@@ -415,7 +415,7 @@ _LEFT_OUT: Final[dict[str, Callable[[Any], bool]]] = {
     "deliveryCount": _is("int"),
     "destination": lambda kind: kind.typeName() == "struct" and {"destinationType", "name"} <= set(kind.names),
 }
-"""Columns of `decode` that say where a message was, and what became of it there: they are not sent."""
+"""Columns of `decode` that say where a message was, and its outcome there: they are not sent."""
 
 _MEANINGS: Final = {
     **dict.fromkeys(_PLACE, "a part of where a message was read from (topic, partition and offset together)"),

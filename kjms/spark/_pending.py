@@ -74,7 +74,7 @@ def pending_records(
 
     Raises:
         InvalidDestinationException: There is no such queue.
-        JMSException: Kafka does not answer, or a later kjms settled messages.
+        JMSException: The broker does not answer, or a later kjms settled messages.
     """
     found: list[_Part] = []
     with connected(factory, user, password) as connection:

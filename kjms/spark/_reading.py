@@ -228,7 +228,7 @@ class _Asked:
 
         Raises:
             InvalidDestinationException: There is no such destination.
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         if not self._topics or any(name.startswith("kafka.") for name in options):
             return

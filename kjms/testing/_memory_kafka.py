@@ -198,7 +198,7 @@ class MemoryKafka:
             operation: Which requests.
             carried_out: Whether they are carried out.
             fatal: Of a producer's transactions: whether it comes to its end with that, fenced off, as it is when the
-                coordinator gives it up meanwhile. What became of the transaction must be found out by another one.
+                coordinator gives it up meanwhile. Another one must then find out the outcome of the transaction.
             times: How many of them.
             topic: Only those about this Kafka topic.
             group: Only those about this consumer group.

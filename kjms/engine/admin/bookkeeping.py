@@ -1,4 +1,4 @@
-"""Copies of settlement, for the day when Kafka has forgotten what a group committed.
+"""Copies of settlement, used when Kafka has deleted what a group committed.
 
 Kafka deletes a group's offsets some days after its last member left (``offsets.retention.minutes``). The topic
 ``kjms.bookkeeping`` is compacted, so it keeps the newest copy. A record's key is the group, the topic and the
@@ -91,7 +91,7 @@ class Bookkeeping:
         """Return those of *topics* that kjms made, for queues: they, and no later ones of the same names.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         wanted = {_made_key(topic): topic for topic in topics}
         if not wanted or not self._topics.look_up(BOOKKEEPING):
@@ -103,7 +103,7 @@ class Bookkeeping:
         """Return the newest copies of what *group* committed for *places*: offset and metadata.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         if not self._topics.look_up(BOOKKEEPING):
             return {}

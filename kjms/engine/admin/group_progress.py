@@ -49,7 +49,7 @@ def read_progress(
         decode: How records are read.
 
     Raises:
-        KafkaException: Kafka does not answer.
+        KafkaException: The broker does not answer.
         JMSException: The settlement was written by a later kjms.
     """
 
@@ -74,7 +74,7 @@ def find_progress(
     """Return the progress of the group that *config*, a consumer's settings, names, and where each log begins.
 
     Raises:
-        JMSException: Kafka does not answer, or the settlement was written by a later kjms.
+        JMSException: The broker does not answer, or the settlement was written by a later kjms.
     """
     consumer = open_consumer(config)
     try:

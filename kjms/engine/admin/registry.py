@@ -199,7 +199,7 @@ class Registry:
         """Return when the log has been read to its end; the caller is `reading`.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         self._ask(self.name)
 
@@ -240,7 +240,7 @@ class Registry:
         """Tell whether any of *engines* lives; when none does, what they left is taken away.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         asked = set(engines)
         # What this machine knows of its processes spares the wait for engines that only slept.
@@ -262,7 +262,7 @@ class Registry:
             enough: Stop when so many have answered.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         since = {engine: self._claims.last_answer(engine) for engine in engines if engine != self.name}
         answered = set(engines) - since.keys()

@@ -424,7 +424,7 @@ class Topics:
         """Return where each partition of each of *topics* ends, open transactions included; what is gone is left out.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         if not topics:
             return {}

@@ -63,7 +63,7 @@ class ConsumerClient:
             self.waiting += 1
         if not self.turn.acquire(timeout=seconds):
             self._leave()
-            raise JMSException(f"acknowledge messages of {self._name}: Kafka has not answered for {seconds} s")
+            raise JMSException(f"acknowledge messages of {self._name}: the broker has not answered for {seconds} s")
 
     def release(self) -> None:
         """Release `turn`."""

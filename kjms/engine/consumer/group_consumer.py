@@ -126,7 +126,9 @@ class GroupConsumer:
             return
         thread.join(CLOSE_SECONDS)
         if thread.is_alive():
-            _log.warning("consumer of %s: Kafka does not answer; what it holds is let go when it does", self._name)
+            _log.warning(
+                "consumer of %s: the broker does not answer; its partitions are released when it does", self._name
+            )
 
     # The thread.
 

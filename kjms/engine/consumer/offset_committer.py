@@ -23,7 +23,7 @@ __all__ = ["ALL", "TICK_SECONDS", "TRANSIENT", "OffsetCommitter"]
 
 TICK_SECONDS: Final = 0.1  # how long a settled message of a lazy mode may wait for its commit
 CLOSE_SECONDS: Final = 5.0  # how long closing waits for a broker that does not answer
-OUTCOME_UNKNOWN: Final = KafkaError(KafkaError._FAIL, "what became of a transaction is not known")
+OUTCOME_UNKNOWN: Final = KafkaError(KafkaError._FAIL, "transaction outcome unknown")
 
 CROWDED: Final = 0.5  # of what is unsettled is relocated when the settlement gets too large
 ALL: Final = 1.0  # likewise, where it does not fit any more
@@ -222,7 +222,7 @@ class OffsetCommitter:
             return
         thread.join(CLOSE_SECONDS + 1)
         if thread.is_alive():
-            failures.append(JMSException(f"acknowledge messages of {assignment.name}: Kafka does not answer"))
+            failures.append(JMSException(f"acknowledge messages of {assignment.name}: the broker does not answer"))
         if failures:
             raise failures[0]
 

@@ -90,7 +90,7 @@ class Overflow:
         self._bookkeeping.keep(self.group, offsets)
 
     def recall(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, str] | None]:
-        """Return the copies of what was committed for *places*, and forgotten by Kafka; None where there is none.
+        """Return the copies of what was committed for *places*, and deleted by Kafka; None where there is none.
 
         That reads a log, so the caller must not hold the group's client.
 

@@ -196,12 +196,12 @@ class Relocations:
     def plan(self, made: Sequence[Made[Delivery]], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
         """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata.
 
-        The caller holds the client. What became of a message while it was being copied is in them, too.
+        The caller holds the client. They include settlements made while a message was being copied.
 
         Raises:
             OutgrownError: The settlement would not fit even so.
             LostError: Some of the messages are not held any more.
-            JMSException: What became of another transaction is not known.
+            JMSException: The outcome of another transaction is unknown.
         """
         with self._lock:
             self.committer.prepare()

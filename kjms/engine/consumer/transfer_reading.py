@@ -88,7 +88,7 @@ class TransferReading:
             is_ours: Asked with the lock, after all waiting, whether it is still to be read; from then on, it is.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
             KafkaException: It does not say what was committed.
         """
         begins = {(topic, number): self._overflow.topics.beginning(topic, number)}
@@ -117,7 +117,7 @@ class TransferReading:
             known_empty: Of some of them: where they ended when there was no message.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
             KafkaException: It does not say.
         """
         ends = self._overflow.topics.ends(topic)
@@ -135,7 +135,7 @@ class TransferReading:
         """Return where partition *number* of the hand-over *topic* ends if all in it is settled, else None.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
             KafkaException: It does not say what was committed.
         """
 

@@ -89,7 +89,7 @@ class DelayedMessages:
         """Return what waits now, the messages due first first.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         ends = self._schedule.ends(self._topic)
         try:
@@ -144,7 +144,7 @@ class DelayedMessages:
         """Return how many of *chosen* were cancelled, when that is sure; the others were delivered meanwhile.
 
         Raises:
-            JMSException: Kafka does not answer; or it is not sure yet.
+            JMSException: The broker does not answer; or it is not sure yet.
         """
         done = 0
         wanted = {entry.origin: entry for entry in chosen}

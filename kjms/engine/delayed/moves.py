@@ -86,7 +86,7 @@ class DelayedMoves:
         """Fence the producers of the partition's last owners, and remember where the log ends then.
 
         Raises:
-            KafkaException: Kafka does not answer.
+            KafkaException: The broker does not answer.
         """
         partition.producer.open()
         try:

@@ -35,7 +35,7 @@ class PartitionProducer(TransactionalProducer[None]):
         """Fence all others of its name; the broker aborts what they left open.
 
         Raises:
-            KafkaException: Kafka does not answer.
+            KafkaException: The broker does not answer.
         """
         self._producer = None
         self._begin_anew()

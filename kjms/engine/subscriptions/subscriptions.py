@@ -153,7 +153,7 @@ class Subscriptions:
 
         Raises:
             InvalidClientIDException: A connection has it, or it belongs to another user.
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         of = resource(CLIENT, client_id)
         refusal = InvalidClientIDException(f"client id {client_id!r} is in use by another connection (JMS 2.0 §4.3.2)")
@@ -479,7 +479,7 @@ class Subscriptions:
         """Return what *identity* is the subscription of; None: there is no such one.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         with self._registry.reading() as claims:
             self._registry.catch_up()
@@ -490,7 +490,7 @@ class Subscriptions:
         """Return the subscriptions of all processes that have a name; others than ours are asked whether they live.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         registry = self._registry
         with registry.reading() as claims:

@@ -66,7 +66,7 @@ class Deletions:
         """Tell whether the temporary destination *number* of *inbox* is gone, or its inbox is.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         with self._lock:
             known = self._known.get(inbox)

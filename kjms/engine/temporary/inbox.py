@@ -99,7 +99,7 @@ class ReadPositions:
         """Return when all before *ends* has been delivered to the sources.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         with self._changed:
             self._waiting += 1
@@ -254,4 +254,4 @@ class Inbox:
             if thread is not None:
                 thread.join(CLOSE_SECONDS)
                 if thread.is_alive():
-                    _log.warning("the Kafka topic %r: Kafka does not answer", self.topic)
+                    _log.warning("the Kafka topic %r: the broker does not answer", self.topic)

@@ -63,7 +63,7 @@ class InboxLook:
         """Return the next message; None at the end, and once it is closed.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         try:
             with self._lock:

@@ -119,7 +119,7 @@ class InboxFactory:
         """Return a look at what the temporary queue *entry* in *inbox* holds.
 
         Raises:
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         ends = self._topics.ends(inbox.topic, PARTITIONS)
         inbox.positions.wait(ends)

@@ -177,7 +177,7 @@ class Temporaries:
 
         Raises:
             InvalidDestinationException: It is deleted, or of another connection.
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         inbox, entry = self._owned(destination, owner)
         if entry.sources and isinstance(destination, Queue):
@@ -295,7 +295,7 @@ class Temporaries:
 
         Raises:
             InvalidDestinationException: It is deleted, or of another connection.
-            JMSException: Kafka does not answer.
+            JMSException: The broker does not answer.
         """
         inbox, entry = self._owned(queue, owner)
         return self._factory.look(inbox, entry, selector)
