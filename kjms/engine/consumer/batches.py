@@ -24,14 +24,12 @@ class Dispatching(Protocol):
         held: How many messages are ready.
         in_flight: How many are dispatched.
         dispatched: How many were dispatched, ever.
-        wants_dispatch_limit: Whether a message was dispatched that is near the limit.
         groups: The message groups that sessions are busy with.
     """
 
     held: int
     in_flight: int
     dispatched: int
-    wants_dispatch_limit: bool
     groups: MessageGroups[Delivery]
 
     @property
@@ -81,13 +79,11 @@ class Batches:
             if (
                 delivery.state is not READY
                 or delivery.group is not None
-                or delivery.offset >= partition.settlement.dispatch_limit
+                or delivery.offset >= partition.extend_at
                 or delivery.is_relocating
                 or partition.is_transfer
             ):
                 break
-            if delivery.offset >= partition.extend_at:
-                dispatcher.wants_dispatch_limit = True
             level.popleft()
             if partition is not latest and latest is not None:
                 latest.settlement.dispatch(batch[-1].offset)

@@ -58,18 +58,6 @@ def test_a_session_takes_a_batch_without_asking() -> None:
     assert [delivery.offset for delivery in (slot.poll() for _ in range(10)) if delivery] == list(range(1, 11))
 
 
-def test_a_batch_goes_up_to_the_dispatch_limit_and_asks_for_another() -> None:
-    """A batch has no message at the limit or beyond it; one with a message near the limit has the limit moved."""
-    source = Source(30, batch=20)
-    settlement = source.partition.settlement
-    settlement.dispatch_limit, source.partition.extend_at = 9, 5
-    slot = source.slot()
-    slot.poll()
-    assert [delivery.offset for delivery in slot.batch] == list(range(1, 9))
-    assert settlement.dispatched == 9
-    assert source.dispatcher.wants_dispatch_limit
-
-
 def test_a_batch_ends_where_more_than_the_order_decides() -> None:
     """A message group, another priority, a second consumer and another selector take what follows out of the batch."""
     source = Source(5)
