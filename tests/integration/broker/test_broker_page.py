@@ -10,6 +10,7 @@ import pytest
 
 from kjms import ConnectionFactory, JMSSecurityException, Queue
 from kjms.broker import LocalBroker
+from tests.helpers import WAIT_MS
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[3] / "docs" / "broker.md").read_text("utf-8")
@@ -18,11 +19,14 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 def test_a_program_has_a_broker() -> None:
     """The first program on the page has a factory for a broker that works."""
-    scope: dict[str, Any] = {}
-    exec(
-        PROGRAMS[0] + "    factory.create_context().create_producer().send(queue, 'hello')\n",
-        scope | {"queue": Queue("a")},
+    rest = (
+        "    with factory.create_context() as context:\n"
+        "        context.create_producer().send(queue, 'hello')\n"
+        "        body = context.create_consumer(queue).receive_body(str, WAIT_MS)\n"
     )
+    scope: dict[str, Any] = {"queue": Queue("a"), "WAIT_MS": WAIT_MS}
+    exec(PROGRAMS[0] + rest, scope)
+    assert scope["body"] == "hello"
 
 
 def test_a_broker_asks_for_passwords() -> None:
