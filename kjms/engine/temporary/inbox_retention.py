@@ -82,13 +82,14 @@ class InboxRetention:
         if oldest - self.freed >= self._tuning.inbox_retention_records:
             wanted[MESSAGES] = self.freed = oldest
         with self._lock:
-            is_long, summary = self.deletions >= self._tuning.inbox_retention_records, deletion(self._deleted)
+            counted, summary = self.deletions, deletion(self._deleted)
         try:
-            if is_long and not any(DELETIONS in gap for gap in gaps):
+            if counted >= self._tuning.inbox_retention_records and not any(DELETIONS in gap for gap in gaps):
                 before = positions[DELETIONS]
                 self._publisher.send_and_wait(self._topic, DELETIONS, summary)
                 wanted[DELETIONS] = before
-                self.deletions = 0
+                with self._lock:
+                    self.deletions -= counted  # others may have come since
             if wanted:
                 self._topics.delete_records(self._topic, wanted)
         except JMSException as failure:  # tried again the next time

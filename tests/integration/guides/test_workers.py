@@ -118,7 +118,7 @@ def test_a_worker_ends_in_order_at_sigterm(start: Start, shop: Connection, tmp_p
     assert re.findall(r"packing: (stop.*)", rest) == ["stopping after SIGTERM", "stopped"]
     assert not (tmp_path / "ready").exists()
     packed += re.findall("packed (.*)", rest)
-    assert 2 <= len(packed) <= 5
+    assert len(packed) <= 5
     left = received(shop, ORDERS)
     assert sorted(packed + [text(message) for message in left]) == sorted(texts)
     assert not any(message.jms_redelivered for message in left)
