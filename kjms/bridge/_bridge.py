@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kjms.bridge._health import BridgeHealth
 from kjms.bridge._link_spec import LinkSpec
 from kjms.bridge._mark import there, unmarked_only
 from kjms.bridge._options import BridgeOptions, PeerOptions
@@ -123,6 +124,8 @@ class Bridge:
         self._pace = Pace(self._options.rate, time.monotonic())
         self._last_message_at = 0.0
         self._peer: PeerLink | None = None
+        self.health = BridgeHealth(lambda: self._peer, peer._place)
+        """Its checks, for a health server."""
 
     def __repr__(self) -> str:
         direction = "from" if self._is_inward else "to"
@@ -169,7 +172,7 @@ class Bridge:
             JMSException: The broker or Kafka does not answer at the beginning, or refuses; later on both are waited
                 for. More than 100 messages could not be moved.
         """
-        with Connection(self._own_options, *self._login) as connection:
+        with Connection(self._own_options, *self._login) as connection, self.health.connected(connection):
             session = connection._open_session(BrokeredSession, BrokeredSession.INDIVIDUAL_ACKNOWLEDGE)
             self._wake = session.wake
             self._prepare(connection, session)
@@ -183,6 +186,7 @@ class Bridge:
                 _log.info("bridge %r: the broker is there, messages move", self.name)
                 self._last_message_at = time.monotonic()
                 while not self._is_over(peer):
+                    self.health.progress.beat()
                     session.wait(self._timeout())
                     self._step(session, peer)
                 self._finish(session, peer)

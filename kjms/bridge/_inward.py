@@ -104,6 +104,7 @@ class BridgeIn(Bridge):
     def _write(self, peer: PeerLink, arrivals: Sequence[Arrival]) -> None:
         """Write all, and let the broker know; it stays where it is if the bridge is stopped meanwhile."""
         while arrivals:
+            self.health.progress.beat()
             token = str(uuid.uuid4())  # by which it is found out whether all came through, ids or not
             ids = [each.message_id for each in arrivals if each.message_id is not None]
             try:
@@ -136,6 +137,7 @@ class BridgeIn(Bridge):
     def _begin_anew(self) -> bool:
         """Find out what came through, however long that takes; False if the bridge was stopped meanwhile."""
         while not self._is_stopped.is_set():
+            self.health.progress.beat()
             try:
                 self._bridged.begin()
             except LASTING:

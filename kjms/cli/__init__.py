@@ -7,6 +7,7 @@ Each command is a module of its own with ``DESCRIPTION``, perhaps ``EXAMPLES``, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import logging
@@ -34,6 +35,7 @@ COMMANDS: Final = {
     "destinations": "list queues and topics, and count waiting messages",
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "bridge": "move messages between kjms and another broker, such as ActiveMQ",
+    "health": "ask a running worker, gateway, bridge or exporter whether it is alive or ready",
     "subscriptions": "list subscriptions and their backlog, or delete one",
     "bench": "measure the speed of kjms on a cluster, compared with its Kafka client",
     "spark": "archive, replay, route, convert or report on messages, with Spark",
@@ -133,22 +135,28 @@ def _run(arguments: argparse.Namespace) -> int:
     # Commands report through exit code and stderr themselves; the library's log would say it a second time.
     logging.getLogger("kjms").addHandler(logging.NullHandler())
     before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        code = int(_module(arguments.command).run(arguments))
-        sys.stdout.flush()
-    except WrongUse as error:
-        return _say(arguments.command, error, WRONG_USE)
-    except BrokenPipeError:  # the reader of the output has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return SIGNALLED + signal.SIGINT
-    except Terminated:
-        return SIGNALLED + signal.SIGTERM
-    except Exception as error:
-        return _say(arguments.command, error, FAILED)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    is_json = False
+    with contextlib.ExitStack() as log:
+        try:
+            if hasattr(arguments, "log_format"):  # a command that runs for long has a log
+                logs = _module("logs")
+                log.enter_context(logs.logging_as(arguments))
+                is_json = logs.is_json(arguments)
+            code = int(_module(arguments.command).run(arguments))
+            sys.stdout.flush()
+        except WrongUse as error:
+            return _say(arguments.command, error, WRONG_USE, is_json=is_json)
+        except BrokenPipeError:  # the reader of the output has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except KeyboardInterrupt:
+            return SIGNALLED + signal.SIGINT
+        except Terminated:
+            return SIGNALLED + signal.SIGTERM
+        except Exception as error:
+            return _say(arguments.command, error, FAILED, is_json=is_json)
+        finally:
+            signal.signal(signal.SIGTERM, before)
     return code
 
 
@@ -156,11 +164,15 @@ def _terminate(number: int, frame: object) -> None:
     raise Terminated
 
 
-def _say(command: str, error: Exception, code: int) -> int:
-    if os.environ.get("KJMS_TRACEBACK") == "1":
-        traceback.print_exception(error)
+def _say(command: str, error: Exception, code: int, *, is_json: bool) -> int:
+    is_traced = os.environ.get("KJMS_TRACEBACK") == "1"
     text = str(error) if isinstance(error, WrongUse) else " ".join(str(error).split())
     if not isinstance(error, (JMSException, OSError, ValueError, WrongUse)) or not text:
         text = f"{type(error).__name__}: {text} (KJMS_TRACEBACK=1 prints the traceback)"
+    if is_json:
+        logging.getLogger(f"kjms.{command}").error("%s", text, exc_info=error if is_traced else None)
+        return code
+    if is_traced:
+        traceback.print_exception(error)
     print(f"kjms {command}: {shown_body(text)}", file=sys.stderr)  # a selector's error has lines of its own
     return code

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 from types import FrameType
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.cli import SIGNALLED, Terminated, WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, destination, factory, seconds
+from kjms.cli._operating import add_operating_options, serve_health
 
 if TYPE_CHECKING:
     from kjms.bridge import Bridge
@@ -107,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="report progress on stderr at this interval, in seconds (default: 10)",
     )
     group.add_argument("--json", action="store_true", help="write the result as a JSON object at the end")
+    add_operating_options(parser)
     add_connection_options(parser)
 
 
@@ -165,11 +166,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.unsubscribe:
         bridge.end_subscription()
         return 0
-    return _run(bridge, arguments)
+    with serve_health(arguments, live=bridge.health.live, ready=bridge.health.ready):
+        return _run(bridge, arguments)
 
 
 def _run(bridge: Bridge, arguments: argparse.Namespace) -> int:
-    _log_to_stderr()
     stop = Stop(bridge)
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     is_over = threading.Event()
@@ -217,11 +218,3 @@ def _tell(bridge: Bridge, every: float, is_over: threading.Event) -> None:
 def _said(bridge: Bridge) -> str:
     moved, repeats, left = bridge.progress
     return f"{moved} moved, {repeats} repeats dropped, {left} could not be moved"
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s kjms bridge: %(message)s"))
-    logger = logging.getLogger("kjms.bridge")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from kjms.cli._logs import add_log_options
+
 DESCRIPTION: Final = """\
 Run a real Apache Kafka on this machine, for development and tests: one node, reachable from this machine only. The
 command prints one line when Kafka is ready, and runs until Ctrl-C. A second Ctrl-C ends it at once.
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="set this entry of Kafka's server.properties; repeatable",
     )
     parser.add_argument("--json", action="store_true", help="print the ready line as a JSON object")
+    add_log_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -10,11 +10,20 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import PASSWORD_VARIABLE, add_connection_options, credentials, factory
+from kjms.cli._operating import add_operating_options, serve_health
+from kjms.health import cluster, event_loop
+
+if TYPE_CHECKING:
+    from kjms.gateway import Gateway
+    from kjms.health import Check
+
+_log = logging.getLogger("kjms.gateway")
 
 DESCRIPTION: Final = """\
 Serve AMQP 1.0 clients until Ctrl-C or SIGTERM. A Java program with Apache Qpid JMS and the URL amqp://localhost:5672
@@ -111,6 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1000,
         help="accept at most this many links per connection (default: 1000)",
     )
+    add_operating_options(parser)
     add_connection_options(parser)
 
 
@@ -170,32 +180,32 @@ def run(arguments: argparse.Namespace) -> int:
     made = factory(arguments)
     own = credentials(arguments)
     with contextlib.ExitStack() as kept:
+        ready: dict[str, Check] = {}
         if (
             options.anonymous or options.users or options.tls_clients
         ):  # otherwise the gateway has no connection of its own
-            kept.enter_context(made.create_connection(*own))  # keeps the engine, and reports errors at once
-        _log_to_stderr()
-        asyncio.run(_serve(Gateway(made, options, *own)))
+            connection = kept.enter_context(
+                made.create_connection(*own)
+            )  # keeps the engine, and reports errors at once
+            ready["kafka"] = cluster(connection)
+        asyncio.run(_serve(Gateway(made, options, *own), arguments, ready))
     return 0
 
 
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s kjms gateway: %(message)s"))
-    logger = logging.getLogger("kjms.gateway")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-
-
-async def _serve(gateway: Any) -> None:
+async def _serve(gateway: Gateway, arguments: argparse.Namespace, ready: Mapping[str, Check]) -> None:
     is_over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, is_over.set)
-    await gateway.start()
-    log = logging.getLogger("kjms.gateway")
-    if gateway.options.metrics_port is not None:
-        log.info("metrics at %s:%d", gateway.options.host, gateway.metrics_port)
-    log.info("listening at %s:%d", gateway.options.host, gateway.port)
-    await is_over.wait()
-    await gateway.stop()
+    with serve_health(
+        arguments,
+        live={"event loop": event_loop(loop)},
+        ready={**ready, "listener": gateway.check_listening},
+        metrics=gateway.metrics.exposition,
+    ):
+        await gateway.start()
+        if gateway.options.metrics_port is not None:
+            _log.info("metrics at %s:%d", gateway.options.host, gateway.metrics_port)
+        _log.info("listening at %s:%d", gateway.options.host, gateway.port)
+        await is_over.wait()
+        await gateway.stop()

@@ -40,6 +40,10 @@ class Metrics:
             lines += [f"# TYPE {name} {kind}", f"{name} {getattr(self, field.name)}"]
         return "\n".join(lines) + "\n"
 
+    def exposition(self) -> tuple[str, bytes]:
+        """Return the content type and the text for `kjms.health.HealthServer`."""
+        return "text/plain; version=0.0.4", self.text().encode()
+
 
 async def serve_metrics(metrics: Metrics, host: str, port: int) -> asyncio.Server:
     """Answer every HTTP request at *port* with *metrics*.

@@ -15,6 +15,7 @@ from kjms.gateway._metrics import Metrics, serve_metrics
 from kjms.gateway._names import ClientIds, LinkNames
 from kjms.gateway._options import GatewayOptions
 from kjms.gateway._pool import WorkerPool
+from kjms.health import Unhealthy
 
 if TYPE_CHECKING:
     from kjms import ConnectionFactory
@@ -89,6 +90,17 @@ class Gateway:
         self._server = await loop.create_server(serve, options.host, options.port)
         if options.metrics_port is not None:
             self._metrics_server = await serve_metrics(self.metrics, options.host, options.metrics_port)
+
+    def check_listening(self) -> str:
+        """Return where clients can connect; a check of readiness (`kjms.health.Check`), for any thread.
+
+        Raises:
+            Unhealthy: The gateway has not begun to listen, or ends.
+        """
+        server = self._server
+        if server is None or not server.is_serving():
+            raise Unhealthy("the gateway accepts no clients: it starts or ends")
+        return f"listening at {self.options.host}:{self.port}, {len(self.clients.connections)} clients"
 
     async def stop(self) -> None:
         """Listen no more, let what is under way come to its end, and close every connection."""

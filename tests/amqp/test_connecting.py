@@ -359,7 +359,7 @@ def test_two_gateways_and_a_client_that_fails_over(
     lines = process.stderr.read().splitlines()
     assert len([line for line in lines if "opened by" in line]) == 1
     assert len([line for line in lines if "closed" in line]) == 1
-    assert all("kjms gateway: " in line for line in lines)
+    assert all(" kjms.gateway: " in line for line in lines)
 
 
 def test_the_command_says_what_is_wrong(kjms_broker: Broker, tmp_path: Path, proton: None) -> None:
