@@ -245,6 +245,7 @@ class FactoryOptions:
     drop_duplicates: bool = False
     send_timeout: int = DEFAULT_SEND_TIMEOUT
     max_unacknowledged: int | None = None
+    observers: tuple[Any, ...] = ()  # kjms.observe.Observer, which knows messages, and they know options
 
     def __post_init__(self) -> None:
         if not isinstance(self.bootstrap_servers, str) or not self.bootstrap_servers.strip():

@@ -439,6 +439,9 @@ class Transacted(Client):
         """Put back what `take_received` took."""
         self._open = dict.fromkeys(received)
 
+    def was_settled(self, received: list[Delivery]) -> None:
+        """Note that *received*, which `take_received` took, was settled: the transaction is committed."""
+
     def sent(self, copy: Copy) -> None:
         """Note a message that is to be sent."""
         self._sent.append(copy)

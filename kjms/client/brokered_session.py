@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
     from kjms.client.connection import Connection
     from kjms.client.dead_letters import Redelivery
+    from kjms.client.observing import Observation
+    from kjms.client.session_parts import SessionParts
     from kjms.destinations import Destination, Topic
     from kjms.engine import AssignedPartition, Delivery, MessageSource, Receipt, Slot, Space, Terms
     from kjms.message import Message
@@ -164,6 +166,38 @@ class Brokered(Acknowledgement):
             reader.flush_before_exit()
 
 
+class ObservedBrokered(Brokered):
+    """The same, observed.
+
+    Args:
+        redelivery: Decides what becomes of messages whose delivery failed.
+        observation: Learns of messages.
+    """
+
+    def __init__(self, redelivery: Redelivery, observation: Observation) -> None:
+        super().__init__(redelivery)
+        self._observation = observation
+
+    def received(self, delivery: Delivery, message: Message) -> None:
+        self._observation.received(delivery, message)
+        super().received(delivery, message)
+
+    def settle(self, deliveries: list[Delivery]) -> None:
+        super().settle(deliveries)
+        self._observation.settled(deliveries)
+
+    def give_back(self, deliveries: Collection[Delivery], *, is_counted: bool) -> None:
+        super().give_back(deliveries, is_counted=is_counted)
+        self._observation.settled(deliveries, "returned")
+
+
+def brokered(parts: SessionParts) -> Brokered:
+    """Return what a brokered session of *parts* does with its messages."""
+    if parts.observation is None:
+        return Brokered(parts.redelivery)
+    return ObservedBrokered(parts.redelivery, parts.observation)
+
+
 class Wakeup(threading.Event):
     """An event that calls a function each time that it is set.
 
@@ -198,12 +232,17 @@ class BrokeredSession(Session):
         pass_on: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         wakeup = Wakeup()
+
+        def acknowledgement(parts: SessionParts) -> Brokered:
+            self._parts = parts
+            return brokered(parts)
+
         super().__init__(
             connection,
             acknowledge_mode,
             wakeup=wakeup,
             completions=lambda engine, name: CompletionQueue(engine.bulk, name, pass_on),
-            acknowledgement=Brokered,
+            acknowledgement=acknowledgement,
         )
         self._most_under_way = 0  # sends, since there were none
         self._connection: Connection = connection
@@ -341,7 +380,7 @@ class BrokeredSession(Session):
 
     def begin(self) -> Transacted:
         """Return a new transaction, to `accept` and send within, and to commit or roll back."""
-        return Transacted(self._core.redelivery, self._connection._engine.committer.commit)
+        return self._parts.transacted()
 
     def end_well(self, transaction: Transacted) -> JMSException | None:
         """Commit *transaction*; return the reason if nothing of it came through: it is to be rolled back then.
@@ -350,7 +389,10 @@ class BrokeredSession(Session):
         """
         received = transaction.take_received()
         if received and all(each.partition is received[0].partition for each in received):
-            return self._settle_together(transaction, received)
+            failure = self._settle_together(transaction, received)
+            if failure is None:
+                transaction.was_settled(received)
+            return failure
         if received:
             transaction.put_back(received)
         return transaction.commit()

@@ -82,6 +82,10 @@ class CompletionQueue:
         thread_name: The name of the thread for completion listeners, which is started when there is one.
         pass_on: Has its argument, which calls the listeners of sends that have arrived, called soon, always by the same
             thread; it is called once for many sends. None: the queue's own thread calls the listeners.
+
+    Attributes:
+        publisher: Makes the sends.
+        make_pending: Makes what the publisher reports to.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class CompletionQueue:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closing = False
+        self.make_pending: Callable[[CompletionQueue, str, Message, CompletionListener | None], Pending] = Pending
 
     @property
     def is_notifying(self) -> bool:
@@ -115,7 +120,7 @@ class CompletionQueue:
 
     def begin(self, topic: str, message: Message, listener: CompletionListener | None) -> Pending:
         """Count a send; the publisher reports to what is returned."""
-        pending = Pending(self, topic, message, listener)
+        pending = self.make_pending(self, topic, message, listener)
         if self._thread is None and listener is not None and self._pass_on is None:
             self._thread = threading.Thread(target=self._notify, name=self._thread_name, daemon=True)
             self._thread.start()

@@ -32,6 +32,7 @@ from kjms.options import (
 
 if TYPE_CHECKING:
     from kjms.engine import ConsumerSlot
+    from kjms.observe import Observer
 
 __all__ = ["Connection"]
 
@@ -228,6 +229,10 @@ class Connection(AutoCloseable):
         with self._lock:
             if session in self._sessions:
                 self._sessions.remove(session)
+
+    @property
+    def _observers(self) -> tuple[Observer, ...]:
+        return self._options.observers
 
     def _tell(self, failure: JMSException) -> None:
         """Pass *failure* to the exception listener."""

@@ -13,6 +13,7 @@ from kjms.client.connection import Connection
 from kjms.client.context import JMSContext
 from kjms.destinations import Queue
 from kjms.errors import InvalidDestinationException
+from kjms.observe import Observer, checked_observers
 from kjms.options import (
     DEFAULT_PREFETCH,
     DEFAULT_SEND_TIMEOUT,
@@ -69,6 +70,7 @@ class FactorySettings:
         keep_settled: int | timedelta | None = None,
         hand_over: bool | None = None,
         max_unacknowledged: int | None = None,
+        observers: Iterable[Observer] = (),
     ) -> None:
         _check_expiry_queues([expiry_queue, *(option.expiry_queue for option in (destinations or {}).values())])
         self._options = FactoryOptions(
@@ -94,6 +96,7 @@ class FactorySettings:
             drop_duplicates=drop_duplicates,
             send_timeout=milliseconds(send_timeout, "send_timeout"),
             max_unacknowledged=max_unacknowledged,
+            observers=checked_observers(observers),
         )
 
     @classmethod
@@ -148,6 +151,7 @@ class ConnectionFactory(FactorySettings):
             Kafka topics that kjms made, without limit in those that others made.
         max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
             raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
+        observers: What learns of messages, transactions, rebalances and outages (``docs/api/observe.md``).
 
     Raises:
         ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.

@@ -22,6 +22,7 @@ from kjms.options import RedeliveryPolicy
 if TYPE_CHECKING:
     from kjms.engine import Delivery, Engine
     from kjms.mapping import SourceRecord
+    from kjms.message import Message
     from kjms.options import FactoryOptions
 
 __all__ = [
@@ -82,11 +83,18 @@ class Redelivery:
     Args:
         engine: Moves messages.
         options: The factory's options.
+        on_dead_letter: Called with each dead letter's delivery, message and queue, and with what was raised.
     """
 
-    def __init__(self, engine: Engine, options: FactoryOptions) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        options: FactoryOptions,
+        on_dead_letter: Callable[[Delivery, Message, Queue, BaseException | None], None] | None = None,
+    ) -> None:
         self._engine = engine
         self._options = options
+        self._on_dead_letter = on_dead_letter
 
     def policy(self, destination: Destination) -> RedeliveryPolicy:
         """Return the redelivery policy of *destination*."""
@@ -133,9 +141,10 @@ class Redelivery:
         queue = Queue(self.policy(destination).dead_letter_queue(name))
         delivery.decoded = None  # the application may have changed it
         delivery.failed(self._engine.tuning.now_ms())
+        message = delivery.message(destination)
         _log.warning(
             "message %s of %s becomes a dead letter in %s after %s: %s",
-            delivery.message(destination).jms_message_id,
+            message.jms_message_id,
             destination,
             queue,
             "1 delivery" if delivery.count == 1 else f"{delivery.count} deliveries",
@@ -146,6 +155,8 @@ class Redelivery:
         cause = f"delivered {times}{delivery.attempts.cause and f'; {delivery.attempts.cause}'}"
         dead_letter = self._copy(delivery, queue, cause, *_failure(delivery, error, details))
         reader.dead_letter(delivery, dead_letter, "dead letter")
+        if self._on_dead_letter is not None:
+            self._on_dead_letter(delivery, message, queue, error)
 
     def expire(self, delivery: Delivery, queue_name: str) -> None:
         """Move the message of *delivery*, which has expired, to the expiry queue *queue_name*."""

@@ -8,19 +8,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kjms.client.acknowledge_modes import Acknowledgement, Auto, Client, Transacted, acknowledgement_of, commit_failure
+from kjms.client.acknowledge_modes import Acknowledgement, Auto, Client, Transacted, commit_failure
 from kjms.client.blocking_receiver import BlockingReceiver
 from kjms.client.browser import QueueBrowser
 from kjms.client.closing import AutoCloseable
 from kjms.client.completion_queue import CompletionQueue
 from kjms.client.consumer import MessageConsumer
 from kjms.client.creating import Creating
-from kjms.client.dead_letters import Redelivery
-from kjms.client.listener_thread import ListenerThread
 from kjms.client.message_listener import MessageListener, called_as_listener
 from kjms.client.producer import MessageProducer
 from kjms.client.session_core import SessionCore
-from kjms.client.session_sender import SessionSender
+from kjms.client.session_parts import SessionParts
 from kjms.client.slot_opener import SlotOpener, either
 from kjms.client.topic_subscriber import TopicSubscriber
 from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -37,6 +35,7 @@ from kjms.selector import parse_selector
 
 if TYPE_CHECKING:
     from kjms.client.session_connection import SessionConnection
+    from kjms.client.session_sender import SessionSender
     from kjms.engine import ConsumerSlot, Engine
 
 __all__ = ["Session"]
@@ -63,28 +62,19 @@ class Session(Creating, AutoCloseable):
         *,
         wakeup: threading.Event | None = None,
         completions: Callable[[Engine, str], CompletionQueue] | None = None,
-        acknowledgement: Callable[[Redelivery], Acknowledgement] | None = None,
+        acknowledgement: Callable[[SessionParts], Acknowledgement] | None = None,
     ) -> None:
         self.number = next(_numbers)
         self._connection = connection
         self._acknowledge_mode = checked_mode(acknowledge_mode)
         engine, options = connection._engine, connection._options
-        redelivery = Redelivery(engine, options)
-        self._transaction: Transacted | None = None
-        if acknowledge_mode == self.SESSION_TRANSACTED:
-            self._transaction = Transacted(redelivery, engine.committer.commit, options.max_unacknowledged)
-        self._core = SessionCore(
-            self.number,
-            options,
-            engine.tuning.now_ms,
-            redelivery,
-            (acknowledgement and acknowledgement(redelivery))
-            or self._transaction
-            or acknowledgement_of(self._acknowledge_mode, redelivery, options),
-        )
+        parts = SessionParts(engine, options)
+        chosen = parts.acknowledgement(self._acknowledge_mode) if acknowledgement is None else acknowledgement(parts)
+        self._transaction = chosen if isinstance(chosen, Transacted) else None
+        self._core = SessionCore(self.number, options, engine.tuning.now_ms, parts.redelivery, chosen)
         check_own = connection._ownership.check
         thread_name = f"kjms-session-{self.number}-completions"
-        self._sender = SessionSender(
+        self._sender = parts.sender(
             engine,
             options,
             f"{connection._id}-{self.number}",
@@ -103,7 +93,7 @@ class Session(Creating, AutoCloseable):
         self._consumers: list[MessageConsumer] = []
         self._producers: list[MessageProducer] = []
         self._browsers: list[QueueBrowser] = []
-        self._listeners = ListenerThread(
+        self._listeners = parts.listener_thread(
             self.number, self._core, self._consumers, self._wakeup, connection._tell, check_own
         )
         self._receive = BlockingReceiver(self.number, self._core, self._listeners, self._wakeup, connection).receive

@@ -103,6 +103,7 @@ class Engine:
             HandoverService(name, reading, self.prompt),
             RetentionCleaner(self.topics, bookkeeping, timeout, tuning),
             report,
+            self.monitor.observed,
         )
         self.subscriptions = Subscriptions(self.registry, self.topics, timeout, self.schedule.ends)
         inboxes = InboxFactory(

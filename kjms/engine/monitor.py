@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error
 from kjms.engine.outage import OutageDetector
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
+from kjms.observe import Observers, Outage, Recovered
+
+if TYPE_CHECKING:
+    from kjms.observe import Observer, Told
 
 __all__ = ["ConnectionMonitor", "Listener"]
 
@@ -20,6 +24,10 @@ OUTAGE: Final = KafkaError._ALL_BROKERS_DOWN
 
 class Listener(Protocol):
     """A connection, which passes failures to its exception listener."""
+
+    @property
+    def _observers(self) -> tuple[Observer, ...]:
+        """What observes it."""
 
     def _tell(self, failure: JMSException) -> None:
         """Report *failure*, which no call can raise; from any thread."""
@@ -66,11 +74,17 @@ class ConnectionMonitor:
         for listener in list(self.listeners):
             listener._tell(failure)
 
+    def observed(self, method: Told, event: object) -> None:
+        """Tell each observer of the connections of *event*, once."""
+        Observers(each for listener in list(self.listeners) for each in listener._observers).tell(method, event)
+
     def _lost(self, failure: JMSException) -> None:
         _log.warning("%s", failure)
+        self.observed("outage", Outage(self._servers, failure))
         self.report(failure)
 
     def _recovered(self, failure: JMSException, seconds: float) -> None:
         _log.info("connection to %s is back after %.1f s", self._servers, seconds)
+        self.observed("recovered", Recovered(self._servers, failure, seconds * 1000))
         for listener in list(self.listeners):
             listener._tell_recovery(failure)

@@ -6,6 +6,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kjms.destinations import Queue
@@ -17,15 +18,18 @@ from kjms.engine.transactions.deduplicator import Deduplicator
 from kjms.errors import JMSException
 from kjms.mapping.bridges import decoder
 from kjms.mapping.names import queue_group
+from kjms.observe import Rebalanced
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.admin.retention import RetentionCleaner
     from kjms.engine.admin.topics import Topics
+    from kjms.engine.consumer.rebalancing import Change
     from kjms.engine.delayed.schedule import Schedule
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.overflows import Overflows
     from kjms.engine.statistics import GroupConsumerStatistics
+    from kjms.observe import Told
     from kjms.options import FactoryOptions
     from kjms.selector import Selector
 
@@ -48,6 +52,7 @@ class KafkaSources:
         handover: Hands messages over to other processes.
         retention: Deletes what queues have settled.
         report: Reports a failure that belongs to no call.
+        observed: Tells observers of an event.
 
     Attributes:
         retention: Deletes what queues have settled.
@@ -62,6 +67,7 @@ class KafkaSources:
         handover: HandoverService,
         retention: RetentionCleaner,
         report: Callable[[JMSException], None],
+        observed: Callable[[Told, object], None],
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -70,6 +76,7 @@ class KafkaSources:
         self._handover = handover
         self.retention = retention
         self._report = report
+        self._observed = observed
         self._queues: dict[str, KafkaSource] = {}  # by Kafka topic
         self._lock = threading.Lock()  # of the queues' sources; held while one is opened
         self._all: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
@@ -133,11 +140,17 @@ class KafkaSources:
             identity=identity,
             handover=self._handover if is_shared and chosen.hand_over is not False else None,
             repeats=Deduplicator() if options.drop_duplicates else None,
+            on_rebalance=partial(self._rebalanced, destination, group or ""),
         )
         self._schedule.watch(source)
         with self._all_lock:
             self._all.add(source)
         return source
+
+    def _rebalanced(
+        self, destination: Destination, group: str, change: Change, partitions: list[int], seconds: float
+    ) -> None:
+        self._observed("rebalanced", Rebalanced(destination, group, change, tuple(partitions), seconds * 1000))
 
     def open_topic_slot(
         self,

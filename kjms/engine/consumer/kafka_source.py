@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import Delivery, Event, Receipt, Slot
     from kjms.engine.consumer.overflow import Overflow
+    from kjms.engine.consumer.rebalancing import Change
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.kafka import KafkaMessage
     from kjms.engine.transactions.plan import Copy
@@ -70,6 +71,7 @@ class KafkaSource:
         handover: Through which other processes in the group get messages; None: there can be none.
         identity: Kafka's id of the topic that *starts* are of; ``-``: it is asked for when the thread begins.
         repeats: Knows what was there already, and is not to be delivered; None: everything is delivered.
+        on_rebalance: Called after a rebalance with what changed, the partitions, and the seconds that it took.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class KafkaSource:
         handover: HandoverService | None = None,
         identity: str = "-",
         repeats: Deduplicator | None = None,
+        on_rebalance: Callable[[Change, list[int], float], None],
     ) -> None:
         tuning, is_kept = overflow.tuning, starts is None
         self.destination = destination
@@ -172,6 +175,7 @@ class KafkaSource:
             lifecycle,
             peers,
             lock,
+            on_rebalance,
         )
         self._consumer = GroupConsumer(
             name,

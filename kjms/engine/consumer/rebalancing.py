@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kjms.engine.kafka import ConsumerPort, TopicPartition, jms_error
 
@@ -23,9 +25,12 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.upkeep import Upkeep
     from kjms.engine.handover.handover import Handover
 
-__all__ = ["Rebalancing"]
+__all__ = ["Change", "Rebalancing"]
 
 _log = logging.getLogger("kjms.consumer")
+
+Change: TypeAlias = Literal["assigned", "revoked", "lost"]
+Callback: TypeAlias = "Callable[[ConsumerPort, list[TopicPartition]], None]"
 
 RELOCATE_SECONDS: Final = 3.0  # how long leaving waits for relocations; what is not relocated is found again
 
@@ -50,6 +55,7 @@ class Rebalancing:
         lifecycle: Knows whether the thread ends.
         handover: Takes part in the group's handover; None: there is none.
         lock: The group consumer's lock.
+        on_rebalance: Called after a rebalance with what changed, the partitions, and the seconds that it took.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class Rebalancing:
         lifecycle: Lifecycle,
         handover: Handover | None,
         lock: threading.RLock,
+        on_rebalance: Callable[[Change, list[int], float], None],
     ) -> None:
         self._membership = membership
         self.poll = membership.poll  # returns a record, and raises what a callback raised
@@ -82,6 +89,7 @@ class Rebalancing:
         self._lifecycle = lifecycle
         self._handover = handover
         self._lock = lock
+        self._on_rebalance = on_rebalance
 
     def join(self, consumer: ConsumerPort) -> None:
         """Join the group; wait for the client's `turn`."""
@@ -89,9 +97,9 @@ class Rebalancing:
             self._membership.subscribe(
                 consumer,
                 self._assignment.topic,
-                on_assign=self._on_assign,
-                on_revoke=self._on_revoke,
-                on_lost=self._on_lost,
+                on_assign=self._observed("assigned", self._on_assign),
+                on_revoke=self._observed("revoked", self._on_revoke),
+                on_lost=self._observed("lost", self._on_lost),
             )
         if self._handover is not None:
             self._handover.begin()
@@ -131,6 +139,17 @@ class Rebalancing:
                 consumer.close()
 
     # The group moves partitions between its members.
+
+    def _observed(self, change: Change, follow: Callback) -> Callback:
+        """Return *follow*, which observers learn of."""
+
+        def followed(consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+            begin = time.perf_counter()
+            follow(consumer, partitions)
+            if partitions:
+                self._on_rebalance(change, [each.partition for each in partitions], time.perf_counter() - begin)
+
+        return followed
 
     def _on_assign(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
         if self._lifecycle.is_closed or self._lifecycle.is_leaving:  # the poll is that of the closing
