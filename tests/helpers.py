@@ -230,10 +230,13 @@ def give_back(session: Session | JMSContext) -> None:
     (session.rollback if session.transacted else session.recover)()
 
 
-def drain(consumer: MessageConsumer, soon: int = SOON_MS) -> list[Message]:
-    """Return what *consumer* receives until nothing comes any more."""
+def drain(consumer: MessageConsumer, soon: int = SOON_MS, *, count: int = 1) -> list[Message]:
+    """Return the messages that *consumer* receives until none arrives for *soon* milliseconds.
+
+    Until *count* have arrived, it waits longer: another partition may be late on a busy machine.
+    """
     messages: list[Message] = []
-    while (message := consumer.receive(soon if messages else WAIT_MS)) is not None:
+    while (message := consumer.receive(WAIT_MS if len(messages) < count else soon)) is not None:
         messages.append(message)
     return messages
 

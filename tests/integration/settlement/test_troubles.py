@@ -63,7 +63,7 @@ def test_a_dead_letter_queue_that_takes_nothing_holds_up_no_other(
         assert f"{name}.dlq" in str(heard[0])
         fail_all(connection, other, 2)
         dead = connection.create_session().create_consumer(Queue(f"{other.queue_name}.dlq"))
-        assert texts_of(drain(dead)) == ["1", "2"]
+        assert texts_of(drain(dead, count=2)) == ["1", "2"]
         wide = {"max.message.bytes": "1000000"}
         alter(admin, f"{name}.dlq", wide)
         consumer = connection.create_session().create_consumer(Queue(f"{name}.dlq"))
@@ -95,7 +95,7 @@ def test_many_dead_letters_are_moved_though_they_do_not_fit_in_one_batch(kjms_br
         send(connection, queue, *texts)
         fail_all(connection, queue, 30)
         dead = connection.create_session().create_consumer(Queue(f"{name}.dlq"))
-        assert sorted(texts_of(drain(dead))) == sorted(texts)
+        assert sorted(texts_of(drain(dead, count=len(texts)))) == sorted(texts)
 
 
 def test_an_offset_beyond_the_end_of_the_log_loses_nothing(
@@ -108,7 +108,7 @@ def test_an_offset_beyond_the_end_of_the_log_loses_nothing(
     said = write_state(State(100, 100, (), 100))
     group.commit(offsets=[TopicPartition(topic, 0, 100, said)], asynchronous=False)
     group.close()
-    assert texts_of(drain(connection.create_session().create_consumer(queue))) == ["a", "b"]
+    assert texts_of(drain(connection.create_session().create_consumer(queue), count=2)) == ["a", "b"]
 
 
 def test_room_is_made_in_partitions_that_were_added(kjms_broker: Any, queue: Queue, eventually: Eventually) -> None:
