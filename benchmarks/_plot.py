@@ -79,7 +79,7 @@ def plot(reports: Sequence[Report]) -> str:
     legend = (
         f'<circle class="met" cx="14" cy="{HEAD - 26}" r="4"/><text class="faint" x="24" y="{HEAD - 22}">met</text>'
         f'<circle class="short" cx="64" cy="{HEAD - 26}" r="4"/>'
-        f'<text class="faint" x="74" y="{HEAD - 22}">short of it; right is better</text>'
+        f'<text class="faint" x="74" y="{HEAD - 22}">not met; right is better</text>'
     )
     return "\n".join(
         [

@@ -116,12 +116,12 @@ class _Temporary(Destination):
         Spec: JMS 2.0 §4.4.3.
         """
         if self._end is None:
-            raise JMSException(f"delete: {self} is only a name here; the object that its session made deletes it")
+            raise JMSException(f"delete: {self} is only a name here; delete the object that its session created")
         self._end()
 
     def __reduce__(self) -> tuple[type[_Temporary], tuple[str]]:
         if self._end is not None:
-            raise TypeError(f"{self} is unique and cannot be copied (JMS 2.0 §4.4.3); JMSReplyTo says its name")
+            raise TypeError(f"{self} is unique and cannot be copied (JMS 2.0 §4.4.3); JMSReplyTo carries its name")
         return type(self), (self._name,)
 
 

@@ -119,7 +119,7 @@ def _parameters(environment: Mapping[str, str]) -> dict[ContextKey, str]:
 
 def _check_name(name: str, path: str | None) -> None:
     if not all(name.split(SEPARATOR)):
-        raise ValueError(f"{path}: {name!r} is no name: its parts, separated by {SEPARATOR!r}, must not be empty")
+        raise ValueError(f"{path}: {name!r} is not a name: its parts, separated by {SEPARATOR!r}, must not be empty")
 
 
 @dataclass(eq=False)

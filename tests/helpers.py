@@ -742,6 +742,17 @@ def running(
         child.communicate()
 
 
+def rest_of(process: subprocess.Popen[str]) -> str:
+    """Wait for the end of *process*, and return what it has printed since the last line that was read.
+
+    `communicate` leaves out lines that came together with that line.
+    """
+    assert process.stdout is not None
+    text = process.stdout.read()
+    process.wait(WAIT_SECONDS)
+    return text
+
+
 class Program:
     """Another process that answers requests by `serve_requests`: a file of the tests, run with *servers*."""
 

@@ -106,7 +106,7 @@ class Report:
         for result in self.results:
             for verdict in result.verdicts():
                 aim, measured = verdict.text.removeprefix("aim ").split(": ")
-                rows.append(_markdown_row((result.title, aim, measured, "met" if verdict.is_met else "short of it")))
+                rows.append(_markdown_row((result.title, aim, measured, "met" if verdict.is_met else "not met")))
         return rows
 
     def ran_on(self) -> str:

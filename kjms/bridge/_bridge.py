@@ -107,7 +107,7 @@ class Bridge:
         target = source if target is None else target
         for each in (source, target):
             if isinstance(each, TemporaryQueue | TemporaryTopic) or not isinstance(each, Queue | Topic):
-                raise InvalidDestinationException(f"a bridge goes from queues and topics to such, not {shown(each)}")
+                raise InvalidDestinationException(f"a bridge connects queues and topics, not {shown(each)}")
         self._options = options or BridgeOptions()
         self._peer_options = peer
         self._source = source
@@ -203,7 +203,7 @@ class Bridge:
             JMSException: There is no such subscription, or it is in use.
         """
         if not isinstance(self._source, Topic):
-            raise IllegalStateException(f"{self._source} is no topic, and has no subscriptions")
+            raise IllegalStateException(f"{self._source} is not a topic, and only topics have subscriptions")
         self._unsubscribe()
 
     # What a direction adds.

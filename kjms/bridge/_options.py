@@ -53,7 +53,9 @@ class PeerOptions:
         except ValueError:
             port = -1
         if parts.scheme not in _PORTS or not parts.hostname or port == -1 or parts.path.strip("/") or parts.query:
-            raise ValueError(f"{shown(self._place)} is no URL of the form amqp://HOST:PORT, or amqps:// with TLS")
+            raise ValueError(
+                f"{shown(self._place)} is not a URL of the form amqp://HOST:PORT, or amqps://HOST:PORT with TLS"
+            )
         if not self.is_secure and (self.tls_ca or self.tls_certificate):
             raise ValueError(f"certificates are for amqps://, and not for {self._place}")
         if self.tls_key and not self.tls_certificate:

@@ -174,8 +174,8 @@ class Auto(Acknowledgement):
             del self._unflushed[reader]  # not before: what Kafka did not take is tried again
             if lost:
                 raise JMSException(
-                    f"the last message of {reader.name} could not be acknowledged: the partition was lost,"
-                    " to another consumer or in an outage; the message is delivered again"
+                    f"the last message of {reader.name} could not be acknowledged: its partition was lost,"
+                    " to another consumer or in an outage; the message is redelivered"
                 )
         return True
 
@@ -332,8 +332,8 @@ class Client(Acknowledgement):
             del self._unflushed[reader]  # not before: what Kafka did not take is tried again
         if lost:
             raise JMSException(
-                f"acknowledge: {lost} of {len(deliveries)} messages were of partitions that were lost,"
-                " to another consumer or in an outage; they are delivered again"
+                f"acknowledge: {lost} of {len(deliveries)} messages belong to partitions that this session"
+                " lost, to another consumer or in an outage; they are redelivered"
             )
 
     def recover(self) -> Slot | None:

@@ -313,7 +313,7 @@ class BrokeredSession(Session):
         """
         if self._brokered.flush():
             raise JMSException(
-                "accept: a partition was lost, to another process or in an outage; its messages are delivered again"
+                "accept: a partition was lost, to another process or in an outage; its messages are redelivered"
             )
 
     def release(self, deliveries: Iterable[Delivery]) -> None:

@@ -118,7 +118,7 @@ class QueueSession(Session):
     def _check_destination(self, destination: object) -> None:
         super()._check_destination(destination)
         if not isinstance(destination, Queue):
-            raise InvalidDestinationException(f"a QueueSession knows no topics, such as {destination}")
+            raise InvalidDestinationException(f"a QueueSession cannot use a topic such as {destination}")
 
 
 class TopicConnectionFactory(ConnectionFactory):
@@ -213,4 +213,4 @@ class TopicSession(Session):
     def _check_destination(self, destination: object) -> None:
         super()._check_destination(destination)
         if not isinstance(destination, Topic):
-            raise InvalidDestinationException(f"a TopicSession knows no queues, such as {destination}")
+            raise InvalidDestinationException(f"a TopicSession cannot use a queue such as {destination}")

@@ -250,7 +250,7 @@ def _message_and_destination(first: object, second: object) -> tuple[Any, Destin
     if isinstance(first, Queue | Topic) or isinstance(second, Message):  # the order of JMS
         first, second = second, first
     if first is None:
-        raise MessageFormatException("send: there is no message, it is None (JMS 2.0 §4.6)")
+        raise MessageFormatException("send: the message is None (JMS 2.0 §4.6)")
     if isinstance(first, Queue | Topic):
         raise MessageFormatException(
             f"send: {second} and {first} are both destinations; name one destination and the message (JMS 2.0 §4.6)"

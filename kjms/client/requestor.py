@@ -29,7 +29,7 @@ class _Requestor(AutoCloseable, Generic[R]):
     def __init__(self, session: Session, destination: Destination) -> None:
         if session.transacted:
             raise IllegalStateException(
-                "a requestor's session must not be transacted: its requests would be sent when they are answered"
+                "a requestor's session must not be transacted: it would send a request only at the commit"
             )
         self._session = session
         self._producer = session.create_producer(destination)

@@ -146,7 +146,7 @@ class Engine:
             *self.temporaries.threads(),
             *self.sources.threads(),
         ]
-        moves, rescues = self.overflows.statistics()
+        moves, in_flight_moves = self.overflows.statistics()
         return EngineStatistics(
             number=self.number,
             name=self.overflows.engine,
@@ -157,7 +157,7 @@ class Engine:
             group_consumers=tuple(self.sources.statistics()),
             commits=self.committer.statistics(),
             moves=moves,
-            rescues=rescues,
+            in_flight_moves=in_flight_moves,
             cleanings=self.sources.retention.rounds,
             delayed=tuple(self.schedule.statistics()),
             inbox=self.temporaries.statistics(),
@@ -273,7 +273,7 @@ class Engine:
         name = destination_name(destination)
         topic = topic_for(destination, options.queue_prefix, options.topic_prefix)
         if is_internal(topic) or topic.startswith("__"):
-            raise InvalidDestinationException(f"{destination} is no destination: kjms, or Kafka, keeps its own there")
+            raise InvalidDestinationException(f"{destination} is reserved for internal use; choose another name")
         chosen = options.destination(name)
         count = self.topics.ensure(
             topic,

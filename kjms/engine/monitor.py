@@ -84,7 +84,7 @@ class ConnectionMonitor:
         self.report(failure)
 
     def _recovered(self, failure: JMSException, seconds: float) -> None:
-        _log.info("connection to %s is back after %.1f s", self._servers, seconds)
+        _log.info("the connection to %s is back after %.1f s", self._servers, seconds)
         self.observed("recovered", Recovered(self._servers, failure, seconds * 1000))
         for listener in list(self.listeners):
             listener._tell_recovery(failure)

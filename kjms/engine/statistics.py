@@ -222,7 +222,7 @@ class EngineStatistics:
         group_consumers: Queues, subscriptions and topics that are read, by name.
         commits: The transactional producer for sessions.
         moves: The transactional producer that moves messages: to dead-letter queues, other processes, the overflow.
-        rescues: The one that relocates messages in flight when a partition moves to another process.
+        in_flight_moves: The one that relocates messages in flight when a partition moves to another process.
         cleanings: How often settled messages were looked for that can be deleted from Kafka, ever.
         delayed: The delayed messages that are served, by topic.
         inbox: The temporary destinations; None before the first one.
@@ -241,7 +241,7 @@ class EngineStatistics:
     group_consumers: tuple[GroupConsumerStatistics, ...]
     commits: TransactionStatistics
     moves: TransactionStatistics
-    rescues: TransactionStatistics
+    in_flight_moves: TransactionStatistics
     cleanings: int
     delayed: tuple[DelayedStatistics, ...]
     inbox: InboxStatistics | None

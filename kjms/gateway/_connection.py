@@ -311,7 +311,7 @@ class AmqpConnection(EngineProtocol):
             is_sole = SOLE in (self._engine.remote_desired_capabilities or ())
             properties = self._engine.remote_properties
         except TypeError as error:
-            raise DataException(f"the capabilities or properties are no symbols: {error}") from error
+            raise DataException(f"the capabilities or properties are not symbols: {error}") from error
         self.client.is_qpid_jms = isinstance(properties, dict) and properties.get("product") == "QpidJMS"
         self._happens(ConnectionEvent.OPEN_RECEIVED)
         self._clients.run(self._opened(is_sole=is_sole))

@@ -90,7 +90,8 @@ class IncomingLink(ClientLink):
             self._parts.append(part)
             has_room = self.host.flow.hold_part(len(part))
         if self._size > self.host.options.max_message_size:
-            text = f"a message is larger than the {self.host.options.max_message_size} bytes that are allowed"
+            limit = self.host.options.max_message_size
+            text = f"a message is larger than the {limit} bytes that --max-message-size allows"
             transaction = _transaction_of(delivery)
             if transaction is not None:
                 self.worker.mark_rollback_only(transaction, ResourceAllocationException(text))

@@ -66,7 +66,7 @@ class LinkNames:
         line = self._lines.setdefault(name, [])
         last = line[-1] if line else None
         if last is not None and not last.is_leaving and not link.replaces(last):
-            raise IllegalStateException(f"there is a link {link.link_name!r} already, which is for something else")
+            raise IllegalStateException(f"link {link.link_name!r} exists already, with another source or target")
         line.append(link)
         link.name = name
         self._of_sessions.setdefault(link.session, set()).add(link)

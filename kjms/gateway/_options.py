@@ -61,17 +61,17 @@ class GatewayOptions:
     def __post_init__(self) -> None:
         if not (self.anonymous or self.users or self.pass_credentials or self.tls_clients):
             raise ValueError(
-                "no client could come in: allow anonymous clients, name a file of users or of certificates, or pass"
-                " credentials on to Kafka"
+                "every client would be refused: admit anonymous clients, give a file of users or of certificates, or"
+                " pass credentials on to Kafka"
             )
         if self.tls_certificate is None and (self.tls_key or self.tls_clients):
             raise ValueError("TLS needs the gateway's own certificate")
         if self.users and self.pass_credentials:
-            raise ValueError("names and passwords are checked here, by a file of users, or by Kafka, not by both")
+            raise ValueError("check names and passwords against a file of users or against Kafka, not both")
         is_clear = self.tls_certificate is None and not self.allow_cleartext_passwords
         if is_clear and (self.users or self.pass_credentials) and not is_loopback(self.host):
             raise ValueError(
-                f"passwords would come to {self.host!r} in clear text, and it is no loopback address: give a"
+                f"clients would send passwords to {self.host!r} in clear text, which is not a loopback address: give a"
                 " certificate (--tls-certificate), listen at localhost, or allow that (--allow-cleartext-passwords)"
             )
 

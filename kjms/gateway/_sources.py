@@ -207,7 +207,7 @@ class LinkSources:
             found = self._session.poll(consumer)
             if found is None:
                 if consumer._is_closed:
-                    raise JMSException(f"the consumer of {consumer._destination} was closed: others have its place")
+                    raise JMSException(f"the consumer of {consumer._destination} was closed while its link was open")
                 source.is_waiting = True
                 return None
             delivery, message = found

@@ -52,7 +52,7 @@ def _read(data: Any) -> Any:
         data.rewind()
         return data.get_object() if data.next() is not None else None
     except (TypeError, ValueError, OverflowError, RecursionError, DataException) as error:
-        raise MessageFormatException(f"what the link wants cannot be read: {error}") from error
+        raise MessageFormatException(f"the attach of the link cannot be read: {error}") from error
 
 
 def capabilities(terminus: Terminus) -> frozenset[str]:
@@ -145,7 +145,7 @@ def _filters(source: Terminus) -> tuple[str | None, bool]:
             continue
         if descriptor in _SELECTOR:
             if not isinstance(entry.value, str):
-                raise InvalidSelectorException("the selector of the link is no string")
+                raise InvalidSelectorException("the selector of the link is not a string")
             selector = str(entry.value)
         elif descriptor in _NO_LOCAL:
             no_local = True

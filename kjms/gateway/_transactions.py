@@ -63,7 +63,8 @@ class Transactions:
         whole = self._sizes[number] = self._sizes.get(number, 0) + size
         if whole > self._max_size:
             raise ResourceAllocationException(
-                f"what was sent in a transaction is larger than the {self._max_size} bytes that are allowed"
+                f"the messages of a transaction are larger than the {self._max_size} bytes that"
+                " --max-transaction-size allows"
             )
         return transaction
 

@@ -31,7 +31,7 @@ def hashed(user: str, password: str) -> str:
         ValueError: The name is empty, begins with ``#``, or holds a colon or a control character.
     """
     if not user.isprintable() or not user.strip() or user != user.strip() or ":" in user or user.startswith("#"):
-        raise ValueError(f"a user's name is text without a colon, which does not begin with #, unlike {user!r}")
+        raise ValueError(f"a user's name must be text without a colon that does not begin with #, not {user!r}")
     salt = secrets.token_bytes(_SALT_BYTES)
     return f"{user}:{salt.hex()}:{_hash(password, salt).hex()}"
 
@@ -132,7 +132,7 @@ class Users:
         if version != self._version or self._fault:
             self._users, self._version = parsed(self._path, _text(self._path)), version
             if not self._users:
-                _log.warning("the file of users %s names no user", self._path)
+                _log.warning("the file of users %s is empty", self._path)
 
     def _read_again(self) -> None:
         """Read the file if it has changed.
@@ -145,7 +145,7 @@ class Users:
         except (OSError, ValueError) as error:
             fault = f"the file of users cannot be used: {error}"
             if fault != self._fault:
-                _log.error("every login is refused, since %s", fault)
+                _log.error("the gateway refuses every login: %s", fault)
                 self._fault = fault
             raise JMSException(fault) from error
         if self._fault:

@@ -269,7 +269,7 @@ class Worker:
             self._transactions.rollback_all()
             self._session.close()
         except Exception as failure:
-            _log.warning("a client's session was not closed as it should be: %s", failure)
+            _log.warning("a client's session was not closed in order: %s", failure)
         self._is_ending = True
         self._post(self._on_end)
 

@@ -170,7 +170,7 @@ class Layout:
                 _note(message, "the text is not UTF-8 throughout; U+FFFD stands for what is not")
                 return value.decode(errors="replace")
             raise MessageFormatException(
-                f"the record's value is no body of type {self.body_type!r}: {error} (docs/wire-format.md)"
+                f"the record's value is not a body of type {self.body_type!r}: {error} (docs/wire-format.md)"
             ) from None
         return body if message.__class__ is not ObjectMessage else (self.body_type.partition("/")[2], body)
 

@@ -111,7 +111,7 @@ def _prefix(kind: type[Destination], queue_prefix: str, topic_prefix: str) -> st
     prefix = queue_prefix if issubclass(kind, Queue) else topic_prefix
     if prefix and not _LEGAL.fullmatch(prefix):
         raise InvalidDestinationException(
-            f"a prefix is made of letters, digits, '.', '_' and '-', unlike {shown(prefix)}"
+            f"a prefix must consist of letters, digits, '.', '_' and '-', not {shown(prefix)}"
         )
     return prefix
 

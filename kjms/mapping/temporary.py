@@ -56,7 +56,7 @@ def place_of(destination: Destination) -> tuple[str, int]:
     inbox, _, number = destination._name.rpartition("/")
     if not is_inbox(inbox) or not number.isascii() or not number.isdigit() or len(number) > 18:
         raise InvalidDestinationException(
-            f"{shown(str(destination))} is no temporary destination: those are made by a session (JMS 2.0 §4.4.3)"
+            f"{shown(str(destination))} is not a temporary destination: a session creates these (JMS 2.0 §4.4.3)"
         )
     return inbox, int(number)
 

@@ -50,7 +50,7 @@ def register_codec(
     >>> unregister_codec("uuid")
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"a codec's name is made of letters, digits and ._+-, unlike {shown(name)}")
+        raise ValueError(f"a codec's name must consist of letters, digits and ._+-, not {shown(name)}")
     held = _codecs.get(name)
     if held is not None and held.python_type is not python_type:
         raise ValueError(f"codec {name!r} is registered for {held.python_type.__qualname__}")
@@ -107,7 +107,7 @@ def from_wire(name: str, data: bytes) -> Any:
         try:
             return read_plain(data)
         except ValueError as error:
-            raise MessageFormatException(f"the body is no plain object: {error} (docs/wire-format.md)") from None
+            raise MessageFormatException(f"the body is not a plain object: {error} (docs/wire-format.md)") from None
     codec = _codecs.get(name)
     if codec is None:
         raise MessageFormatException(

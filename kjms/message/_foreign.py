@@ -40,8 +40,8 @@ def from_foreign(message: Any) -> Message:
         return message
     if not hasattr(message, "property_names") or not hasattr(message, "get_object_property"):
         raise MessageFormatException(
-            f"a {type(message).__name__} is no message (JMS 2.0 §3.12);"
-            " a session's create_text_message and the like make one"
+            f"a {type(message).__name__} is not a message (JMS 2.0 §3.12);"
+            " create one with a session's create_text_message or the like"
         )
     ours = _with_body(message)
     for field in _FIELDS:

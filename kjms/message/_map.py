@@ -82,7 +82,7 @@ class MapMessage(Message):
         self._check_body_writable()
         if not isinstance(name, str) or not name:
             raise ValueError(
-                f"the name of a map entry is a string that is not empty, unlike {shown(name)} (JMS 2.0 §B.4.5.2)"
+                f"the name of a map entry must be a string that is not empty, not {shown(name)} (JMS 2.0 §B.4.5.2)"
             )
         self._body[str.__str__(name)] = (kind if value is not None else "string", value)
 

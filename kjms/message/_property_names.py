@@ -23,7 +23,7 @@ def check_name(name: str, kind: str | None) -> None:
         raise ValueError(f"a property name must not be empty or None, and is {shown(name)} (JMS 2.0 §B.4.5.2)")
     if not is_identifier(name):
         raise MessageFormatException(
-            f"property name {shown(name)} is no identifier, or is a word that selectors reserve (JMS 2.0 §3.5.1)"
+            f"property name {shown(name)} is not an identifier, or selectors reserve it (JMS 2.0 §3.5.1)"
         )
     if name.startswith("JMS"):
         wanted = CLIENT_PROPERTIES.get(name)

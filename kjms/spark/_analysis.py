@@ -115,7 +115,7 @@ def _groups(
                 topic, _ = engine.topic_of(each, options)
                 yield each, topic, queue_group(topic), None, None
             elif type(each) is not Topic:
-                raise InvalidDestinationException(f"settlement is known of queues and topics, not of {shown(each)}")
+                raise InvalidDestinationException(f"settlement exists for queues and topics, not for {shown(each)}")
     for found in engine.admin.subscriptions():
         terms, identity = found.terms, found.identity
         if wanted is None or terms.topic in wanted:

@@ -335,8 +335,8 @@ def _damage() -> str:
             f"{KIND} = 'text' AND NOT coalesce(is_valid_utf8({VALUE_TEXT}), TRUE)",
             "'the text is not UTF-8 throughout; U+FFFD stands for what is not'",
         ),
-        (f"{KIND} = 'map' AND {_map()} IS NULL", "'the value is no body of type map'"),
-        (f"{KIND} = 'stream' AND {_stream()} IS NULL", "'the value is no body of type stream'"),
+        (f"{KIND} = 'map' AND {_map()} IS NULL", "'the value is not a body of type map'"),
+        (f"{KIND} = 'stream' AND {_stream()} IS NULL", "'the value is not a body of type stream'"),
     ]
     return f"array_compact(array({', '.join(f'CASE WHEN {condition} THEN {text} END' for condition, text in checks)}))"
 

@@ -120,7 +120,7 @@ class _Encoding:
         if self._wrong:
             raise MessageFormatException(
                 f"{len(self._wrong)} columns do not fit a JMS message: {'; '.join(self._wrong)}"
-                " (columns that are no part of a message are properties; JMS 2.0 §3.5)"
+                " (columns beside the message's own are properties; JMS 2.0 §3.5)"
             )
 
     def _check_property(self, name: str) -> None:

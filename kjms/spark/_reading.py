@@ -113,7 +113,7 @@ def read_batch(
     asked = _Asked(factory, destinations, user, password)
     if pending:
         if (starting, ending) != (EARLIEST, LATEST):
-            raise ValueError("pending: no starting and no ending goes with it: what is not settled is where it is")
+            raise ValueError("pending: give neither starting nor ending; pending messages have fixed places")
         require_kafka(spark)
         settings = {**asked.common(), **(options or {})}
         records = pending_records(spark, factory, asked.queues(), settings, user, password)
@@ -207,7 +207,7 @@ class _Asked:
         self._pattern = None
         given = [destinations] if isinstance(destinations, Destination) else list(destinations)
         if not given or not all(isinstance(each, Destination) for each in given):
-            raise InvalidDestinationException(f"destinations are queues and topics, unlike {shown(destinations)}")
+            raise InvalidDestinationException(f"destinations must be queues and topics, not {shown(destinations)}")
         self._topics = {topic_of(factory, each): each for each in given}
 
     def queues(self) -> dict[str, Queue]:
@@ -218,7 +218,9 @@ class _Asked:
         """
         queues = {topic: each for topic, each in self._topics.items() if type(each) is Queue}
         if self._pattern is not None or len(queues) < len(self._topics):
-            raise InvalidDestinationException("pending: what is not settled is known of queues, each given by its name")
+            raise InvalidDestinationException(
+                "pending: give queues by their names; a pattern or a topic has no pending messages"
+            )
         return queues
 
     def require(self, options: Mapping[str, str]) -> None:

@@ -86,7 +86,7 @@ def report(
         begin -= begin % step
     if begin >= end or step < 1:
         raise ValueError(
-            f"since {shown(since)}, until {shown(until)}, interval {shown(interval)}: nothing lies between"
+            f"since {shown(since)}, until {shown(until)}, interval {shown(interval)}: the interval is empty"
         )
     given = [destinations] if isinstance(destinations, Destination) else list(destinations)
     read = sized_batch(spark, factory, given, starting=begin, ending=end, user=user, password=password)

@@ -215,7 +215,7 @@ def route(
     Spec: JMS 2.0 §3.8.1.
     """
     if not routes:
-        raise ValueError("route: there are no routes: it takes the selector of each destination")
+        raise ValueError("route: routes is empty; give the selector of each destination")
     selectors = {destination: parse_selector(text) for destination, text in routes.items()}
     targets = list(dict.fromkeys([*routes, *([otherwise] if otherwise is not None else [])]))
     wanted = None

@@ -57,7 +57,7 @@ def source_of(consumer: Any) -> KafkaSource:
     while getattr(found, "_slot", None) is None:
         found = getattr(found, "_consumer", None)
         if found is None:
-            raise TypeError(f"{consumer!r} is no consumer")
+            raise TypeError(f"{consumer!r} is not a consumer")
     return cast("KafkaSource", found._slot.reader)
 
 

@@ -176,7 +176,7 @@ def read_state(metadata: str | None, committed_offset: int) -> State:
     words = metadata.split(" ")
     version = words[0][len(PREFIX) :]
     if version.isdecimal() and int(version) > VERSION:
-        raise NewerStateError(f"settlement of version {version}, and this kjms knows versions up to {VERSION}")
+        raise NewerStateError(f"settlement of version {version}; this kjms reads versions up to {VERSION}")
     if version != str(VERSION) or len(words) != 4 or words[3][:1] not in {"p", "z"}:
         raise DamagedStateError("settlement that cannot be read: its frame is damaged")
     try:

@@ -63,10 +63,10 @@ def test_a_producer_with_a_destination_refuses_what_is_none(session: Session, qu
     other = Queue("other")
     pairs: list[tuple[tuple[Any, ...], type[JMSException], str]] = [
         ((queue, other), MessageFormatException, f"queue://{queue.queue_name} and queue://other are both destinations"),
-        ((queue,), MessageFormatException, "there is no message"),
-        ((queue, None), MessageFormatException, "there is no message"),
-        ((None, queue), MessageFormatException, "there is no message"),
-        ((queue, "text"), MessageFormatException, "a str is no message"),
+        ((queue,), MessageFormatException, "the message is None"),
+        ((queue, None), MessageFormatException, "the message is None"),
+        ((None, queue), MessageFormatException, "the message is None"),
+        ((queue, "text"), MessageFormatException, "a str is not a message"),
         ((message, message), InvalidDestinationException, r"not .*\(TextMessage\)"),
         ((message, "orders"), InvalidDestinationException, r"not 'orders' \(str\)"),
         (("orders", message), InvalidDestinationException, r"not 'orders' \(str\)"),

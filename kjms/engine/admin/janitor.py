@@ -57,7 +57,7 @@ class Janitor:
             self._clean()
         except Exception as failure:
             if not self._closing:
-                _log.info("inboxes without an owner may be left: %s", failure)
+                _log.info("inboxes without an owner may remain: %s", failure)
 
     def _clean(self) -> None:
         found = [topic for topic in self._topics.all() if is_inbox(topic) and not self._is_own(topic)]
@@ -80,7 +80,7 @@ class Janitor:
     def _delete(self, topic: str) -> None:
         try:
             self._topics.delete([topic])
-            _log.info("the Kafka topic %r is deleted: the program that used it is gone", topic)
+            _log.info("deleted the Kafka topic %r: the program that used it has ended", topic)
         except JMSException as failure:
             _log.info("%s", failure)
 

@@ -249,7 +249,7 @@ class Registry:
             return True
         left = [key for engine in asked for key in self._claims.left_by(engine)]
         if left:
-            _log.info("programs that are gone left %d claims; they are taken away", len(left))
+            _log.info("removed %d claims of programs that have ended", len(left))
             self.take_away(left)
         return False
 
@@ -403,7 +403,7 @@ class Registry:
             try:
                 self.take_away(left)
             except JMSException as failure:
-                _log.warning("claims are left in the registry: %s", failure)
+                _log.warning("claims remain in the registry: %s", failure)
             self._is_closed = True
         thread.join(self._timeout)
 

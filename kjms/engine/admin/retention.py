@@ -96,9 +96,9 @@ class RetentionCleaner:
                     self.give_back()
                     self.rounds += 1
             except (JMSException, KafkaException) as error:
-                _log.warning("the space of what is settled was not given back: %s; tried again later", error)
+                _log.warning("settled records were not deleted: %s; kjms tries again later", error)
             except Exception:
-                _log.exception("the space of what is settled was not given back; tried again later")
+                _log.exception("settled records were not deleted; kjms tries again later")
 
     def write_down(self) -> None:
         """Write down which queues' topics were made here.

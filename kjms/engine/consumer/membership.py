@@ -75,7 +75,7 @@ class Membership:
             while (self._assigned or consumer.memberid()) and time.monotonic() < deadline:
                 self.poll(consumer, POLL_SECONDS)
         except Exception:
-            _log.exception("partitions could not be given up in order")
+            _log.exception("giving up partitions failed")
         finally:
             consumer.close()
 

@@ -116,7 +116,7 @@ class Rebalancing:
             try:
                 step()
             except Exception:
-                _log.exception("consumer of %s: the group was not left in order", self._assignment.name)
+                _log.exception("consumer of %s: leaving the group failed", self._assignment.name)
         if self._assignment.is_kept:
             with self._lock:
                 self._fetch.forget_all()
@@ -165,7 +165,7 @@ class Rebalancing:
             for partition in last:
                 dispatcher.drop(partition)  # what is dispatched from now on is not part of a commit
         if not (self._lifecycle.is_closed or self._lifecycle.is_leaving):
-            self._relocations.rescue(last)
+            self._relocations.move_in_flight(last)
         with self._lock:
             for partition in last:
                 partition.is_held = False

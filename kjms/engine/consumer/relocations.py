@@ -31,7 +31,7 @@ __all__ = ["Relocations"]
 
 _log = logging.getLogger("kjms.consumer")
 
-MOST_RESCUED: Final = 10_000  # messages in flight that a rebalance may wait for
+MOST_IN_FLIGHT: Final = 10_000  # messages in flight that a rebalance may wait for
 
 
 class Relocations:
@@ -210,8 +210,8 @@ class Relocations:
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
             if lost:
                 raise LostError(
-                    f"{len(lost)} messages of {self._assignment.name} were of partitions that were lost, to another"
-                    " consumer or in an outage",
+                    f"{len(lost)} messages of {self._assignment.name} belong to partitions that this process lost,"
+                    " to another consumer or in an outage",
                     lost,
                 )
             for delivery in everything:
@@ -294,7 +294,7 @@ class Relocations:
                     delivery.note()  # it may have come back meanwhile
             self._changed.notify()
 
-    def rescue(self, leaving: Collection[AssignedPartition]) -> None:
+    def move_in_flight(self, leaving: Collection[AssignedPartition]) -> None:
         """Move what sessions have of partitions that are *leaving* to one that stays: it can still be acknowledged.
 
         Message groups are left: the next messages of them are delivered elsewhere at once.
@@ -309,7 +309,7 @@ class Relocations:
                 for _, delivery in partition.settlement.messages()
                 if delivery.is_in_flight and not delivery.is_relocating and delivery.group is None
             ]
-        if home is None or not 0 < len(in_flight) <= MOST_RESCUED:
+        if home is None or not 0 < len(in_flight) <= MOST_IN_FLIGHT:
             return
         place = self._overflow.topic, home
         try:
@@ -318,7 +318,9 @@ class Relocations:
                 self, [Move(each, self.copy_for(each, lambda: place), is_overflow=True, to=place) for each in in_flight]
             )
         except (JMSException, AbortedError, KafkaException) as error:
-            _log.warning("%d messages of %s come again elsewhere: %s", len(in_flight), self._assignment.name, error)
+            _log.warning(
+                "another process redelivers %d messages of %s: %s", len(in_flight), self._assignment.name, error
+            )
 
     def finish(self, seconds: float) -> None:
         """Return when nothing is left to relocate, or after *seconds*."""

@@ -140,16 +140,16 @@ class SettlementRestorer:
             )
         topic_id, _ = owner(known.metadata)
         if identity != "-" and topic_id not in {"", "-", identity}:
-            _log.warning("%s: the topic was made anew since it was read last; it is read from its start", place)
+            _log.warning("%s: the topic was deleted and created again; kjms reads it from its start", place)
             return None
         try:
             state = read_state(known.metadata, known.offset)
         except DamagedStateError as error:
-            _log.warning("%s: %s; what comes from there may have been delivered before", place, error)
+            _log.warning("%s: %s; messages from there may have been delivered before", place, error)
             return State(known.offset, _end(consumer, known), (), known.offset)
         end = _end(consumer, known)
         if state.committed_offset > end:
-            _log.warning("%s: the log ends before what was settled; it is read from its start", place)
+            _log.warning("%s: the log ends before the settled offset; kjms reads it from its start", place)
             return None
         return state.within(end)
 

@@ -168,8 +168,8 @@ class DelayedMessages:
                 self._schedule.serve(self._topic)
             if now - max(begun, answered_at) > ANSWER_SECONDS:
                 raise JMSException(
-                    f"{len(wanted)} delayed messages of {self._topic!r} are not cancelled yet: no process serves them."
-                    " They will be, when one does, unless they are due before"
+                    f"{len(wanted)} delayed messages of {self._topic!r} are not cancelled yet: no process serves the"
+                    " delayed messages of this topic. They are cancelled when one starts, unless they are due before"
                 )
             time.sleep(POLL_SECONDS)
         return done

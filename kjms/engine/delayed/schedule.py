@@ -152,7 +152,7 @@ class Schedule:
             except Exception:
                 if self._is_closing:  # the broker has not answered, and the engine has not waited for it
                     return
-                _log.exception("looking for delayed messages failed; tried again")
+                _log.exception("the search for delayed messages failed; kjms tries again")
             if not self._is_closing:
                 self._wake.wait(self._tuning.delayed_check_seconds)
         self._end(list(self._deliveries))

@@ -112,12 +112,14 @@ class HandoverService:
         try:
             while not self._closing:
                 with self._changed:
-                    if not self._members:
-                        self._changed.wait_for(lambda: self._members or self._closing)
                     members = list(self._members.values())
+                self._unassign(members)  # first: a queue may have been closed and opened again
+                if not members:
+                    with self._changed:
+                        self._changed.wait_for(lambda: self._members or self._closing)
+                    continue
                 for member in members:
                     self._tick(member)
-                self._unassign(members)
                 now = time.monotonic()
                 seconds = TICK_SECONDS if any(member.is_busy(now) for member in members) else IDLE_TICK_SECONDS
                 if self._consumer is not None and any(member.is_followed for member in members):
@@ -126,7 +128,7 @@ class HandoverService:
                     with self._changed:
                         self._changed.wait_for(lambda: self._closing, seconds)
         except Exception:  # without handover, all else continues
-            _log.exception("messages are not handed over any more")
+            _log.exception("this process no longer exchanges messages with others")
         finally:
             if self._consumer is not None:
                 self._consumer.close()

@@ -386,7 +386,7 @@ class Subscriptions:
         try:
             self._registry.take_away(keys)
         except JMSException as failure:  # it is tried again
-            _log.warning("other programs do not know yet what was closed here: %s", failure)
+            _log.warning("other programs do not know yet which subscriptions were closed: %s", failure)
 
     def lost(self, key: str) -> None:
         """Report, in a thread of its own, that the claim *key* was removed by another process."""

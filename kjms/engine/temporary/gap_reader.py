@@ -69,7 +69,7 @@ class GapReader:
                 try:
                     self._fill(consumer, source)
                 except Exception as error:  # other sources must still be filled
-                    _log.exception("%s: what did not fit could not be read", source.name)
+                    _log.exception("%s: messages beyond the memory limit could not be read", source.name)
                     self._report(JMSException(f"reading {source.name} failed: {error}", None, error))
                     with self._changed:
                         self._changed.wait_for(lambda: self._closing, RETRY_SECONDS)

@@ -163,7 +163,7 @@ class Temporaries:
             else:
                 is_gone = self._deletions.includes(topic, number)
             if is_gone:
-                raise InvalidDestinationException(f"{destination} is deleted, or never was (JMS 2.0 §4.4.3)")
+                raise InvalidDestinationException(f"{destination} is deleted, or never existed (JMS 2.0 §4.4.3)")
 
         check()
         return Address(topic, number, check)

@@ -129,7 +129,7 @@ class Relocator(TransactionalProducer[Moves]):
         if isinstance(failure, OutgrownError) or (
             is_too_large and (len(moves) > 1 or (not moves[0].is_overflow and moves[0].too_large > 0))
         ):
-            _log.debug("%s; tried again, otherwise", failure)
+            _log.debug("%s; kjms tries again in another way", failure)
             return
         is_passing = isinstance(error, AbortedError) and error.is_passing and self._pause < PASSING_SECONDS
         level = logging.DEBUG if is_passing else logging.WARNING

@@ -208,7 +208,7 @@ def _text(source: AmqpMessage) -> Message:
         try:
             return TextMessage(body.data.decode(charset))
         except UnicodeError:
-            raise _unlike("text", f"bytes that are no {charset}") from None
+            raise _unlike("text", f"bytes that are not {charset}") from None
     value = body.values[0] if body.values else None
     if body.kind == SEQUENCE or not (value is None or isinstance(value, str)):
         raise _unlike("text", _seen(body))

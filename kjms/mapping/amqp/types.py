@@ -212,7 +212,7 @@ def _boolean(value: int) -> bool:
 
 def _char(value: int) -> Char:
     if value > 0x10FFFF or 0xD800 <= value <= 0xDFFF:
-        raise AmqpDecodeError(f"{value:#x} is no Unicode character")
+        raise AmqpDecodeError(f"{value:#x} is not a Unicode character")
     return Char(chr(value))
 
 
@@ -285,7 +285,7 @@ def _map(width: int) -> Reader:
     def read(data: bytes, position: int, end: int, budget: Budget) -> tuple[dict[Any, Any], int]:
         count, start, after = _head(data, position, end, width)
         if count % 2:
-            raise AmqpDecodeError(f"the map at byte {position} has {count} keys and values, which is no even number")
+            raise AmqpDecodeError(f"the map at byte {position} has {count} keys and values, not an even number")
         items = _items(data, start, after, count, budget)
         if count > 2 * _FEW_KEYS:
             _check_keys(items[::2], position)
@@ -404,11 +404,11 @@ def decode_value(
         budget: Of the message that it stands in; None: it stands alone.
 
     Raises:
-        AmqpDecodeError: There is no AMQP value.
+        AmqpDecodeError: There is not an AMQP value.
 
     >>> decode_value(bytes.fromhex("c10803a10161542a40"))
     Traceback (most recent call last):
-    kjms.mapping.amqp.types.AmqpDecodeError: the map at byte 1 has 3 keys and values, which is no even number
+    kjms.mapping.amqp.types.AmqpDecodeError: the map at byte 1 has 3 keys and values, which is not an even number
     >>> decode_value(bytes.fromhex("c10602a10161542a"))
     ({'a': 42}, 8)
     """
@@ -572,7 +572,7 @@ def encode_value(value: Any) -> bytes:
     """
     writer = _WRITERS.get(value.__class__)
     if writer is None:
-        raise MessageFormatException(f"a {type(value).__name__} is no AMQP value (AMQP 1.0 part 1)")
+        raise MessageFormatException(f"a {type(value).__name__} is not an AMQP value (AMQP 1.0 part 1)")
     try:
         return writer(value)
     except (struct.error, OverflowError, ValueError) as error:

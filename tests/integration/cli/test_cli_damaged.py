@@ -49,7 +49,7 @@ def test_a_damaged_message_is_written_and_settled_with_the_others(kjms: Kjms, mi
     run = kjms("receive", mixed.queue_name, "--no-wait")
     before, damaged, after = run.stdout.decode().splitlines()
     assert (before, after) == ("before", "after")
-    assert "is no body of type 'map'" in damaged
+    assert "is not a body of type 'map'" in damaged
     assert damaged.endswith(": Av///w==")
     assert b"is damaged: property 'amount' reads as a string" in run.stderr
     assert kjms("receive", mixed.queue_name, "--no-wait").stdout == b""
@@ -59,13 +59,13 @@ def test_a_damaged_message_is_browsed(kjms: Kjms, mixed: Queue) -> None:
     """`browse` shows it in each form, and goes on."""
     lines = kjms("browse", mixed.queue_name).stdout.decode().splitlines()
     assert (lines[0], lines[2]) == ("before", "after")
-    assert "is no body of type 'map'" in lines[1]
+    assert "is not a body of type 'map'" in lines[1]
     headers = kjms("browse", mixed.queue_name, "--headers").stdout.decode()
     assert re.search(r"^! +property 'amount' reads as a string", headers, re.MULTILINE)
     forms = [json.loads(line) for line in kjms("browse", mixed.queue_name, "--json").stdout.splitlines()]
     assert ["damage" in form for form in forms] == [False, True, False]
     assert forms[1]["body"] == {"damaged": "map", "bytes": "Av///w=="}
-    assert any("is no body of type 'map'" in text for text in forms[1]["damage"])
+    assert any("is not a body of type 'map'" in text for text in forms[1]["damage"])
     assert forms[1]["properties"]["region"] == "EU"
 
 
@@ -103,7 +103,7 @@ def test_a_dead_letter_that_is_damaged_is_shown(kjms: Kjms, produce: Callable[..
     )
     shown = kjms("dlq", "show", queue.queue_name).stdout.decode()
     assert r"\x1b[2Jgone" in shown
-    assert "is no body of type 'map'" in shown
+    assert "is not a body of type 'map'" in shown
     assert f"{FAR} ms" in shown
     (form,) = map(json.loads, kjms("dlq", "show", queue.queue_name, "--json").stdout.splitlines())
     assert form["message"]["body"] == {"damaged": "map", "bytes": "Av///w=="}

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from kjms import Connection, ConnectionFactory, Message, Queue
-from tests.helpers import ROOT, SOON_MS, WAIT_MS, WAIT_SECONDS, drain, program_environment, text, wait_for
+from tests.helpers import ROOT, SOON_MS, WAIT_MS, WAIT_SECONDS, drain, program_environment, rest_of, text, wait_for
 
 PAGE = (ROOT / "docs" / "workers.md").read_text("utf-8")
 FILES = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', PAGE, re.DOTALL | re.MULTILINE))
@@ -98,10 +98,10 @@ def order(connection: Connection, *texts: str) -> None:
             producer.send(session.create_text_message(each))
 
 
-def received(connection: Connection, queue: Queue) -> list[Message]:
-    """Return what is left in *queue*."""
+def received(connection: Connection, queue: Queue, count: int) -> list[Message]:
+    """Return what is left in *queue*: *count* messages are to be there."""
     with connection.create_session() as session, session.create_consumer(queue) as consumer:
-        return drain(consumer, SOON_MS)
+        return drain(consumer, SOON_MS, count=count)
 
 
 def test_a_worker_ends_in_order_at_sigterm(start: Start, shop: Connection, tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_a_worker_ends_in_order_at_sigterm(start: Start, shop: Connection, tmp_p
     order(shop, *texts)
     packed = [line_with(worker, "packed ").split("packed ")[1].strip()]
     worker.send_signal(signal.SIGTERM)
-    rest, _ = worker.communicate(timeout=WAIT_SECONDS)
+    rest = rest_of(worker)
     assert worker.returncode == 0, rest
     assert re.findall(r"packing: (stop.*)", rest) == ["stopping after SIGTERM", "stopped"]
     assert not (tmp_path / "ready").exists()
     packed += re.findall("packed (.*)", rest)
     assert len(packed) <= 5
-    left = received(shop, ORDERS)
+    left = received(shop, ORDERS, len(texts) - len(packed))
     assert sorted(packed + [text(message) for message in left]) == sorted(texts)
     assert not any(message.jms_redelivered for message in left)
     assert " WARNING " not in rest
@@ -139,7 +139,7 @@ def test_an_order_that_cannot_be_packed_becomes_a_dead_letter(start: Start, shop
         4,
     )
     worker.send_signal(signal.SIGINT)
-    rest, _ = worker.communicate(timeout=WAIT_SECONDS)
+    rest = rest_of(worker)
     assert worker.returncode == 0
     assert "WARNING kjms.redelivery: " in rest
 
@@ -147,7 +147,7 @@ def test_an_order_that_cannot_be_packed_becomes_a_dead_letter(start: Start, shop
 def test_a_worker_that_finds_no_cluster_fails(start: Start) -> None:
     """Its supervisor restarts it: the exit code is 1, and the last lines say why."""
     worker = start(*COMMANDS[0], KJMS_BOOTSTRAP="127.0.0.1:9", KJMS_SEND_TIMEOUT="500")
-    output, _ = worker.communicate(timeout=WAIT_SECONDS)
+    output = rest_of(worker)
     assert worker.returncode == 1
     assert "no Kafka broker answers at 127.0.0.1:9" in output
 
@@ -167,7 +167,7 @@ def test_several_workers_end_together(start: Start, shop: Connection, ending: st
     else:
         children = psutil.Process(parent.pid).children()
         next(child for child in children if "spawn_main" in " ".join(child.cmdline())).kill()
-    rest, _ = parent.communicate(timeout=WAIT_SECONDS)
+    rest = rest_of(parent)
     assert parent.returncode == (0 if ending == "signal" else 1), rest
     assert rest.count("stopped") == (4 if ending == "signal" else 3)
 
@@ -199,10 +199,10 @@ def test_workers_of_gunicorn_send(start: Start, shop: Connection, tmp_path: Path
     wait_for(lambda: accepts(port))
     assert [post(f"http://127.0.0.1:{port}", f"pen {number}") for number in range(8)] == [202] * 8
     server.send_signal(signal.SIGTERM)
-    output, _ = server.communicate(timeout=WAIT_SECONDS)
+    output = rest_of(server)
     assert server.returncode == 0, output
     assert "Traceback" not in output
-    assert sorted(text(message) for message in received(shop, ORDERS)) == [f"pen {number}" for number in range(8)]
+    assert sorted(text(message) for message in received(shop, ORDERS, 8)) == [f"pen {number}" for number in range(8)]
 
 
 def test_an_application_of_uvicorn_sends_and_packs(start: Start, shop: Connection) -> None:
@@ -214,11 +214,11 @@ def test_an_application_of_uvicorn_sends_and_packs(start: Start, shop: Connectio
     wait_for(lambda: accepts(port))
     assert [post(f"http://127.0.0.1:{port}/orders", f"pen {number}") for number in range(8)] == [202] * 8
     server.send_signal(signal.SIGTERM)
-    output, _ = server.communicate(timeout=WAIT_SECONDS)
+    output = rest_of(server)
     assert "Application shutdown complete" in output
     assert "Traceback" not in output
-    packed = [text(message).removeprefix("packed ") for message in received(shop, PACKED)]
-    left = received(shop, ORDERS) if len(packed) < 8 else []
+    packed = [text(message).removeprefix("packed ") for message in received(shop, PACKED, 1)]
+    left = received(shop, ORDERS, 8 - len(packed)) if len(packed) < 8 else []
     assert sorted(packed + [text(message) for message in left]) == [f"pen {number}" for number in range(8)]
     assert not any(message.jms_redelivered for message in left)
 

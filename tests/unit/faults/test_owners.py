@@ -102,7 +102,7 @@ def test_a_lost_message_cannot_be_acknowledged(
     eventually(is_ready(consumer, 1))
     assert kafka.expel(queue_group(queue.queue_name)) == 1
     eventually(is_ready(consumer, 2))
-    with pytest.raises(JMSException, match="1 of 1 messages were of partitions that were lost"):
+    with pytest.raises(JMSException, match="1 of 1 messages belong to partitions that this session lost"):
         message.acknowledge()
     assert desk.texts(consumer, 2) == ["a", "b"]
 

@@ -73,7 +73,7 @@ def test_prefixes() -> None:
     assert names.topic_for(Topic("a"), "q.", "t.") == "t.a"
     with pytest.raises(InvalidDestinationException, match=r"prefix 'q\.'"):
         names.destination_for("a", Queue, "q.", "t.")
-    with pytest.raises(InvalidDestinationException, match="prefix is made of"):
+    with pytest.raises(InvalidDestinationException, match="prefix must consist of"):
         names.topic_for(Queue("a"), "q/")
 
 

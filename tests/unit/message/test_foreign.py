@@ -146,5 +146,5 @@ def test_a_bytes_correlation_id_is_taken_over() -> None:
 @pytest.mark.parametrize("thing", [None, "text", 5, object(), {"a": 1}])
 def test_what_is_no_message_is_refused(thing: object) -> None:
     """MessageFormatException."""
-    with pytest.raises(MessageFormatException, match=f"a {type(thing).__name__} is no message"):
+    with pytest.raises(MessageFormatException, match=f"a {type(thing).__name__} is not a message"):
         from_foreign(thing)
