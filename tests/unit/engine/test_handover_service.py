@@ -1,0 +1,57 @@
+"""The thread of handover reads the interest topics of the queues that the process consumes now."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import pytest
+
+from kjms import ConnectionFactory, Queue
+from kjms.engine.handover.service import HandoverService
+from kjms.engine.settings import consumer_settings
+from kjms.testing import MemoryKafka
+from tests.helpers import wait_for
+
+TOPIC = "interest"
+
+
+class Following:
+    """A member that joins at its first tick, as the handover of a queue does."""
+
+    interest_topic = TOPIC
+
+    def __init__(self, service: HandoverService) -> None:
+        self._service = service
+        self.is_followed = False
+        self.offsets: list[int] = []
+
+    def is_busy(self, _now: float) -> bool:
+        return False
+
+    def tick(self, _now: float) -> None:
+        if not self.is_followed:
+            self._service.follow(self, 0, 0)
+            self.is_followed = True
+
+    def received(self, offset: int, _value: bytes | None) -> None:
+        self.offsets.append(offset)
+
+
+def test_a_queue_that_is_opened_again_at_once_is_read_from_its_start(caplog: pytest.LogCaptureFixture) -> None:
+    """The consumer of a queue closes and another opens: handover stops reading for the first before it begins again."""
+    with MemoryKafka() as kafka, ConnectionFactory(kafka.bootstrap_servers).create_context() as context:
+        for number in range(3):
+            context.create_producer().send(Queue(TOPIC), str(number))
+        common = {"bootstrap.servers": kafka.bootstrap_servers}
+        service = HandoverService("engine", consumer_settings(common, None), cast("Any", None))
+        try:
+            for _ in range(3):
+                member = Following(service)
+                with caplog.at_level(logging.WARNING, "kjms.handover"):
+                    service.join(member)
+                    wait_for(lambda member=member: member.offsets == [0, 1, 2])
+                    service.leave(member)
+        finally:
+            service.close()
+        assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []
