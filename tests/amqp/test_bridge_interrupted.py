@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from kjms import ConnectionFactory, Queue
 from kjms.bridge import BridgeOut, PeerOptions
 from kjms.broker import Broker
+from tests.helpers import wait_for
 
 pytest.importorskip("proton")
 
@@ -59,7 +61,7 @@ def test_a_signal_ends_a_bridge_that_connects(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        time.sleep(4)  # it connects now, and goes on for a minute
+        wait_for(lambda: process.poll() is not None or psutil.Process(process.pid).num_threads() > 2)  # it connects
         assert process.poll() is None, process.communicate()
         process.send_signal(number)
         begun = time.monotonic()
