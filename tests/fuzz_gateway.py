@@ -181,8 +181,8 @@ def drain(port: int) -> None:
 
 def connections(metrics_port: int) -> int:
     with urllib.request.urlopen(f"http://localhost:{metrics_port}", timeout=PATIENCE) as answer:
-        lines = dict(line.split() for line in answer.read().decode().splitlines() if not line.startswith("#"))
-    return int(lines["kjms_gateway_connections"])
+        lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
+    return int(float(lines["kjms_gateway_connections"]))
 
 
 def size(process: subprocess.Popen[str]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.dead_letters import handled_exception
@@ -83,6 +84,10 @@ class Acknowledgement:
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be given to a listener."""
+
+    def processing(self, message: Message) -> AbstractContextManager[None]:
+        """Return what the program's work on *message* is done within, where the session calls no listener."""
+        return nullcontext()
 
     def listened(self, delivery: Delivery) -> None:
         """Note that the listener returned."""

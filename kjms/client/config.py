@@ -31,6 +31,7 @@ from typing import Any, Final, TypeVar
 
 from kjms.destinations import Destination, parse_destination
 from kjms.errors import InvalidDestinationException, shown
+from kjms.observe import named_observers
 from kjms.options import DestinationOptions, RedeliveryPolicy
 
 if sys.version_info >= (3, 11):
@@ -42,6 +43,7 @@ __all__ = ["BOOTSTRAP_VARIABLE", "Configuration", "configuration", "factory_sett
 
 BOOTSTRAP_VARIABLE: Final = "KJMS_BOOTSTRAP"
 _TABLES: Final = {"kafka", "redelivery", "destinations"}
+_OBSERVERS: Final = "observers"
 _FACTORIES: Final = "connection_factories"
 _NAMES: Final = "names"
 _THE_CONTEXTS: Final = {"bootstrap_servers", "kafka", "send_timeout"}  # what decides about the one connection
@@ -69,7 +71,8 @@ def factory_settings(path: Path, known: Known, environment: Mapping[str, str] = 
     """Return the arguments for `kjms.ConnectionFactory` from the file at *path*; *environment* wins.
 
     ``KJMS_BOOTSTRAP`` stands for ``bootstrap_servers``, and ``KJMS_`` with the name in capitals for each other setting
-    that is a text, number or switch, such as ``KJMS_SEND_TIMEOUT=5000``.
+    that is a text, number or switch, such as ``KJMS_SEND_TIMEOUT=5000``; the names in ``KJMS_OBSERVERS``
+    are separated by commas.
 
     Args:
         path: The file.
@@ -145,6 +148,8 @@ def _checked(settings: dict[str, Any], known: Known, place: str) -> dict[str, An
         kind, words = _kind(known[name])
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise ValueError(f"{place}: {name} is {words}, not {shown(value)}")
+    if _OBSERVERS in settings:
+        settings[_OBSERVERS] = named_observers(settings[_OBSERVERS], f"{place}: {_OBSERVERS}")
     if "redelivery" in settings:
         settings["redelivery"] = _made(RedeliveryPolicy, settings["redelivery"], f"{place}: [redelivery]")
     if "destinations" in settings:
@@ -175,6 +180,8 @@ def _kind(parameter: inspect.Parameter) -> tuple[type, str]:
     annotation = str(parameter.annotation)
     if parameter.name in _TABLES:
         return dict, "a table"
+    if parameter.name == _OBSERVERS:
+        return list, "a list of names"
     if "bool" in annotation:
         return bool, "true or false"
     if "int" in annotation:
@@ -193,6 +200,8 @@ def _parsed(text: str, parameter: inspect.Parameter, variable: str) -> object:
             return int(text)
         except ValueError:
             raise ValueError(f"{variable} is a whole number, not {shown(text)}") from None
+    if kind is list:
+        return named_observers((name.strip() for name in text.split(",")), variable)
     return text
 
 

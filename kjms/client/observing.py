@@ -204,6 +204,9 @@ class ObservedAuto(Auto):
         self._observation.received(delivery, message, is_listener=True)
         super().listening(delivery, message)
 
+    def processing(self, message: Message) -> AbstractContextManager[None]:
+        return self._observation.processing(message)
+
     def listened(self, delivery: Delivery) -> None:
         is_open = self._heard is not None
         super().listened(delivery)
@@ -242,6 +245,9 @@ class _ObservedClient(Client):
     def listening(self, delivery: Delivery, message: Message) -> None:
         self.observation.received(delivery, message, is_listener=True)
         super().received(delivery, message)
+
+    def processing(self, message: Message) -> AbstractContextManager[None]:
+        return self.observation.processing(message)
 
     def _settle(self, deliveries: list[Delivery]) -> None:
         super()._settle(deliveries)

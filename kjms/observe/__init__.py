@@ -20,6 +20,7 @@ from kjms.observe._events import (
     Sent,
     Settled,
 )
+from kjms.observe._named import named_observers
 from kjms.observe._observer import Header, Observer
 from kjms.observe._observers import Observers, Told, checked_observers
 
@@ -41,4 +42,5 @@ __all__ = [
     "Settled",
     "Told",
     "checked_observers",
+    "named_observers",
 ]

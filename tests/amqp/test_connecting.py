@@ -431,9 +431,9 @@ def test_metrics(start_gateway: Callable[..., Any], java: Java, kjms_destination
         lines = answer.read().decode().splitlines()
     assert "# TYPE kjms_gateway_opened_total counter" in lines
     assert {
-        "kjms_gateway_connections 1",
-        "kjms_gateway_opened_total 1",
-        "kjms_gateway_messages_received_total 3",
+        "kjms_gateway_connections 1.0",
+        "kjms_gateway_opened_total 1.0",
+        "kjms_gateway_messages_received_total 3.0",
     } <= set(lines)
     connection.close()
 
