@@ -19,7 +19,7 @@ FORMATS: Final = ("text", "json")
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMAT_VARIABLE: Final = "KJMS_LOG_FORMAT"
 LEVEL_VARIABLE: Final = "KJMS_LOG_LEVEL"
-TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TEXT: Final = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 JSON: Final = "%(levelname)s %(name)s %(message)s %(threadName)s %(process)d"
 RENAMED: Final = {
     "levelname": "level",

@@ -103,7 +103,7 @@ def test_text_and_levels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     with logging_as(chosen()):
         log.debug("silent")
         log.info("packed")
-    assert capsys.readouterr().err.endswith(" INFO shop.packing: packed\n")
+    assert capsys.readouterr().err.endswith(f" INFO [{os.getpid()}] shop.packing: packed\n")
     monkeypatch.setenv("KJMS_LOG_LEVEL", "DEBUG")
     monkeypatch.setenv("KJMS_LOG_FORMAT", "json")
     with logging_as(chosen()):
