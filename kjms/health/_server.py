@@ -171,6 +171,8 @@ class HealthServer:
             await asyncio.wait_for(writer.wait_closed(), REQUEST_SECONDS)
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError, ValueError):
             pass  # the client has gone, was too slow, or sent no request
+        except asyncio.CancelledError:
+            pass  # the server closes; asyncio before 3.12 logs the exception of a stream's task
         finally:
             self._clients -= 1
             writer.transport.abort()

@@ -216,7 +216,7 @@ def test_requests_at_the_same_time_share_a_check() -> None:
     assert asyncio.run(ask_often()) == ["call 1"] * 8 + ["call 2"]
 
 
-def test_close() -> None:
+def test_close(caplog: pytest.LogCaptureFixture) -> None:
     """After close nothing answers, no thread is left, and closing twice is no error; a client's request is cut off."""
     server = HealthServer("127.0.0.1", 0).start()
     with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_SECONDS) as idle:
@@ -224,6 +224,7 @@ def test_close() -> None:
         server.close()
         with contextlib.suppress(ConnectionError):
             assert idle.recv(1) == b""
+    assert caplog.messages == []
     server.close()
     with pytest.raises(ConnectionRefusedError):
         ask("127.0.0.1", server.port)
