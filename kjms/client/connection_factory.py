@@ -151,7 +151,7 @@ class ConnectionFactory(FactorySettings):
             Kafka topics that kjms made, without limit in those that others made.
         max_unacknowledged: How many messages a session may hold that are not acknowledged, or not committed: `receive`
             raises ResourceAllocationException then, and listeners are called no more, until some are. None: any number.
-        observers: What learns of messages, transactions, rebalances and outages (``docs/api/observe.md``).
+        observers: What learns of messages, transactions, rebalances and outages (``docs/metrics.md``).
 
     Raises:
         ValueError: A value is out of its range, or *kafka* holds a setting that kjms decides.

@@ -69,6 +69,12 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/gateway.md", "sh"): [(1, PARSED)],
     ("docs/hand-over.md", "bash"): [(1, "tests/integration/guides/test_pages.py::workers")],
     ("docs/hand-over.md", "python"): [(1, "tests/integration/guides/test_pages.py::workers")],
+    ("docs/metrics.md", "python"): [
+        (1, "tests/unit/observe/test_metrics_page.py::test_prometheus_scrapes_what_the_program_did"),
+        (1, "tests/unit/observe/test_metrics_page.py::test_a_collector_gets_one_trace"),
+        (1, "tests/unit/observe/test_metrics_page.py::test_the_own_observer_logs_what_is_slow"),
+    ],
+    ("docs/metrics.md", "toml"): [(1, "tests/unit/observe/test_metrics_page.py::test_the_file_names_observers")],
     ("docs/naming.md", "python"): [(1, "tests/integration/naming/test_naming.py::test_the_page_on_names_is_true")],
     ("docs/naming.md", "toml"): [(1, "tests/integration/naming/test_naming.py::test_the_page_on_names_is_true")],
     ("docs/request-reply.md", "python"): [
