@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "destinations": "list queues and topics, and count waiting messages",
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "bridge": "move messages between kjms and another broker, such as ActiveMQ",
+    "worker": "run functions that consume messages, in several processes",
     "health": "ask a running worker, gateway, bridge or exporter whether it is alive or ready",
     "subscriptions": "list subscriptions and their backlog, or delete one",
     "bench": "measure the speed of kjms on a cluster, compared with its Kafka client",

@@ -79,8 +79,16 @@ class Acknowledgement:
         """Note that *message* is about to be given to a loop over its consumer."""
         self.received(delivery, message)
 
-    def loop_failed(self, error: BaseException, slot: Slot | None = None) -> None:
-        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*."""
+    def loop_failed(
+        self, error: BaseException, slot: Slot | None = None, failed: str = "the loop over its consumer"
+    ) -> None:
+        """Note that *error* leaves the ``with`` statement of the session, or of the consumer of *slot*.
+
+        Args:
+            error: What was raised.
+            slot: The consumer's; None: all of the session.
+            failed: What raised it, for people.
+        """
 
     def listening(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be given to a listener."""
@@ -104,8 +112,19 @@ class Acknowledgement:
         """Deliver again what was dispatched and not acknowledged; return whose the oldest is (JMS 2.0 §4.4.11)."""
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        """Give back what is not acknowledged, marked, and not counted towards the maximum: the process is stopped."""
+
     def close(self) -> None:
         """Give back what was not acknowledged, and make the rest durable."""
+
+    def _give_back_uncounted(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            assert delivery.slot is not None
+            delivery.attempts.cause = "its process was stopped"
+            with delivery.slot.reader.lock:
+                delivery.attempts.uncounted += 1
+            delivery.slot.reader.give_back([delivery])
 
     def _give_back(
         self,
@@ -201,11 +220,13 @@ class Auto(Acknowledgement):
         super().disown(process)
         self._looped.clear()
 
-    def loop_failed(self, error: BaseException, slot: Slot | None = None) -> None:
+    def loop_failed(
+        self, error: BaseException, slot: Slot | None = None, failed: str = "the loop over its consumer"
+    ) -> None:
         for each in list(self._looped) if slot is None else [slot]:
             delivery = self._looped.pop(each, None)
             if delivery is not None:
-                delivery.attempts.cause = f"the loop over its consumer raised {type(error).__name__}"
+                delivery.attempts.cause = f"{failed} raised {type(error).__name__}"
                 self._give_back([delivery], to=None, error=error, is_delayed=True)
 
     def consumer_closes(self, slot: Slot) -> None:
@@ -251,6 +272,13 @@ class Auto(Acknowledgement):
             delivery.attempts.cause = "the session recovered"
             self._give_back([delivery], to=delivery.slot)
         return again[0].slot if again else None
+
+    def interrupt(self) -> None:
+        again = [self._looped.pop(slot) for slot in list(self._looped)]
+        if self._heard is not None:
+            again.append(self._heard)
+            self._heard = None
+        self._give_back_uncounted(again)
 
     def _settle(self, delivery: Delivery, *, is_urgent: bool = False) -> None:
         assert delivery.slot is not None
@@ -361,6 +389,10 @@ class Client(Acknowledgement):
         for slot, deliveries in by_slot.items():
             self._give_back(deliveries, to=slot, error=error)
         return again[0].slot if again else None
+
+    def interrupt(self) -> None:
+        again, self._open = list(self._open), {}
+        self._give_back_uncounted(again)
 
     def close(self) -> None:
         self._is_closed = True
@@ -478,6 +510,10 @@ class Transacted(Client):
         """Destroy what was sent, have what was received delivered again, and return whose the oldest of that is."""
         self._sent = []
         return self._deliver_again("its transaction was rolled back")
+
+    def interrupt(self) -> None:
+        self._sent = []
+        super().interrupt()
 
     def close(self) -> None:
         self._sent = []

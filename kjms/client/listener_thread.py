@@ -200,13 +200,12 @@ class ListenerThread:
     def _call(self, listener: MessageListener, delivery: Delivery, message: Message) -> None:
         acknowledgement = self._core.acknowledgement
         acknowledgement.listening(delivery, message)
+        count = delivery.count  # a listener that rolls back, and raises then, has given the message back already
         try:
             listener(message)
         except BaseException as error:  # SystemExit, too, would end the delivery of all consumers' messages
             self._check_own("deliver")  # a listener that forked returns in the child, too
-            _log.exception(
-                "a message listener raised: delivery %d of message %s", delivery.count, message.jms_message_id
-            )
+            _log.exception("a message listener raised: delivery %d of message %s", count, message.jms_message_id)
             acknowledgement.listener_failed(delivery, error)
         else:
             self._check_own("deliver")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
     from kjms.engine.consumer.kafka_source import KafkaSource
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages
-    from kjms.engine.engine import Engine, destination_name, process_statistics
+    from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
     from kjms.engine.subscriptions.definitions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
@@ -57,6 +57,7 @@ _MODULES = {
     "UnknownError": "kjms.engine.transactions.errors",
     "SessionTransaction": "kjms.engine.transactions.group_committer",
     "admin_settings": "kjms.engine.settings",
+    "close_all": "kjms.engine.engine",
     "common_settings": "kjms.engine.settings",
     "consumer_settings": "kjms.engine.settings",
     "destination_name": "kjms.engine.engine",
@@ -93,6 +94,7 @@ __all__ = [
     "TooLargeError",
     "UnknownError",
     "admin_settings",
+    "close_all",
     "common_settings",
     "consumer_settings",
     "destination_name",

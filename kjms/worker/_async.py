@@ -1,0 +1,151 @@
+"""Async listeners: each of their sessions has a task of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kjms.errors import IllegalStateException, JMSException
+from kjms.options import SessionMode
+from kjms.worker._context import AsyncContext
+from kjms.worker._opening import open_consumer
+
+if TYPE_CHECKING:
+    from kjms.aio import JMSConsumer, JMSContext
+    from kjms.message import Message
+    from kjms.worker._handler import AsyncCall
+    from kjms.worker._listener import Listener
+
+__all__ = ["AsyncSession"]
+
+_log = logging.getLogger("kjms.worker")
+
+FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
+
+
+class AsyncSession:
+    """One session of an async listener, and the task that serves it.
+
+    Args:
+        context: The session: a context of its own.
+        listener: The listener.
+        call: Calls its function.
+        state: For the listener's contexts.
+        stopping: For the listener's contexts; `stop` is called after it is set.
+    """
+
+    def __init__(
+        self, context: JMSContext, listener: Listener, call: AsyncCall, state: Any, stopping: threading.Event
+    ) -> None:
+        self._context = context
+        self._listener = listener
+        self._call = call
+        self._state = state
+        self._stopping = stopping
+        self._is_waiting = False  # for a message: the task can be cancelled
+        self._is_interrupted = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the consumer, and serve it from now on.
+
+        Raises:
+            JMSException: The consumer cannot be opened.
+        """
+        consumer = await open_consumer(self._context, self._listener)
+        self._task = asyncio.create_task(self._serve(consumer), name=f"kjms-worker-{self._listener.name}")
+
+    def stop(self) -> asyncio.Task[None] | None:
+        """Take no further message; return the task, which ends after the message that it has."""
+        if self._task is not None and self._is_waiting:
+            self._task.cancel()
+        return self._task
+
+    def interrupt(self) -> None:
+        """Cancel the listener that still runs, and give back its message."""
+        if self._task is not None and not self._task.done():
+            self._is_interrupted = True
+            self._task.cancel()
+
+    async def _serve(self, consumer: JMSConsumer) -> None:
+        while not self._stopping.is_set():
+            self._is_waiting = True
+            try:
+                message = await anext(consumer, None)
+            except asyncio.CancelledError:
+                return
+            except JMSException as failure:
+                if self._stopping.is_set() or consumer._is_closed:
+                    return
+                _log.error("%s: receiving failed: %s", self._listener.name, failure)
+                await self._pause()
+                continue
+            finally:
+                self._is_waiting = False
+            if message is None:  # closed
+                return
+            await self._deliver(consumer, message)
+
+    async def _pause(self) -> None:
+        self._is_waiting = True
+        try:
+            await asyncio.sleep(FAILURE_SECONDS)
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+        finally:
+            self._is_waiting = False
+
+    async def _deliver(self, consumer: JMSConsumer, message: Message) -> None:
+        try:
+            await self._call(AsyncContext(message, self._listener, self._state, self._stopping, self._context))
+        except (Exception, asyncio.CancelledError) as error:
+            if self._is_interrupted:
+                await self._give_back_uncounted()
+                return
+            _log.exception(
+                "%s raised: delivery %d of message %s",
+                self._listener.name,
+                message.get_int_property("JMSXDeliveryCount"),
+                message.jms_message_id,
+            )
+            await self._settled(self._give_back(consumer, error))
+        else:
+            if self._listener.session_mode == SessionMode.SESSION_TRANSACTED:
+                await self._settled(self._context.commit())
+
+    async def _settled(self, settling: Any) -> None:
+        """Wait for what settles the message, which nothing interrupts: it takes the session's own limits of time."""
+        outcome = asyncio.ensure_future(settling)
+        while not outcome.done():
+            try:
+                await asyncio.wait({outcome})
+            except asyncio.CancelledError:  # the grace period is over, and the outcome matters
+                continue
+        failure = outcome.exception()
+        if isinstance(failure, JMSException):
+            _log.error("%s: its message was not settled: %s", self._listener.name, failure)
+        elif failure is not None:
+            raise failure
+
+    async def _give_back(self, consumer: JMSConsumer, error: BaseException) -> None:
+        mode = self._listener.session_mode
+        if mode == SessionMode.SESSION_TRANSACTED:
+            await self._context.rollback()
+        elif mode in {SessionMode.CLIENT_ACKNOWLEDGE, SessionMode.INDIVIDUAL_ACKNOWLEDGE}:
+            await self._context.recover()
+        else:
+            assert consumer._consumer is not None
+            session = self._context._session("give back")
+            failed = session._core.acknowledgement.loop_failed
+            await session.run("give back", partial(failed, error, consumer._consumer._slot, "the listener"))
+
+    async def _give_back_uncounted(self) -> None:
+        try:
+            session = self._context._session("give back")
+            await session.run("give back", session._core.acknowledgement.interrupt)
+        except IllegalStateException:
+            pass  # the session is closed, and has given it back

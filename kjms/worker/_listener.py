@@ -1,0 +1,161 @@
+"""What a function listens to: the decorator, and the settings that it checks at once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from kjms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms.errors import InvalidDestinationException, shown
+from kjms.options import RedeliveryPolicy, SessionMode, checked_mode
+from kjms.selector import parse_selector
+
+__all__ = ["Listener", "is_async", "listener", "listeners_of"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ATTRIBUTE: Final = "__kjms_listeners__"
+MOST_SESSIONS: Final = 1_000  # each session of a plain function has a thread
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A function, and what it listens to; `listener` makes it.
+
+    Attributes:
+        function: The function, plain or async.
+        destination: The queue or topic.
+        selector: Which messages it gets; None: all (JMS 2.0 §3.8.1).
+        concurrency: How many messages each process gives it at the same time.
+        session_mode: How messages are acknowledged (JMS 2.0 §4.4.7, §4.4.11).
+        redelivery: How often and when a message that failed comes again; None: as the factory says.
+        subscription: Of a topic: the name of the shared subscription; None: each process gets each message.
+        durable: Whether the shared subscription keeps messages while no worker runs.
+    """
+
+    function: Callable[..., Any]
+    destination: Destination
+    selector: str | None = None
+    concurrency: int = 1
+    session_mode: SessionMode = SessionMode.AUTO_ACKNOWLEDGE
+    redelivery: RedeliveryPolicy | None = None
+    subscription: str | None = None
+    durable: bool = True
+
+    def __post_init__(self) -> None:
+        name = self.name
+        if not isinstance(self.destination, Queue | Topic) or isinstance(
+            self.destination, TemporaryQueue | TemporaryTopic
+        ):
+            raise InvalidDestinationException(
+                f"{name}: a listener is on a Queue or a Topic, not {shown(self.destination)}"
+            )
+        parse_selector(self.selector)
+        count = self.concurrency
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_SESSIONS:
+            raise ValueError(f"{name}: concurrency is a whole number from 1 to {MOST_SESSIONS}, not {shown(count)}")
+        object.__setattr__(self, "session_mode", checked_mode(self.session_mode))
+        if self.redelivery is not None and not isinstance(self.redelivery, RedeliveryPolicy):
+            raise ValueError(f"{name}: redelivery is a RedeliveryPolicy, not {shown(self.redelivery)}")
+        if self.subscription is not None and (not isinstance(self.subscription, str) or not self.subscription):
+            raise ValueError(f"{name}: subscription is a name, not {shown(self.subscription)}")
+        if self.subscription is not None and not isinstance(self.destination, Topic):
+            raise ValueError(f"{name}: only a topic has subscriptions, and {self.destination} is a queue")
+        if isinstance(self.destination, Topic) and self.subscription is None and count > 1:
+            raise ValueError(
+                f"{name}: with concurrency={count}, each of its sessions would get each message of {self.destination};"
+                " name a subscription, which they share: subscription='NAME'"
+            )
+
+    @property
+    def name(self) -> str:
+        """The function's name, with its module."""
+        function = self.function
+        return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__name__)}"
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the function is async: an event loop runs it."""
+        return is_async(self.function)
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.name} on {self.destination}, concurrency {self.concurrency}>"
+
+
+def listener(
+    destination: Destination,
+    selector: str | None = None,
+    *,
+    concurrency: int = 1,
+    session_mode: int = SessionMode.AUTO_ACKNOWLEDGE,
+    redelivery: RedeliveryPolicy | None = None,
+    subscription: str | None = None,
+    durable: bool = True,
+) -> Callable[[F], F]:
+    """Return a decorator that makes a function the listener of *destination*; the function stays as it is.
+
+    The function has one argument: the message, or its body, converted by the argument's annotation. A second one gets
+    the `Context`. If it raises, the message is delivered again, as the redelivery policy says. A plain function runs in
+    a thread of its session, an async one in the event loop of the process.
+
+    Args:
+        destination: The queue or topic.
+        selector: Which messages it gets; None or "" is all (JMS 2.0 §3.8.1).
+        concurrency: How many messages each process gives it at the same time: each has a session.
+        session_mode: When messages are acknowledged, one of the constants of `kjms.Session`. With SESSION_TRANSACTED
+            the transaction is committed when the function returns, and rolled back when it raises. With
+            CLIENT_ACKNOWLEDGE and INDIVIDUAL_ACKNOWLEDGE the function acknowledges.
+        redelivery: How often and when a message that failed comes again; None: as the factory says.
+        subscription: Of a topic: the name of the shared subscription that the sessions of all processes consume. None:
+            each process gets each message that comes while it runs.
+        durable: Whether the shared subscription keeps messages while no worker runs.
+
+    Raises:
+        InvalidDestinationException: *destination* is no queue or topic, or a temporary one.
+        InvalidSelectorException: The selector's syntax is wrong.
+        ValueError: *concurrency*, *session_mode*, *redelivery* or *subscription* is out of its range.
+        TypeError: What is decorated is no function, is a generator, or takes other arguments.
+
+    Spec: JMS 2.0 §4.5.2, §8.7 leave the pools of listeners to application servers.
+    """
+
+    def decorate(function: F) -> F:
+        if not inspect.isfunction(function):
+            raise TypeError(f"a listener is a function, not {shown(function)}: decorate a function that calls it")
+        made = Listener(
+            function, destination, selector, concurrency, checked_mode(session_mode), redelivery, subscription, durable
+        )
+        check_arguments(made)
+        setattr(function, ATTRIBUTE, [*getattr(function, ATTRIBUTE, ()), made])
+        return function
+
+    return decorate
+
+
+def check_arguments(made: Listener) -> None:
+    """Raise TypeError unless the function of *made* can be called with a message, and perhaps a context."""
+    function = made.function
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{made.name} is a generator: a listener is a function, plain or async, without yield")
+    parameters = list(inspect.signature(function).parameters.values())
+    needed = [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_POSITIONAL]
+    positional = [each for each in parameters if each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}]
+    if not 1 <= len(positional) <= 2 or len(needed) > len([each for each in needed if each in positional]):
+        raise TypeError(
+            f"{made.name}{inspect.signature(function)}: a listener takes one argument, the message or its body,"
+            " and perhaps a second one, the Context"
+        )
+
+
+def listeners_of(function: object) -> list[Listener]:
+    """Return what the decorator noted on *function*; nothing, if it is no listener."""
+    return list(getattr(function, ATTRIBUTE, ()))
+
+
+def is_async(function: object) -> bool:
+    """Return whether *function*, or the call of the object that it is, is async."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method is asked, not whether there is one
+    )

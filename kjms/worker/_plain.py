@@ -1,0 +1,99 @@
+"""Plain listeners: each of their sessions has a thread, which the session's message listener runs in."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from typing import TYPE_CHECKING, Any
+
+from kjms.client.session import Session
+from kjms.options import SessionMode
+from kjms.worker._context import Context
+from kjms.worker._opening import open_consumer
+
+if TYPE_CHECKING:
+    from kjms.client.connection import Connection
+    from kjms.message import Message
+    from kjms.worker._handler import PlainCall
+    from kjms.worker._listener import Listener
+
+__all__ = ["PlainSession"]
+
+
+class Phase(enum.Enum):
+    """What a session does with the message that it has."""
+
+    IDLE = enum.auto()
+    CALLING = enum.auto()  # the listener runs
+    SETTLING = enum.auto()  # it has returned or raised: the message is acknowledged, or given back
+    INTERRUPTED = enum.auto()  # it ran when the grace period was over: its message is given back already
+
+
+class PlainSession:
+    """One session of a plain listener.
+
+    Args:
+        connection: Where the session is opened.
+        listener: The listener.
+        call: Calls its function.
+        state: For the contexts.
+        stopping: For the contexts.
+
+    Raises:
+        JMSException: The consumer cannot be opened.
+    """
+
+    def __init__(
+        self, connection: Connection, listener: Listener, call: PlainCall, state: Any, stopping: threading.Event
+    ) -> None:
+        self._listener = listener
+        self._call = call
+        self._state = state
+        self._stopping = stopping
+        self._phase = Phase.IDLE
+        self._lock = threading.Lock()  # for the phase
+        self._session: Session = connection.create_session(listener.session_mode)
+        open_consumer(self._session, listener).message_listener = self._on_message
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether the listener runs."""
+        return self._phase is Phase.CALLING
+
+    def interrupt(self) -> bool:
+        """Give back the message of a listener that still runs, for good; return whether one did.
+
+        When it returns, its thread waits for the end of the process: it must not settle what others have now.
+        """
+        with self._lock:
+            if self._phase is not Phase.CALLING:
+                return False
+            self._phase = Phase.INTERRUPTED
+        self._session._core.acknowledgement.interrupt()
+        return True
+
+    def _on_message(self, message: Message) -> None:
+        mode = self._listener.session_mode
+        self._phase = Phase.CALLING
+        try:
+            self._call(Context(message, self._listener, self._state, self._stopping, self._session))
+        except BaseException:
+            self._end_call()
+            if mode == SessionMode.SESSION_TRANSACTED:
+                self._session.rollback()
+            elif mode in {SessionMode.CLIENT_ACKNOWLEDGE, SessionMode.INDIVIDUAL_ACKNOWLEDGE}:
+                self._session.recover()
+            raise  # the session logs it, and with the other modes gives the message back
+        else:
+            self._end_call()
+            if mode == SessionMode.SESSION_TRANSACTED:
+                self._session.commit()
+        finally:
+            self._phase = Phase.IDLE
+
+    def _end_call(self) -> None:
+        with self._lock:
+            if self._phase is Phase.CALLING:
+                self._phase = Phase.SETTLING
+                return
+        threading.Event().wait()
