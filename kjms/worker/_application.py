@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,14 +15,12 @@ from kjms.errors import shown
 from kjms.options import DestinationOptions, FactoryOptions, milliseconds
 from kjms.worker._handler import AsyncMiddleware, Middleware, async_call, checked_middleware, plain_call
 from kjms.worker._listener import Listener, listeners_of
+from kjms.worker._running import Lifespan, Parts, Running
 
 if TYPE_CHECKING:
     from kjms.worker._handler import AsyncCall, PlainCall
-    from kjms.worker._running import Running
 
-__all__ = ["Application", "Lifespan"]
-
-Lifespan = Callable[[], "contextlib.AbstractContextManager[Any] | contextlib.AbstractAsyncContextManager[Any]"]
+__all__ = ["Application"]
 
 
 class Application:
@@ -40,8 +37,8 @@ class Application:
             which await it, for async listeners. What they raise counts as raised by the listener.
         lifespan: Returns a context manager, plain or async, which is entered before the listeners start and left after
             they have ended. What it yields is the `state` of their contexts: clients, pools, settings.
-        exception_listener: Called with failures that no call can raise, as `kjms.Connection.exception_listener` is; it
-            is told of recoveries, too. None: they are logged.
+        exception_listener: Called with failures that no call can raise, and with recoveries, as
+            `kjms.Connection.exception_listener` is. None: they are logged.
 
     Raises:
         TypeError: One of *listeners* is none, an annotation cannot be resolved, or *middleware* is no such function.
@@ -104,15 +101,14 @@ class Application:
         Raises:
             ValueError: There is no factory, or *grace* is negative.
         """
-        from kjms.worker._running import Running
-
         chosen = self.factory if self.factory is not None else factory
         if chosen is None:
             raise ValueError("running: give the application, or this call, a ConnectionFactory")
         check_factory(chosen)
         options = with_policies(chosen._options, self.listeners)
         seconds = None if grace is None else milliseconds(grace, "grace") / 1000
-        return Running(self, options, user, password, seconds)
+        parts = Parts(repr(self), self._plain, self._async, self.lifespan, self.exception_listener)
+        return Running(parts, options, user, password, seconds)
 
 
 def check_factory(factory: FactorySettings) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.client.dead_letters import with_handled_exception
 from kjms.errors import IllegalStateException, JMSException
 from kjms.options import SessionMode
 from kjms.worker._context import AsyncContext
@@ -112,12 +114,12 @@ class AsyncSession:
                 message.get_int_property("JMSXDeliveryCount"),
                 message.jms_message_id,
             )
-            await self._settled(self._give_back(consumer, error))
+            await self._settled(self._giving_back(consumer, error))
         else:
             if self._listener.session_mode == SessionMode.SESSION_TRANSACTED:
                 await self._settled(self._context.commit())
 
-    async def _settled(self, settling: Any) -> None:
+    async def _settled(self, settling: Coroutine[Any, Any, None]) -> None:
         """Wait for what settles the message, which nothing interrupts: it takes the session's own limits of time."""
         outcome = asyncio.ensure_future(settling)
         while not outcome.done():
@@ -131,17 +133,19 @@ class AsyncSession:
         elif failure is not None:
             raise failure
 
-    async def _give_back(self, consumer: JMSConsumer, error: BaseException) -> None:
-        mode = self._listener.session_mode
+    def _giving_back(self, consumer: JMSConsumer, error: BaseException) -> Coroutine[Any, Any, None]:
+        """Return what gives the message back, for another task: the exception that is handled now is its cause."""
+        mode, session = self._listener.session_mode, self._context._session("give back")
+        call: Callable[[], Any]
         if mode == SessionMode.SESSION_TRANSACTED:
-            await self._context.rollback()
+            call = session.rollback
         elif mode in {SessionMode.CLIENT_ACKNOWLEDGE, SessionMode.INDIVIDUAL_ACKNOWLEDGE}:
-            await self._context.recover()
+            call = session.recover
         else:
             assert consumer._consumer is not None
-            session = self._context._session("give back")
             failed = session._core.acknowledgement.loop_failed
-            await session.run("give back", partial(failed, error, consumer._consumer._slot, "the listener"))
+            call = partial(failed, error, consumer._consumer._slot, "the listener")
+        return session.run("give back", with_handled_exception(call))
 
     async def _give_back_uncounted(self) -> None:
         try:

@@ -8,7 +8,8 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms.aio import JMSContext
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from kjms.client.exception_listener import ExceptionListener
     from kjms.options import FactoryOptions
-    from kjms.worker._application import Application
+    from kjms.worker._handler import AsyncCall, PlainCall
+    from kjms.worker._listener import Listener
 
-__all__ = ["Running"]
+__all__ = ["Lifespan", "Parts", "Running"]
+
+Lifespan = Callable[[], "contextlib.AbstractContextManager[Any] | contextlib.AbstractAsyncContextManager[Any]"]
 
 T = TypeVar("T")
 
@@ -34,6 +39,25 @@ _log = logging.getLogger("kjms.worker")
 _numbers = itertools.count(1)
 
 CANCEL_SECONDS: Final = 5.0  # for async listeners that were cancelled, and for giving back what they had
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is run.
+
+    Attributes:
+        name: Of the application, for people.
+        plain: The plain listeners, and what calls their functions.
+        asynchronous: The async ones.
+        lifespan: Returns what is entered before they start.
+        exception_listener: Called with failures that no call can raise.
+    """
+
+    name: str
+    plain: Sequence[tuple[Listener, PlainCall]]
+    asynchronous: Sequence[tuple[Listener, AsyncCall]]
+    lifespan: Lifespan | None
+    exception_listener: ExceptionListener | None
 
 
 class Running:
@@ -48,7 +72,7 @@ class Running:
 
     def __init__(
         self,
-        application: Application,
+        parts: Parts,
         options: FactoryOptions,
         user: str | None,
         password: str | None,
@@ -56,7 +80,7 @@ class Running:
     ) -> None:
         self.state: Any = None
         self.unfinished = 0
-        self._application = application
+        self._parts = parts
         self._connect: Callable[[], Connection] = lambda: Connection(options, user, password)
         self._grace = grace
         self._stopping = threading.Event()
@@ -70,7 +94,7 @@ class Running:
 
     def __repr__(self) -> str:
         state = "stopping" if self._stopping.is_set() else "running" if self._is_started else "not started"
-        return f"<Running: {self._application!r}, {state}>"
+        return f"<Running: {self._parts.name}, {state}>"
 
     @property
     def is_stopping(self) -> bool:
@@ -104,21 +128,21 @@ class Running:
         await self.stop()
 
     async def _start(self) -> None:
-        application, stack = self._application, self._stack
-        if application.lifespan is not None:
-            entered = application.lifespan()
+        parts, stack = self._parts, self._stack
+        if parts.lifespan is not None:
+            entered = parts.lifespan()
             if isinstance(entered, contextlib.AbstractAsyncContextManager):
                 self.state = await stack.enter_async_context(entered)
             else:
                 self.state = stack.enter_context(entered)
-        if application._plain:
+        if parts.plain:
             await _in_thread("start", self._start_plain)
-        if application._async:
+        if parts.asynchronous:
             root = JMSContext(SessionMode.AUTO_ACKNOWLEDGE, self._connect)
             stack.push_async_callback(_quietly, root.close)
             await root
-            root.exception_listener = application.exception_listener or _log_failure
-            for listener, call in application._async:
+            root.exception_listener = parts.exception_listener or _log_failure
+            for listener, call in parts.asynchronous:
                 for _ in range(listener.concurrency):
                     context = root.create_context(listener.session_mode)
                     stack.push_async_callback(_quietly, context.close)
@@ -128,8 +152,8 @@ class Running:
 
     def _start_plain(self) -> None:
         connection = self._connection = self._connect()
-        connection.exception_listener = self._application.exception_listener or _log_failure
-        for listener, call in self._application._plain:
+        connection.exception_listener = self._parts.exception_listener or _log_failure
+        for listener, call in self._parts.plain:
             for _ in range(listener.concurrency):
                 self._plain.append(PlainSession(connection, listener, call, self.state, self._stopping))
         connection.start()

@@ -308,5 +308,5 @@ def reap_others(own: set[int]) -> None:
     with contextlib.suppress(ChildProcessError):  # there are no children
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if found.si_pid in own:
-                return  # at its turn; then the others
+                return  # it is noticed elsewhere; then the others
             os.waitpid(found.si_pid, os.WNOHANG)
