@@ -6,13 +6,13 @@ import argparse
 import importlib.util
 import logging
 import math
-import os
 import re
 import sys
 from typing import Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, factory
+from kjms.cli._operating import add_operating_options, serve_health
 
 DESCRIPTION: Final = """\
 Run the listeners of an application until Ctrl-C or SIGTERM: functions with the decorator kjms.worker.listener.
@@ -30,7 +30,6 @@ examples:
 """
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 MOST_PROCESSES: Final = 1_000
-LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,15 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace the processes when a Python file below the current directory changes, for development",
     )
-    parser.add_argument(
-        "--log-level",
-        metavar="LEVEL",
-        type=str.upper,
-        choices=LEVELS,
-        default="INFO",
-        help=f"log lines of this level and above: {', '.join(LEVELS)} (default: INFO)",
-    )
     parser.add_argument("--control", metavar="NUMBER", type=int, help=argparse.SUPPRESS)  # of a process: its socket
+    add_operating_options(parser)
     add_connection_options(parser)
 
 
@@ -92,15 +84,18 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if sys.platform == "win32":
         raise WrongUse("processes are started and ended by means of POSIX: on Windows, use Application.running()")
-    _log_to_stderr(arguments.log_level)
     if arguments.control is not None:
         return _run_process(arguments)
     if arguments.watch and importlib.util.find_spec("watchfiles") is None:
         raise WrongUse("--watch needs watchfiles: pip install 'kjms[worker]'")
     from kjms.worker._supervisor import Supervisor
 
+    logging.getLogger("watchfiles").setLevel("WARNING")  # the supervisor says what it does
     command = [sys.executable, "-m", "kjms", *sys.argv[1:], "--control"]
-    return Supervisor(command, arguments.processes, arguments.grace, "." if arguments.watch else None).run()
+    supervisor = Supervisor(command, arguments.processes, arguments.grace, "." if arguments.watch else None)
+    live, ready = {"supervisor": supervisor.heartbeat}, {"processes": supervisor.check_serving}
+    with serve_health(arguments, live=live, ready=ready):
+        return supervisor.run()
 
 
 def _run_process(arguments: argparse.Namespace) -> int:
@@ -130,10 +125,3 @@ def _application(name: str) -> Any:
         raise WrongUse(str(error)) from error
     except ModuleNotFoundError as error:
         raise WrongUse(str(error)) from error
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        level=level, format=f"%(asctime)s %(levelname)s [{os.getpid()}] %(name)s: %(message)s", stream=sys.stderr
-    )
-    logging.getLogger("watchfiles").setLevel("WARNING")  # the supervisor says what it does

@@ -60,7 +60,7 @@ async def _serve(
 
     def stop(why: str) -> None:
         if not is_over.is_set():
-            _log.info("stopping: %s", why)
+            _log.info("pid %d is stopping: %s", os.getpid(), why)
             _end_at_last(grace + END_SECONDS)
             is_over.set()
 
@@ -83,14 +83,15 @@ async def _serve(
         loop.add_signal_handler(signal.SIGTERM, stop, "SIGTERM")  # until here, SIGTERM ends the start
         with contextlib.suppress(OSError):  # the supervisor has gone, which `read` sees
             control.send(READY)
-        _log.info("ready: %d listeners, %d sessions", len(application.listeners), _sessions(application))
+        count = len(application.listeners)
+        _log.info("pid %d is ready: %d listeners, %d sessions", os.getpid(), count, _sessions(application))
         await is_over.wait()
     loop.remove_reader(control)
     if running.unfinished:  # their threads would hold up the end of the interpreter
         close_all()
         logging.shutdown()
         os._exit(1)
-    _log.info("stopped")
+    _log.info("pid %d has stopped", os.getpid())
     return 0
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kjms.health import Heartbeat, Unhealthy
 from kjms.worker._backoff import Backoff
 from kjms.worker._process import Process, State
 
@@ -26,6 +27,7 @@ _log = logging.getLogger("kjms.worker")
 
 CHANGED: Final = 0  # what the watching thread writes; all else that is written is the number of a signal
 FAILED: Final = 1
+STUCK_SECONDS: Final = 60.0  # without a round, after which the supervisor counts as stuck
 POLL_SECONDS: Final = 5.0  # signals wake the supervisor for everything; this only guards against a lost one
 
 
@@ -61,6 +63,9 @@ class Supervisor:
         processes: How many there are.
         grace: Seconds that listeners have at the end.
         watched: A directory: changes of its Python files replace the processes, too; None: none is watched.
+
+    Attributes:
+        heartbeat: A check of liveness: the supervisor makes progress.
     """
 
     def __init__(self, command: Sequence[str], processes: int, grace: float, watched: str | None = None) -> None:
@@ -75,18 +80,21 @@ class Supervisor:
         self._has_served = False  # whether the application has ever been ready: until then, a failure ends all
         self._is_stopping = False
         self._exit_code = 0
+        self.heartbeat = Heartbeat(STUCK_SECONDS)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether each place has a process that serves; any thread may ask."""
-        return not self._is_stopping and all(
-            any(each.state is State.SERVING for each in place.processes) for place in self._places
-        )
+    def check_serving(self) -> str:
+        """Return how many processes serve; a check of readiness.
 
-    @property
-    def is_serving(self) -> bool:
-        """Whether any process serves; any thread may ask."""
-        return any(each.state is State.SERVING for place in self._places for each in place.processes)
+        Raises:
+            Unhealthy: A place has none, or the processes are being ended.
+        """
+        serving = sum(any(each.state is State.SERVING for each in place.processes) for place in self._places)
+        text = f"{serving} of {len(self._places)} processes serve"
+        if self._is_stopping:
+            raise Unhealthy(f"stopping: {text}")
+        if serving < len(self._places):
+            raise Unhealthy(text)
+        return text
 
     def run(self) -> int:
         """Run until a signal ends it; return the exit code.
@@ -103,6 +111,7 @@ class Supervisor:
                 kept.enter_context(self._watching(self._watched))
             self._start(self._places[0])  # the others follow when the application has proved to be good
             while not self._is_over():
+                self.heartbeat.beat()
                 for key, _ in self._selector.select(self._timeout()):
                     if key.data is None:
                         self._read_signals()

@@ -36,7 +36,6 @@ def test_restarts_wait_longer_and_longer() -> None:
         (["--processes", "two", "shop"], "'two' is not a whole number"),
         (["--grace", "soon", "shop"], "'soon' is not a duration such as"),
         (["--grace", "-3s", "shop"], "--grace"),
-        (["--log-level", "loud", "shop"], "invalid choice"),
         ([], "MODULE[:NAME]"),
     ],
 )
