@@ -130,7 +130,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ],
     ("docs/workers.md", "python"): [
         (1, "tests/integration/guides/test_workers.py::test_a_worker_ends_in_order_at_sigterm"),
-        (1, "tests/integration/guides/test_workers.py::test_several_workers_end_together"),
+        (1, "tests/integration/guides/test_workers.py::test_a_program_of_its_own_ends_in_order"),
         (2, "tests/integration/guides/test_workers.py::test_workers_of_gunicorn_send"),
         (1, "tests/integration/guides/test_workers.py::test_an_application_of_uvicorn_sends_and_packs"),
     ],

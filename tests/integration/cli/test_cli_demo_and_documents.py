@@ -39,6 +39,7 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(
     [
         ("hello", {"Ada wants two pounds of coffee"}),
         ("work_queue", {*(f"order {number}" for number in range(1, 11))}),
+        ("listeners", {"packed: 10 pens", "packed: 1 globe", 'dead letter: {"item": "atlas", "count": 0}'}),
         ("transaction", {"steel from ore"}),
         ("request_reply", {"1 + 2 + 3 = 6", "4 + 5 = 9", "6 + 7 + 8 = 21"}),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +23,8 @@ import pytest
 import yaml
 
 from kjms import Connection, ConnectionFactory, Message, Queue
+from kjms.cli import _parser
+from kjms.worker._control import END_SECONDS
 from tests.helpers import ROOT, SOON_MS, WAIT_MS, WAIT_SECONDS, drain, program_environment, rest_of, text, wait_for
 
 PAGE = (ROOT / "docs" / "workers.md").read_text("utf-8")
@@ -43,7 +47,6 @@ def environment(kjms_broker: Any, kjms_destination_name: str, tmp_path: Path) ->
         "KJMS_REPLICATION_FACTOR": "1",
         "KJMS_QUEUE_PREFIX": f"{kjms_destination_name[-40:]}.",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "SESSIONS": "2",
     }
 
 
@@ -104,33 +107,37 @@ def received(connection: Connection, queue: Queue, count: int) -> list[Message]:
         return drain(consumer, SOON_MS, count=count)
 
 
-def test_a_worker_ends_in_order_at_sigterm(start: Start, shop: Connection, tmp_path: Path) -> None:
-    """Its listeners finish their messages; what it has not begun goes to others, unmarked."""
-    texts = [f"pen {number}" for number in range(20)]
-    worker = start(*COMMANDS[0], READY_FILE=str(tmp_path / "ready"))
-    line_with(worker, "ready with 2 sessions")
-    assert (tmp_path / "ready").exists()
-    order(shop, *texts)
-    packed = [line_with(worker, "packed ").split("packed ")[1].strip()]
+def test_a_worker_ends_in_order_at_sigterm(start: Start, shop: Connection) -> None:
+    """Its functions finish their messages; what it has not begun goes to others, unmarked; its health is served."""
+    port = free_port()
+    worker = start(*(part.replace("8086", str(port)) for part in COMMANDS[0]))
+    for _ in range(2):
+        line_with(worker, "is ready: 1 listeners, 2 sessions")
+    wait_for(lambda: probed(port, "readyz") == 200)
+    assert probed(port, "livez") == 200
+    items = [f"pen {number}" for number in range(20)]
+    order(shop, *(json.dumps({"item": item}) for item in items))
+    line_with(worker, "packing: done: ")
     worker.send_signal(signal.SIGTERM)
     rest = rest_of(worker)
     assert worker.returncode == 0, rest
-    assert re.findall(r"packing: (stop.*)", rest) == ["stopping after SIGTERM", "stopped"]
-    assert not (tmp_path / "ready").exists()
-    packed += re.findall("packed (.*)", rest)
-    assert len(packed) <= 5
-    left = received(shop, ORDERS, len(texts) - len(packed))
-    assert sorted(packed + [text(message) for message in left]) == sorted(texts)
+    assert rest.count("has stopped") == 2
+    done = 1 + rest.count("packing: done: ")
+    packed = [text(message).removeprefix("packed ") for message in received(shop, PACKED, done)]
+    left = received(shop, ORDERS, len(items) - len(packed))
+    assert len(packed) == done < len(items)
+    assert sorted(packed + [json.loads(text(message))["item"] for message in left]) == sorted(items)
     assert not any(message.jms_redelivered for message in left)
     assert " WARNING " not in rest
     assert " ERROR " not in rest
 
 
+@pytest.mark.slow
 def test_an_order_that_cannot_be_packed_becomes_a_dead_letter(start: Start, shop: Connection) -> None:
     """It is retried as the file says, the others are packed, and the dead letter names the exception."""
-    worker = start(*COMMANDS[0])
-    order(shop, "", "ten pens")
-    line_with(worker, "packed ten pens")
+    worker = start(*COMMANDS[0][:3])
+    order(shop, '{"item": "pen", "count": 0}', '{"item": "ten pens"}')
+    line_with(worker, "packing: done: ")
     with shop.create_session() as session:
         letter = session.create_consumer(DEAD).receive(WAIT_MS)
     assert letter is not None
@@ -144,38 +151,44 @@ def test_an_order_that_cannot_be_packed_becomes_a_dead_letter(start: Start, shop
     assert "WARNING kjms.redelivery: " in rest
 
 
+@pytest.mark.slow
 def test_a_worker_that_finds_no_cluster_fails(start: Start) -> None:
     """Its supervisor restarts it: the exit code is 1, and the last lines say why."""
-    worker = start(*COMMANDS[0], KJMS_BOOTSTRAP="127.0.0.1:9", KJMS_SEND_TIMEOUT="500")
+    worker = start(*COMMANDS[0][:-2], KJMS_BOOTSTRAP="127.0.0.1:9", KJMS_SEND_TIMEOUT="500")
     output = rest_of(worker)
     assert worker.returncode == 1
-    assert "no Kafka broker answers at 127.0.0.1:9" in output
+    assert output.count("no Kafka broker answers at 127.0.0.1:9") == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["signal", "worker"])
-def test_several_workers_end_together(start: Start, shop: Connection, ending: str) -> None:
-    """Four processes share the queue; a signal ends all in order, and the end of one makes the others end."""
-    parent = start(sys.executable, "several.py")
-    for _ in range(4):
-        line_with(parent, "ready with 2 sessions")
-    order(shop, *(f"pen {number}" for number in range(16)))
-    for _ in range(16):
-        line_with(parent, "packed ")
-    if ending == "signal":
-        parent.send_signal(signal.SIGTERM)
-    else:
-        children = psutil.Process(parent.pid).children()
-        next(child for child in children if "spawn_main" in " ".join(child.cmdline())).kill()
-    rest = rest_of(parent)
-    assert parent.returncode == (0 if ending == "signal" else 1), rest
-    assert rest.count("stopped") == (4 if ending == "signal" else 3)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_program_of_its_own_ends_in_order(start: Start, shop: Connection, number: signal.Signals) -> None:
+    """It packs in its own process until a signal, and ends with exit code 0."""
+    program = start(sys.executable, "own.py")
+    line_with(program, "ready")
+    order(shop, '{"item": "pen"}')
+    assert [text(message) for message in received(shop, PACKED, 1)] == ["packed pen"]
+    program.send_signal(number)
+    rest = rest_of(program)
+    assert program.returncode == 0, rest
+    assert "Traceback" not in rest
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def probed(port: int, path: str) -> int:
+    """Return the status of the health server at *port*; 0 while it does not listen."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=WAIT_SECONDS) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
 
 
 def post(url: str, body: str) -> int:
@@ -224,24 +237,24 @@ def test_an_application_of_uvicorn_sends_and_packs(start: Start, shop: Connectio
 
 
 def test_the_unit_and_the_deployment_run_the_worker() -> None:
-    """The systemd unit and the Kubernetes manifest name its file, its variables, and a grace period."""
+    """The systemd unit and the Kubernetes manifest run the page's application, and leave it time to end."""
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read_string(FILES["/etc/systemd/system/packing@.service"])
+    unit.read_string(FILES["/etc/systemd/system/packing.service"])
     service = unit["Service"]
-    assert service["ExecStart"].split()[-2:] == ["/srv/shop/venv/bin/python", COMMANDS[0][1]]
-    assert service["Environment"].split("=")[0] in FILES["worker.py"]
     deployment = yaml.safe_load(FILES["packing.yaml"])
     pod = deployment["spec"]["template"]
     assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
     (container,) = pod["spec"]["containers"]
-    assert container["command"] == COMMANDS[0]
-    variables = {each["name"]: each["value"] for each in container["env"]}
-    assert {name for name in variables if not name.startswith(("KJMS_", "PYTHON"))} == set(
-        re.findall(r'environ\.get\("(\w+)"', FILES["worker.py"])
-    )
-    assert container["readinessProbe"]["exec"]["command"][-1] == variables["READY_FILE"]
-    assert int(service["TimeoutStopSec"]) == pod["spec"]["terminationGracePeriodSeconds"] > 30
+    kills = {"unit": int(service["TimeoutStopSec"]), "pod": pod["spec"]["terminationGracePeriodSeconds"]}
+    commands = {"unit": service["ExecStart"].split(), "pod": container["command"]}
+    for name, (program, *given) in commands.items():
+        assert program.endswith("kjms")
+        arguments = _parser("worker").parse_args(given)
+        assert arguments.application == COMMANDS[0][2]
+        assert kills[name] >= arguments.grace + END_SECONDS
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] == arguments.health[1]
 
 
 def test_the_table_of_loggers_is_complete() -> None:
