@@ -118,7 +118,7 @@ def test_the_command(java: Java, artemis: Artemis, kjms_broker: Any, kjms_destin
     }  # fmt: skip
     assert process.returncode == 0
     wrong = subprocess.run(command("http://old", "a"), capture_output=True, text=True, check=False)
-    assert (wrong.returncode, "is no URL of the form amqp" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not a URL of the form amqp" in wrong.stderr) == (2, True)
     connection.close()
 
 
@@ -132,7 +132,7 @@ def test_options_that_make_no_sense(proton: None) -> None:
         BridgeOptions(selector="a = ")
     with pytest.raises(ValueError, match="certificates are for amqps"):
         PeerOptions("amqp://old", tls_ca=Path("ca.pem"))
-    with pytest.raises(ValueError, match="no URL") as wrong:
+    with pytest.raises(ValueError, match="not a URL") as wrong:
         PeerOptions("amqp://mover:hidden@old:port")
     peer = PeerOptions("amqp://mover:hidden@old")
     assert "hidden" not in f"{wrong.value}{peer}"

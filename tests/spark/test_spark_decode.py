@@ -129,7 +129,7 @@ def test_damage_is_told(records):
         "header JMSType cannot": good._replace(headers=[("kjms", b"1;text"), ("JMSType", b"\xff")]),
         "not of its type": good._replace(headers=[("kjms", b"1;text;n=int"), ("n", b"1.5")]),
         "the text is not UTF-8": good._replace(value=b"\xff"),
-        "no body of type map": good._replace(headers=[("kjms", b"1;map")], value=b"\x07\x07\x07"),
+        "not a body of type map": good._replace(headers=[("kjms", b"1;map")], value=b"\x07\x07\x07"),
     }
     rows = sorted(spark_decode(records([good, *cases.values()])).collect(), key=lambda row: row["offset"])
     assert rows[0]["damage"] == []

@@ -53,7 +53,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
         (["send", "orders", "x", "--property", "amount:number=5"], "boolean, byte, short"),
         (["send", "orders", "x", "--property", "amount:byte=128"], "'128' is not a valid byte"),
         (["send", "orders", "x", "--property", "urgent:boolean=maybe"], "'maybe' is not a valid boolean"),
-        (["send", "orders", "x", "--property", "two words=1"], "no identifier"),
+        (["send", "orders", "x", "--property", "two words=1"], "not an identifier"),
         (["send", "orders", "x", "--property", "JMSXDeliveryCount:int=1"], "reserved"),
         (["send", "orders", "x", "--priority", "10"], "--priority"),
         (["send", "orders", "x", "--ttl", "-1"], "--ttl"),

@@ -120,7 +120,7 @@ def test_a_transaction_with_a_lost_message_is_rolled_back(
     eventually(is_ready(consumer, 1))
     assert kafka.expel(queue_group(queue.queue_name)) == 1
     eventually(is_ready(consumer, 2))
-    with pytest.raises(TransactionRolledBackException, match="partitions that were lost"):
+    with pytest.raises(TransactionRolledBackException, match="partitions that this process lost"):
         session.commit()
     assert desk.seen(consumer, 1) == [("a", True, 2)]
     session.commit()

@@ -89,8 +89,8 @@ def test_names_and_places(principal: str) -> None:
     "name", ["orders", "orders/1", "kjms.inbox.a.b", "kjms.inbox.a.b/", "kjms.inbox.a.b/x", "kjms.inbox.a.b/-1", "/1"]
 )
 def test_other_names_are_refused(name: str) -> None:
-    """A name that no session gave is no temporary destination."""
-    with pytest.raises(InvalidDestinationException, match="no temporary destination"):
+    """A name that no session gave is not a temporary destination."""
+    with pytest.raises(InvalidDestinationException, match="not a temporary destination"):
         place_of(TemporaryQueue(name))
 
 

@@ -91,8 +91,8 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, line: str, said: s
     [
         ("[connection_factories.a]\nprefetch = 0", "'a'.*prefetch"),
         ('[connection_factories.a]\n[names]\na = "queue://a"', "'a' names a connection factory and a destination"),
-        ('[names]\n"jms//a" = "queue://a"', "'jms//a' is no name"),
-        ('[connection_factories."/a"]', "'/a' is no name"),
+        ('[names]\n"jms//a" = "queue://a"', "'jms//a' is not a name"),
+        ('[connection_factories."/a"]', "'/a' is not a name"),
     ],
 )
 def test_a_context_is_refused_before_anything_is_connected(tmp_path: Path, line: str, said: str) -> None:
