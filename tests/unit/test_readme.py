@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -32,6 +37,17 @@ def test_the_readmes_chores_are_there() -> None:
     assert named[:2] == ["demo", "test"]
     for chore in named:
         assert re.search(rf"^  {chore} ", listed.stdout, flags=re.MULTILINE)
+
+
+def test_the_description_for_registries_has_no_dead_link() -> None:
+    """Relative links and pictures lead nowhere on a registry's page: the description has their text alone."""
+    hook = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+    description = README
+    for rule in hook["fancy-pypi-readme"]["substitutions"]:
+        description = re.sub(rule["pattern"], rule["replacement"], description)
+    assert re.findall(r"\]\((?!https?:)", description) == []
+    assert "| learn it in half an hour | the tutorial (`docs/tutorial.md`) |" in description
+    assert "docs/kjms.svg" not in description
 
 
 @pytest.mark.parametrize(
