@@ -12,6 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
@@ -239,10 +240,13 @@ class LoopSession(Session):
         self._one_call.release()
 
     def _in_thread(self, doing: str, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Have a thread make *call*, which has begun; it ends when the thread is through, even if no task waits."""
+        """Have a thread make *call*, which has begun; it ends when the thread is through, even if no task waits.
+
+        The thread has the context variables of the task, as with `asyncio.to_thread`: observers look for a trace there.
+        """
         try:
             self._check_open(doing)
-            future = self._loop.run_in_executor(self._executor, with_handled_exception(call))
+            future = self._loop.run_in_executor(self._executor, copy_context().run, with_handled_exception(call))
         except BaseException:
             self._end_call()
             raise

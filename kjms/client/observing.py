@@ -217,6 +217,10 @@ class ObservedAuto(Auto):
         super()._give_back(deliveries, error=error, **how)
         self._observation.settled(deliveries, "returned", error)
 
+    def _give_back_uncounted(self, deliveries: list[Delivery]) -> None:
+        super()._give_back_uncounted(deliveries)
+        self._observation.settled(deliveries, "returned")
+
 
 class ObservedDupsOk(ObservedAuto):
     """DUPS_OK_ACKNOWLEDGE, observed."""
@@ -256,6 +260,10 @@ class _ObservedClient(Client):
     def _give_back(self, deliveries: list[Delivery], *, error: BaseException | None = None, **how: Any) -> None:
         super()._give_back(deliveries, error=error, **how)
         self.observation.settled(deliveries, "returned", error)
+
+    def _give_back_uncounted(self, deliveries: list[Delivery]) -> None:
+        super()._give_back_uncounted(deliveries)
+        self.observation.settled(deliveries, "returned")
 
 
 class ObservedClient(_ObservedClient):
@@ -313,6 +321,9 @@ class ObservedTransacted(_ObservedClient, Transacted):
     def rollback(self) -> Slot | None:
         return self._rolling_back(super().rollback)
 
+    def interrupt(self) -> None:
+        self._rolling_back(super().interrupt)
+
     def close(self) -> None:
         self._rolling_back(super().close)
 
@@ -342,7 +353,7 @@ def observed_acknowledgement_of(
 
 
 class ObservedListenerThread(ListenerThread):
-    """Calls the listeners of a session within what its observers return."""
+    """Calls the listeners of a session within what its observers return, if one of them returns something."""
 
     def __init__(self, observation: Observation, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -350,7 +361,9 @@ class ObservedListenerThread(ListenerThread):
 
     def _listener_of(self, consumer: MessageConsumer) -> MessageListener | None:
         listener = super()._listener_of(consumer)
-        return None if listener is None else partial(self._observation.call, listener)
+        if listener is None or not self._observation.observers.has("processing"):
+            return listener
+        return partial(self._observation.call, listener)
 
 
 # Sending.

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from kjms.errors import shown
 from kjms.observe._observer import Header, Observer
@@ -35,6 +35,8 @@ Told: TypeAlias = Literal[
 ]
 """The methods of an observer that return nothing."""
 
+_METHODS: Final = [*get_args(Told), "sending", "processing"]
+
 _Entered: TypeAlias = "tuple[Observer, AbstractContextManager[object]]"
 
 
@@ -50,6 +52,11 @@ class Observers:
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = checked_observers(observers)
+        self._methods: dict[str, list[tuple[Observer, Any]]] = {}
+        for observer in self._observers:
+            for name in _METHODS:
+                if getattr(type(observer), name) is not getattr(Observer, name) or name in vars(observer):
+                    self._methods.setdefault(name, []).append((observer, getattr(observer, name)))
 
     def __repr__(self) -> str:
         return f"<Observers: {', '.join(type(each).__name__ for each in self._observers) or 'none'}>"
@@ -58,21 +65,25 @@ class Observers:
         """Return whether there are any."""
         return bool(self._observers)
 
+    def has(self, method: str) -> bool:
+        """Return whether an observer has a *method* of its own, and not the base class's, which does nothing."""
+        return method in self._methods
+
     def tell(self, method: Told, event: object) -> None:
         """Call *method* of each observer with *event*."""
-        for observer in self._observers:
+        for observer, call in self._methods.get(method, ()):
             try:
-                getattr(observer, method)(event)
+                call(event)
             except Exception:
                 _failed(observer, method)
 
     def sending(self, event: Sending) -> list[Header]:
         """Return the headers that the observers add to the record of a message; the last one of a name counts."""
         headers: dict[str, bytes] = {}
-        for observer in self._observers:
+        for observer, call in self._methods.get("sending", ()):
             try:
                 own = {}
-                for name, value in observer.sending(event) or ():
+                for name, value in call(event) or ():
                     own[_checked(name, str)] = _checked(value, bytes)
                 headers.update(own)
             except Exception:
@@ -83,9 +94,9 @@ class Observers:
     def processing(self, event: Received) -> Iterator[None]:
         """Return what a listener is called within: what the observers return, the first one outermost."""
         entered: list[_Entered] = []
-        for observer in self._observers:
+        for observer, call in self._methods.get("processing", ()):
             try:
-                manager = observer.processing(event)
+                manager = call(event)
                 if manager is not None:
                     manager.__enter__()
                     entered.append((observer, manager))

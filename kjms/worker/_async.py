@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine
@@ -16,6 +17,8 @@ from kjms.worker._context import AsyncContext
 from kjms.worker._opening import open_consumer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from kjms.aio import JMSConsumer, JMSContext
     from kjms.message import Message
     from kjms.worker._handler import AsyncCall
@@ -50,6 +53,7 @@ class AsyncSession:
         self._is_waiting = False  # for a message: the task can be cancelled
         self._is_interrupted = False
         self._task: asyncio.Task[None] | None = None
+        self._processing: Callable[[Message], AbstractContextManager[None]] = lambda _: contextlib.nullcontext()
 
     async def start(self) -> None:
         """Open the consumer, and serve it from now on.
@@ -58,6 +62,7 @@ class AsyncSession:
             JMSException: The consumer cannot be opened.
         """
         consumer = await open_consumer(self._context, self._listener)
+        self._processing = self._context._session("start")._core.acknowledgement.processing
         self._task = asyncio.create_task(self._serve(consumer), name=f"kjms-worker-{self._listener.name}")
 
     def stop(self) -> asyncio.Task[None] | None:
@@ -103,7 +108,8 @@ class AsyncSession:
 
     async def _deliver(self, consumer: JMSConsumer, message: Message) -> None:
         try:
-            await self._call(AsyncContext(message, self._listener, self._state, self._stopping, self._context))
+            with self._processing(message):
+                await self._call(AsyncContext(message, self._listener, self._state, self._stopping, self._context))
         except (Exception, asyncio.CancelledError) as error:
             if self._is_interrupted:
                 await self._give_back_uncounted()

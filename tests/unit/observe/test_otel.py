@@ -20,6 +20,7 @@ from kjms import Connection, ConnectionFactory, JMSException, Message, Queue, Re
 from kjms.observe import Outage, Rebalanced, Recovered
 from kjms.observe.otel import OpenTelemetryObserver, context_of
 from kjms.testing import MemoryKafka
+from kjms.worker import Application, AsyncContext, Context, listener
 from tests.helpers import WAIT_MS, WAIT_SECONDS, send, stored_records, take, texts, wait_for
 
 ORDERS, PACKED = Queue("orders"), Queue("packed")
@@ -313,3 +314,24 @@ def test_a_message_that_is_forwarded_carries_the_new_context(
     (second,) = telemetry.spans("send packed")
     context = trace.get_current_span(context_of(forwarded)).get_span_context()
     assert (context.trace_id, context.span_id) == ids(second)
+
+
+@pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.SESSION_TRANSACTED])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_trace_goes_through_a_worker(kafka: MemoryKafka, telemetry: Telemetry, mode: int, is_async: bool) -> None:
+    """What a worker's listener sends, plain or async, is in the trace of the message that it got."""
+
+    def pack(order: str, context: Context[Any]) -> None:
+        context.send(PACKED, order)
+
+    async def pack_async(order: str, context: AsyncContext[Any]) -> None:
+        await context.send(PACKED, order)
+
+    factory = ConnectionFactory(kafka.bootstrap_servers, observers=[telemetry.observer])
+    packing = listener(ORDERS, session_mode=mode)(pack_async if is_async else pack)
+    with factory.create_context() as shop, Application(factory, [packing]).running():
+        shop.create_producer().send(ORDERS, "order")
+        assert shop.create_consumer(PACKED).receive_body(str, WAIT_MS) == "order"
+        wait_for(lambda: telemetry.spans("process orders") and telemetry.count("kjms.settled.messages") == 2)
+    (first,), (work,), (second,) = (telemetry.spans(name) for name in ("send orders", "process orders", "send packed"))
+    assert [parent(work), parent(second)] == [ids(first), ids(work)]
