@@ -24,6 +24,7 @@ __all__ = [
     "SessionMode",
     "checked_delivery_mode",
     "checked_mode",
+    "checked_priority",
     "milliseconds",
 ]
 
@@ -83,6 +84,17 @@ def checked_delivery_mode(value: int, name: str) -> DeliveryMode:
     if isinstance(value, int) and not isinstance(value, bool) and value in {1, 2}:
         return DeliveryMode(value)
     raise ValueError(f"{name} is PERSISTENT (2) or NON_PERSISTENT (1), not {shown(value)} (JMS 2.0 §3.4.2)")
+
+
+def checked_priority(value: int) -> int:
+    """Return *value*, a priority.
+
+    Raises:
+        ValueError: It is no whole number from 0 to 9.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 9:
+        raise ValueError(f"a priority is a whole number from 0 to 9, not {shown(value)} (JMS 2.0 §3.4.10)")
+    return value
 
 
 def milliseconds(value: int | timedelta, name: str) -> int:

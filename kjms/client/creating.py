@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kjms.destinations import Queue, Topic
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.options import SessionMode
 
-__all__ = ["Creating"]
+__all__ = ["Creating", "message_of"]
 
 
 class Creating(ABC):
@@ -68,3 +69,29 @@ class Creating(ABC):
         """Return the topic of that name, which this does not create."""
         self._using("create_topic")
         return Topic(topic_name)
+
+
+def message_of(value: Any) -> Message:
+    """Return *value* if it is a message, be it of another implementation (JMS 2.0 §3.12); else one with that body.
+
+    A str is the body of a TextMessage, bytes of a BytesMessage, a dict of a MapMessage, and None of a message without a
+    body; anything else, also a dict that holds dicts or lists, is that of an ObjectMessage.
+
+    Raises:
+        MessageFormatException: No message can carry *value*.
+        ValueError: A name in the dict is no name of a map entry.
+    """
+    if isinstance(value, Message) or (hasattr(value, "property_names") and hasattr(value, "get_object_property")):
+        found: Message = value
+        return found
+    if value is None:
+        return Message()
+    if isinstance(value, str):
+        return TextMessage(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return BytesMessage(value)
+    if isinstance(value, Mapping):
+        if any(isinstance(each, dict | list) for each in value.values()):  # a MapMessage holds no such values
+            return ObjectMessage(dict(value))
+        return MapMessage(value)
+    return ObjectMessage(value)

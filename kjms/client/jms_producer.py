@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from kjms.client.creating import message_of
 from kjms.client.producer import MessageProducer
 from kjms.errors import shown
-from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, TextMessage
+from kjms.message import Message
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +34,7 @@ class ProducerSettings:
 
     def _message(self, value: Any) -> Message:
         """Return *value*, or a message with that body, with what is set here."""
-        message: Message = value if _is_message(value) else _made(value)
+        message: Message = message_of(value)
         header = self._header
         for name in header.property_names():
             getattr(message, f"set_{header.property_type(name)}_property")(name, header.get_object_property(name))
@@ -314,22 +314,3 @@ class JMSProducer(ProducerSettings):
     def async_(self) -> CompletionListener | None:
         """What `set_async` set; None unless it did: the sends are synchronous."""
         return self._async
-
-
-def _is_message(value: object) -> bool:
-    """Tell whether *value* is a message, be it of another implementation (JMS 2.0 §3.12)."""
-    return isinstance(value, Message) or (hasattr(value, "property_names") and hasattr(value, "get_object_property"))
-
-
-def _made(body: object) -> Message:
-    if body is None:
-        return Message()
-    if isinstance(body, str):
-        return TextMessage(body)
-    if isinstance(body, bytes | bytearray | memoryview):
-        return BytesMessage(body)
-    if isinstance(body, Mapping):
-        if any(isinstance(value, dict | list) for value in body.values()):  # a MapMessage holds no such values
-            return ObjectMessage(dict(body))
-        return MapMessage(body)
-    return ObjectMessage(body)

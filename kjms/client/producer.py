@@ -10,7 +10,7 @@ from kjms.client.closing import AutoCloseable
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import IllegalStateException, InvalidDestinationException, MessageFormatException, shown
 from kjms.message import Message, from_foreign
-from kjms.options import DeliveryMode, checked_delivery_mode, milliseconds
+from kjms.options import DeliveryMode, checked_delivery_mode, checked_priority, milliseconds
 
 if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
@@ -75,7 +75,7 @@ class MessageProducer(AutoCloseable):
     @priority.setter
     def priority(self, priority: int) -> None:
         self._check_open("priority")
-        self._priority = _priority(priority)
+        self._priority = checked_priority(priority)
 
     @property
     def time_to_live(self) -> int:
@@ -217,7 +217,7 @@ class MessageProducer(AutoCloseable):
             0 if self._disable_message_timestamp else now,
             destination,
             self._delivery_mode if delivery_mode is None else checked_delivery_mode(delivery_mode, "delivery_mode"),
-            self._priority if priority is None else _priority(priority),
+            self._priority if priority is None else checked_priority(priority),
             now + lives if lives else 0,
             now + delivery_delay,
         )
@@ -273,9 +273,3 @@ def _copy_headers(source: Message, target: Message) -> None:
         "jms_message_id",
     ):
         setattr(target, name, getattr(source, name))
-
-
-def _priority(priority: int) -> int:
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
-        raise ValueError(f"a priority is a whole number from 0 to 9, not {shown(priority)} (JMS 2.0 §3.4.10)")
-    return priority
