@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
     from kjms.engine.consumer.kafka_source import KafkaSource
-    from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages
+    from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages, PeriodicMessage
     from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
@@ -48,6 +48,7 @@ _MODULES = {
     "Identity": "kjms.engine.subscriptions.definitions",
     "InboxLook": "kjms.engine.temporary.inbox_browsing",
     "NON_DURABLE": "kjms.engine.subscriptions.definitions",
+    "PeriodicMessage": "kjms.engine.delayed.inspection",
     "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.delivery",
     "Slot": "kjms.engine.consumer.delivery",
@@ -85,6 +86,7 @@ __all__ = [
     "InboxLook",
     "KafkaSource",
     "MessageSource",
+    "PeriodicMessage",
     "Publisher",
     "Receipt",
     "SessionTransaction",

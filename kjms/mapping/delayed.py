@@ -5,14 +5,19 @@ a partition writes *notes* beside the messages: records with a header ``kjms-del
 ``<what>`` is ``moved``, ``cancelled`` or ``rewritten``, and a value that is a JSON array: the offsets of the messages
 concerned. Any program may write a note ``1;cancel``, which asks for cancellation. The copy of a message carries its
 first place: ``kjms-delayed`` is ``1;<partition>;<offset>`` then.
+
+Definitions of periodic messages (`kjms.mapping.periodic`) stand there as well. An array in a note ``moved``,
+``[offset, next, last]``, says when the message of a definition comes next, and which time it was sent for last.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.mapping.periodic import SCHEDULE, Definition, definition_of
 
 __all__ = [
     "CANCEL",
@@ -22,6 +27,7 @@ __all__ = [
     "MOVED_ON",
     "REWRITTEN",
     "Note",
+    "Progress",
     "copied",
     "due_at",
     "noted",
@@ -41,24 +47,41 @@ REWRITTEN: Final = "rewritten"
 _KINDS: Final = {b"1;" + kind.encode(): kind for kind in (CANCEL, CANCELLED, MOVED_ON, REWRITTEN)}
 
 
+class Progress(NamedTuple):
+    """What a note says of the definition of a periodic message; it never goes back.
+
+    Attributes:
+        offset: Where the definition stands.
+        next: When the message is sent next, in milliseconds since the epoch.
+        last: The time that it was sent for last; 0: it was not sent yet.
+    """
+
+    offset: int
+    next: int
+    last: int
+
+
 class Note(NamedTuple):
     """What a record says of messages in the same partition: `CANCEL`, `CANCELLED`, `MOVED_ON` or `REWRITTEN`."""
 
     kind: str
     offsets: tuple[int, ...]
+    progress: tuple[Progress, ...] = ()
 
 
-def noted(kind: str, offsets: list[int]) -> KafkaRecord:
+def noted(kind: str, offsets: Sequence[int | Progress]) -> KafkaRecord:
     """Return the record of a note.
 
     >>> noted(CANCEL, [5, 8])
     KafkaRecord(key=None, value=b'[5, 8]', headers=[('kjms-delayed', b'1;cancel')], timestamp=0)
+    >>> noted(MOVED_ON, [5, Progress(8, next=2_000, last=1_000)]).value
+    b'[5, [8, 2000, 1000]]'
     """
     return KafkaRecord(None, json.dumps(offsets).encode(), [(DELAYED, f"1;{kind}".encode())], 0)
 
 
-def read(record: SourceRecord) -> int | Note:
-    """Return when the message of *record* is due, in milliseconds since the epoch, or the note that it is.
+def read(record: SourceRecord) -> int | Note | Definition:
+    """Return when the message of *record* is due, in milliseconds since the epoch, or the note or definition it is.
 
     A message that does not say is due at once; so is one of which that cannot be read.
     """
@@ -67,7 +90,11 @@ def read(record: SourceRecord) -> int | Note:
         if name == DELIVERY_TIME:
             due = _number(data)
         elif name == DELAYED and data in _KINDS:
-            return Note(_KINDS[data], _offsets(record.value()))
+            return _note(_KINDS[data], record.value())
+        elif name == SCHEDULE:
+            definition = definition_of(data)
+            if definition is not None:
+                return definition
     return due
 
 
@@ -112,9 +139,15 @@ def _number(data: bytes | None) -> int:
     return min(int(data), LATEST) if len(data) < DIGITS else LATEST
 
 
-def _offsets(value: bytes | None) -> tuple[int, ...]:
+def _note(kind: str, value: bytes | None) -> Note:
     try:
-        offsets = json.loads(value or b"")
+        found: Any = json.loads(value or b"")
     except ValueError:
-        return ()
-    return tuple(each for each in offsets if isinstance(each, int)) if isinstance(offsets, list) else ()
+        return Note(kind, ())
+    if not isinstance(found, list):
+        return Note(kind, ())
+    offsets = tuple(each for each in found if isinstance(each, int))
+    if len(offsets) == len(found):  # nearly always
+        return Note(kind, offsets)
+    arrays = [each for each in found if isinstance(each, list) and len(each) == 3]
+    return Note(kind, offsets, tuple(Progress(*each) for each in arrays if all(isinstance(part, int) for part in each)))

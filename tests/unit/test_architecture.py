@@ -59,6 +59,7 @@ PURE = (
     "kjms.engine.consumer.message_groups",
     "kjms.engine.consumer.peer_sharing",
     "kjms.engine.consumer.selector_queue",
+    "kjms.engine.delayed.periodic",
     "kjms.engine.handover.demand",
     "kjms.engine.handover.peers",
 )

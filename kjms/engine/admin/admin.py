@@ -171,6 +171,10 @@ class Admin:
         """Serve the delayed messages of *topic* until the engine ends."""
         self._schedule.serve(topic)
 
+    def make_delayed(self, topic: str, partitions: int) -> str:
+        """Return the Kafka topic for delayed messages of *topic*, made where it is missing."""
+        return self._schedule.make(topic, partitions)
+
     def prepare_delayed(self, topic: str, partitions: int) -> str:
         """Return the Kafka topic for delayed messages of *topic*, made where it is missing, and serve it."""
         return self._schedule.prepare(topic, partitions)

@@ -94,7 +94,7 @@ class DelayedDelivery:
         self._thread.start()
 
     def __repr__(self) -> str:
-        held = sum(len(partition.waiting) for partition in list(self._partitions.values()))
+        held = sum(len(each.waiting) + len(each.periodic) for each in list(self._partitions.values()))
         return f"<DelayedDelivery {self.topic}: partitions {sorted(self._partitions)}, {held} messages wait>"
 
     @property
@@ -188,7 +188,7 @@ class DelayedDelivery:
             or not all(each.is_quiet for each in partitions)
         ):
             return None
-        due = min(partition.waiting.next_due for partition in partitions) - self._tuning.delayed_wake_ms
+        due = min(partition.next_due for partition in partitions) - self._tuning.delayed_wake_ms
         if due < self._tuning.now_ms() + self._tuning.delayed_wake_ms:
             return None
         try:
@@ -223,7 +223,7 @@ class DelayedDelivery:
             if partition.scan is not None:
                 due = 0 if partition.scan.is_busy else min(due, self._tuning.now_ms() + SCAN_POLL_MS)
             if partition.is_served and partition.paused_until <= now:
-                due = min(due, 0 if partition.cancellations else partition.waiting.next_due)
+                due = min(due, partition.next_due)
         seconds = due / 1000 - self._tuning.wall_clock()
         return 0 if seconds <= 0 else max(LEAST_SECONDS, min(TICK_SECONDS, seconds))
 
@@ -236,7 +236,8 @@ class DelayedDelivery:
             self._busy_at = time.monotonic()
         partition = self._partitions.get(record.partition() or 0)
         if partition is not None and record.topic() == self.delayed_topic:
-            partition.position = max(partition.position, fold(partition.waiting, record, partition.cancellations))
+            after = fold(partition.waiting, record, partition.cancellations, partition.periodic)
+            partition.position = max(partition.position, after)
 
     # What is done for a partition.
 
@@ -246,7 +247,7 @@ class DelayedDelivery:
             return
         try:
             if not partition.producer.is_open:
-                if not (len(partition.waiting) or partition.waiting.forgotten or partition.cancellations):
+                if not partition.has_content:
                     return
                 # A process that lost the partition must not fence its new owner.
                 self._commit(consumer, [partition], is_awaited=True, is_proof=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.engine.kafka import (
@@ -17,8 +18,10 @@ from kjms.engine.kafka import (
 )
 from kjms.engine.log_reading import UNTIL_END
 from kjms.errors import JMSException
-from kjms.mapping.delayed import CANCEL, CANCELLED, REWRITTEN, Note, noted, place_of, read
+from kjms.mapping import KafkaRecord
+from kjms.mapping.delayed import CANCEL, CANCELLED, REWRITTEN, Note, Progress, noted, place_of, read
 from kjms.mapping.names import delayed
+from kjms.mapping.periodic import Definition
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from kjms.engine.delayed.schedule import Schedule
     from kjms.engine.publisher import Publisher
 
-__all__ = ["DelayedMessage", "DelayedMessages"]
+__all__ = ["DelayedMessage", "DelayedMessages", "PeriodicMessage"]
 
 BATCH: Final = 500  # records taken at once, and offsets in one note
 POLL_SECONDS: Final = 0.05  # between looks whether it took effect
@@ -55,6 +58,18 @@ class DelayedMessage(NamedTuple):
     record: KafkaMessage
 
 
+class PeriodicMessage(NamedTuple):
+    """A periodic message.
+
+    Attributes:
+        definition: Its definition, with the latest `next` and `last`.
+        waiting: Where the definition stands, as `DelayedMessages.cancel` takes it.
+    """
+
+    definition: Definition
+    waiting: DelayedMessage
+
+
 class DelayedMessages:
     """A reading of the delayed messages of a Kafka topic, which continues with each `read`.
 
@@ -72,6 +87,9 @@ class DelayedMessages:
         self._delayed_topic = delayed(topic)
         self._timeout = timeout
         self._entries: dict[Place, DelayedMessage] = {}
+        self._definitions: dict[Place, Definition] = {}  # of those entries that are periodic messages
+        self._accepted: set[str] = set()  # the message ids of definitions that were in force once
+        self._refused: set[str] = set()  # those of definitions that ended without
         self._outcomes: dict[Place, str] = {}
         self._next: dict[int, int] = {}
         self._consumer: ConsumerPort | None = None
@@ -86,17 +104,35 @@ class DelayedMessages:
             self._consumer.close()
 
     def read(self) -> list[DelayedMessage]:
-        """Return what waits now, the messages due first first.
+        """Return what waits now, the messages due first first; periodic messages are not among them.
 
         Raises:
             JMSException: The broker does not answer.
         """
+        self._read_on()
+        entries = [entry for place, entry in self._entries.items() if place not in self._definitions]
+        return sorted(entries, key=lambda entry: (entry.due, entry.place))
+
+    def read_periodic(self) -> list[PeriodicMessage]:
+        """Return the periodic messages that are defined now, by name.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        self._read_on()
+        found = [
+            PeriodicMessage(definition, self._entries[place])
+            for place, definition in self._definitions.items()
+            if definition.next is not None
+        ]
+        return sorted(found, key=lambda each: each.definition.name)
+
+    def _read_on(self) -> None:
         ends = self._schedule.ends(self._topic)
         try:
             self._read(ends)
         except KafkaException as error:
             raise jms_error(error, f"read {self._delayed_topic}") from error
-        return sorted(self._entries.values(), key=lambda entry: (entry.due, entry.place))
 
     def _read(self, ends: Mapping[int, int]) -> None:
         left = {number for number, end in ends.items() if self._next.get(number, 0) < end}
@@ -134,11 +170,61 @@ class DelayedMessages:
             return
         if not isinstance(found, Note):
             place = number, offset
-            self._entries[place] = DelayedMessage(found, place, place_of(record) or place, record)
+            due = found if isinstance(found, int) else found.next or 0
+            self._entries[place] = DelayedMessage(due, place, place_of(record) or place, record)
+            if isinstance(found, Definition):
+                self._definitions[place] = found
+                if found.next is not None:
+                    self._accepted.add(found.message_id)
         elif found.kind != CANCEL:
+            for progress in found.progress:
+                self._advance(number, progress)
             for settled in found.offsets:
-                self._entries.pop((number, settled), None)
-                self._outcomes.setdefault((number, settled), found.kind)
+                self._settle((number, settled), found.kind)
+
+    def _advance(self, number: int, progress: Progress) -> None:
+        place = number, progress.offset
+        definition = self._definitions.get(place)
+        if definition is not None:
+            self._definitions[place] = replace(definition, next=progress.next, last=progress.last)
+            self._entries[place] = self._entries[place]._replace(due=progress.next)
+            self._accepted.add(definition.message_id)
+
+    def _settle(self, place: Place, kind: str) -> None:
+        self._entries.pop(place, None)
+        self._outcomes.setdefault(place, kind)
+        definition = self._definitions.pop(place, None)
+        if definition is not None and definition.next is None:
+            self._refused.add(definition.message_id)
+
+    def define(self, record: KafkaRecord, message_id: str) -> bool:
+        """Ask for the periodic message of *record*; return whether the process that serves the partition accepted it.
+
+        Args:
+            record: Its definition.
+            message_id: Names the definition.
+
+        Raises:
+            JMSException: The broker does not answer; or it is not known yet whether it is accepted.
+        """
+        self._publisher.send_and_wait(self._delayed_topic, 0, record)
+        begun = time.monotonic()
+        while message_id not in self._accepted | self._refused:
+            self._await_owner(begun, message_id)
+            self._read_on()
+        return message_id in self._accepted
+
+    def _await_owner(self, since: float, message_id: str) -> None:
+        """Pause between looks whether a definition was accepted; serve the messages if no other process does."""
+        waited = time.monotonic() - since
+        if waited > ALONE_SECONDS:
+            self._schedule.serve(self._topic)
+        if waited > ANSWER_SECONDS:
+            raise JMSException(
+                f"the periodic message {message_id} of {self._topic!r} is not accepted yet: no process serves delayed"
+                " messages there. It will be, when one does"
+            )
+        time.sleep(POLL_SECONDS)
 
     def cancel(self, chosen: Collection[DelayedMessage]) -> int:
         """Return how many of *chosen* were cancelled, when that is sure; the others were delivered meanwhile.
@@ -151,7 +237,7 @@ class DelayedMessages:
         self._order(wanted.values())
         begun = answered_at = time.monotonic()
         while wanted:
-            self.read()
+            self._read_on()
             outcomes = {origin: self._outcomes.get(entry.place) for origin, entry in wanted.items()}
             known = [origin for origin, outcome in outcomes.items() if outcome is not None]
             anew = {entry.origin: entry for entry in self._entries.values() if entry.origin in wanted}

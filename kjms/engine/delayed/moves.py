@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.delayed.partition import PAUSE_SECONDS, DelayedPartition, PartitionProducer
+from kjms.engine.delayed.periodic_moves import PeriodicMoves
 from kjms.engine.delayed.scan import BATCH, Scan
 from kjms.engine.kafka import IsolationLevel, KafkaException, KafkaMessage, OffsetSpec, TopicPartition, jms_error
 from kjms.engine.transactions.errors import AbortedError, UnknownError
@@ -58,6 +59,7 @@ class DelayedMoves:
         self._report = report
         self._last_reported = ""
         self._tuning = tuning
+        self._periodic = PeriodicMoves(topic, topics, self.end_of_log, self._warn, tuning)
 
     def begin(self, number: int, start: int, limit: int) -> DelayedPartition:
         """Return partition *number*, to be read from *start* on, with at most *limit* messages in memory."""
@@ -76,6 +78,7 @@ class DelayedMoves:
         if partition.is_served:
             partition.waiting.caught_up()
             self._cancel(partition)
+            self._periodic.serve(partition)
             self._move(partition)
             self._rewrite(partition)
             self._scan(partition)
@@ -105,14 +108,12 @@ class DelayedMoves:
         return int(next(iter(answers.values())).result().offset)
 
     def _cancel(self, partition: DelayedPartition) -> None:
-        wanted = [offset for offset in partition.cancellations if partition.waiting.may_hold(offset)]
+        waiting, periodic = partition.waiting, partition.periodic
+        wanted = [offset for offset in partition.cancellations if waiting.may_hold(offset) or offset in periodic]
         if wanted:
-            partition.producer.write([self._note(partition, CANCELLED, wanted)])
+            partition.producer.write([Copy(self.delayed_topic, partition.number, noted(CANCELLED, wanted))])
             partition.settle(wanted)
         partition.cancellations.clear()
-
-    def _note(self, partition: DelayedPartition, kind: str, offsets: list[int]) -> Copy:
-        return Copy(self.delayed_topic, partition.number, noted(kind, offsets))
 
     def _move(self, partition: DelayedPartition) -> None:
         now = self._tuning.now_ms()
@@ -123,7 +124,7 @@ class DelayedMoves:
         offsets = [offset for offset, _ in due]
         copies = [self._copy(partition, offset, record) for offset, record in due]
         try:
-            partition.producer.write([*copies, self._note(partition, MOVED_ON, offsets)])
+            partition.producer.write([*copies, Copy(self.delayed_topic, partition.number, noted(MOVED_ON, offsets))])
         except AbortedError as error:
             self._put_back(partition, offsets)
             if not error.is_too_large:
@@ -163,7 +164,8 @@ class DelayedMoves:
         waiting = partition.waiting
         if (
             waiting.forgotten
-            or partition.position - partition.committed_offset <= 2 * len(waiting) + self._tuning.delayed_slack
+            or partition.position - waiting.committed_offset(partition.position)
+            <= 2 * len(waiting) + self._tuning.delayed_slack
         ):
             return
         soon = self._tuning.now_ms() + self._tuning.delayed_far_ms
@@ -171,7 +173,8 @@ class DelayedMoves:
         if chosen and waiting.next_due > soon - self._tuning.delayed_far_ms:
             offsets = [offset for offset, _ in chosen]
             copies = [Copy(self.delayed_topic, partition.number, copied(record)) for _, record in chosen]
-            partition.producer.write([*copies, self._note(partition, REWRITTEN, offsets)])
+            copies.append(Copy(self.delayed_topic, partition.number, noted(REWRITTEN, offsets)))
+            partition.producer.write(copies)
             partition.settle(offsets)
 
     def _scan(self, partition: DelayedPartition) -> None:

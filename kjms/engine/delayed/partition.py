@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kjms.engine.delayed.periodic import PeriodicMessages
 from kjms.engine.delayed.scan import Scan
 from kjms.engine.kafka import KafkaMessage, TopicPartition
 from kjms.engine.transactions.errors import UnknownError
@@ -65,6 +66,7 @@ class DelayedPartition:
         self.number = number
         self.producer = producer
         self.waiting: Waiting[KafkaMessage] = Waiting(limit)
+        self.periodic: PeriodicMessages[KafkaMessage] = PeriodicMessages()
         self.position = start
         self.log_end = -1  # when the producer was opened; before all until there is read, nothing is moved
         self.cancellations: list[int] = []  # offsets to be cancelled
@@ -83,22 +85,37 @@ class DelayedPartition:
         return self.producer.is_open and self.position >= self.log_end
 
     @property
+    def has_content(self) -> bool:
+        """Whether there is anything that the owner has to see to, be it later."""
+        return bool(len(self.waiting) or self.waiting.forgotten or self.cancellations or len(self.periodic))
+
+    @property
+    def next_due(self) -> int:
+        """When there is something to do, in milliseconds since the epoch; 0: now; NEVER: there is nothing."""
+        return 0 if self.cancellations else min(self.waiting.next_due, self.periodic.next_due)
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing is to be done but to wait, and little has to be read to begin again."""
         is_idle = (
-            not self.cancellations and self.scan is None and not self.waiting.forgotten and self.paused_until == 0.0
+            not self.cancellations
+            and self.scan is None
+            and not self.waiting.forgotten
+            and self.periodic.is_settled
+            and self.paused_until == 0.0
         )
         return is_idle and self.position >= self.log_end and self.position - self.committed_offset <= FEW
 
     @property
     def committed_offset(self) -> int:
         """Where another process would have to begin to read."""
-        return self.waiting.committed_offset(self.position)
+        return min(self.waiting.committed_offset(self.position), self.periodic.first_offset)
 
     def settle(self, offsets: Iterable[int]) -> None:
         """Record that the messages at *offsets* wait no more."""
         for offset in offsets:
             self.waiting.settle(offset)
+            self.periodic.settle(offset)
             if self.scan is not None:
                 self.scan_settled.append(offset)
 

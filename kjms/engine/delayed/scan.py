@@ -7,8 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kjms.engine.delayed.periodic import PeriodicMessages
 from kjms.engine.kafka import KafkaError, KafkaMessage, TopicPartition, open_consumer
 from kjms.mapping.delayed import CANCEL, Note, read
+from kjms.mapping.periodic import Definition
 from kjms.txn.waiting import Waiting
 
 __all__ = ["BATCH", "Scan", "fold"]
@@ -63,8 +65,13 @@ class Scan:
         self._consumer.close()
 
 
-def fold(waiting: Waiting[KafkaMessage] | Scan, record: KafkaMessage, cancellations: list[int] | None = None) -> int:
-    """Record *record* in *waiting*, or the cancellations that it asks for; return the next offset."""
+def fold(
+    waiting: Waiting[KafkaMessage] | Scan,
+    record: KafkaMessage,
+    cancellations: list[int] | None = None,
+    periodic: PeriodicMessages[KafkaMessage] | None = None,
+) -> int:
+    """Record *record* in *waiting* or *periodic*, or the cancellations that it asks for; return the next offset."""
     offset = record.offset() or 0
     error = record.error()
     if error is not None:
@@ -76,11 +83,18 @@ def fold(waiting: Waiting[KafkaMessage] | Scan, record: KafkaMessage, cancellati
             "%s[%s]@%d: its headers cannot be read; it is left alone", record.topic(), record.partition(), offset
         )
         return offset + 1
-    if not isinstance(found, Note):
+    if isinstance(found, Definition):
+        if periodic is not None:
+            periodic.add(offset, found, record)
+    elif not isinstance(found, Note):
         waiting.add(offset, found, record)
     elif found.kind != CANCEL:
         for settled in found.offsets:
             waiting.settle(settled)
+        if periodic is not None:
+            periodic.advance(found.progress)
+            for settled in found.offsets:
+                periodic.settle(settled)
     elif cancellations is not None:
         cancellations.extend(each for each in found.offsets if each < offset)
     return offset + 1

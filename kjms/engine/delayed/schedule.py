@@ -109,13 +109,22 @@ class Schedule:
         Raises:
             JMSException: It cannot be made.
         """
+        name = self.make(topic, partitions)
+        self.serve(topic)
+        return name
+
+    def make(self, topic: str, partitions: int) -> str:
+        """Return the Kafka topic for delayed messages of *topic*, which is made where it is missing.
+
+        Raises:
+            JMSException: It cannot be made.
+        """
         name = delayed(topic)
         there = self._topics.look_up(name)
         if not there:
             self._topics.ensure_internal(name, like=topic, partitions=partitions, smallest=0)  # too large is too large
         elif there < partitions:
             self._topics.grow(name, partitions)
-        self.serve(topic)
         return name
 
     def ends(self, topic: str) -> dict[int, int]:

@@ -17,7 +17,7 @@ import pytest
 from kjms import Queue, TemporaryQueue
 from kjms.bridge import _mark
 from kjms.client import dead_letters
-from kjms.mapping import delayed, names, relocated, temporary
+from kjms.mapping import delayed, names, periodic, relocated, temporary
 from kjms.mapping import encode as encoded
 from kjms.mapping.amqp import _names as amqp
 from kjms.message import TextMessage
@@ -97,6 +97,9 @@ def headers() -> dict[str, str]:
         "delayed: when it is due": delayed.DELIVERY_TIME,
         "deletion of temporary destinations": temporary.DELETED,
         "layout": first[0],
+        "periodic message: definition": periodic.SCHEDULE,
+        "periodic message: name": periodic.SCHEDULE_NAME,
+        "periodic message: scheduled time": periodic.SCHEDULED_TIME,
         "relocated: where it stood, and its history": relocated.RELOCATED,
         "rest of an AMQP message": amqp.REST,
     }
