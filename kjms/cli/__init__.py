@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "receive": "receive messages and write each as a line",
     "browse": "show the messages of a queue without receiving them",
     "dlq": "list, show, retry or purge dead letters",
-    "schedule": "list, cancel or deliver delayed messages",
+    "schedule": "list, cancel or deliver delayed messages, and define periodic ones",
     "destinations": "list queues and topics, and count waiting messages",
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "bridge": "move messages between kjms and another broker, such as ActiveMQ",

@@ -50,6 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="read each message as a JSON object, as 'receive --json' writes it"
     )
     form.add_argument("--bytes", action="store_true", help="send the whole standard input as one BytesMessage")
+    message = add_message_options(parser)
+    message.add_argument(
+        "--delay",
+        metavar="MS",
+        type=_milliseconds,
+        help="deliver messages after this many milliseconds (default: at once)",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print the id of each sent message, and a summary on stderr",
+    )
+    add_connection_options(parser)
+
+
+def add_message_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Give *parser* the options that set header fields and properties of messages; return their group."""
     message = parser.add_argument_group("header fields and properties of every message")
     message.add_argument(
         "--property",
@@ -72,20 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_milliseconds,
         help="let messages expire after this many milliseconds (default: never)",
     )
-    message.add_argument(
-        "--delay",
-        metavar="MS",
-        type=_milliseconds,
-        help="deliver messages after this many milliseconds (default: at once)",
-    )
     message.add_argument("--non-persistent", action="store_true", help="set JMSDeliveryMode to NON_PERSISTENT")
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="print the id of each sent message, and a summary on stderr",
-    )
-    add_connection_options(parser)
+    return message
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -105,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             with connection.create_session() as session:  # closing it waits for every send
                 producer = session.create_producer(arguments.destination)
                 for draft in _drafts(arguments):
-                    _dress(draft.message, arguments)
+                    dress(draft.message, arguments)
                     producer.send(draft.message, completion_listener=tally, **{**draft.how, **how})
                     if tally.failure is not None:
                         break
@@ -138,7 +144,7 @@ def _how(arguments: argparse.Namespace) -> dict[str, Any]:
     return how
 
 
-def _dress(message: Message, arguments: argparse.Namespace) -> None:
+def dress(message: Message, arguments: argparse.Namespace) -> None:
     """Set the properties and header fields that the options give on *message*."""
     for setting in arguments.property:
         setting.apply(message)

@@ -55,7 +55,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ],
     ("docs/cluster.md", "sh"): [(2, "a program that comes with Kafka, and not with its jars")],
     ("docs/commands.md", "console"): [
-        (9, "tests/integration/cli/test_cli_demo_and_documents.py::test_the_page_on_the_commands_is_true")
+        (10, "tests/integration/cli/test_cli_demo_and_documents.py::test_the_page_on_the_commands_is_true")
     ],
     ("docs/configuration.md", "python"): [(1, "tests/unit/test_configuration_page.py::test_the_examples_say_the_same")],
     ("docs/configuration.md", "toml"): [(1, "tests/unit/test_configuration_page.py::test_the_examples_say_the_same")],
@@ -77,6 +77,10 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/metrics.md", "toml"): [(1, "tests/unit/observe/test_metrics_page.py::test_the_file_names_observers")],
     ("docs/naming.md", "python"): [(1, "tests/integration/naming/test_naming.py::test_the_page_on_names_is_true")],
     ("docs/naming.md", "toml"): [(1, "tests/integration/naming/test_naming.py::test_the_page_on_names_is_true")],
+    ("docs/periodic-messages.md", "python"): [
+        (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
+    ],
+    ("docs/periodic-messages.md", "sh"): [(1, PARSED)],
     ("docs/request-reply.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example"),
         (1, "tests/integration/guides/test_pages.py::test_a_selector_finds_the_reply"),
@@ -141,7 +145,7 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
         (1, "tests/integration/guides/test_workers.py::test_the_unit_and_the_deployment_run_the_worker")
     ],
     ("docs/wire-format.md", "python"): [
-        (8, "tests/unit/mapping/test_documentation.py::test_the_page_on_the_wire_format_is_right")
+        (9, "tests/unit/mapping/test_documentation.py::test_the_page_on_the_wire_format_is_right")
     ],
     ("examples/java-migration/README.md", "diff"): [
         (1, "tests/unit/test_gateway_page.py::test_the_page_shows_the_jndi_file_of_the_example")

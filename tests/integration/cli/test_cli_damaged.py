@@ -183,6 +183,8 @@ def test_a_stdout_without_the_character_shows_an_escape(kjms: Kjms, environment:
         ["dlq", "list", "{missing}"],
         ["schedule", "list", "{missing}"],
         ["schedule", "run", "{missing}"],
+        ["schedule", "add", "tea", "--cron", "0 6 * * *", "--queue", "{missing}"],
+        ["schedule", "remove", "tea", "--queue", "{missing}"],
     ],
 )
 def test_what_looks_or_receives_creates_nothing(

@@ -56,6 +56,7 @@ def test_the_demo_checks_itself_and_leaves_nothing_behind(
         ("simplified", {"invoice: 2 pounds of tea", "invoice: 3 pounds of coffee"}),
         ("asynchronous", {*(f"packed: order {number}" for number in range(1, 6))}),
         ("delay", {"put the kettle on: on time", "the tea is ready: on time"}),
+        ("periodic", {"tick and tick 1000 ms later"}),
         (
             "plain_kafka",
             {
@@ -87,6 +88,7 @@ PAGES = [
     ("transactions", "transaction"),
     ("request-reply", "request_reply"),
     ("delivery-delay", "delay"),
+    ("periodic-messages", "periodic"),
     ("asyncio", "asynchronous"),
 ]
 

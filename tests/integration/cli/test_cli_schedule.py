@@ -27,6 +27,17 @@ from tests.helpers import Kjms
         ("cancel orders ID:1 --all", "give the destination"),
         ("cancel orders --all", "--yes"),
         ("run orders topic://", "run:"),
+        ("list topic://", "list:"),
+        ("list --cron *", "list: --cron is an option of periodic messages"),
+        ("add", "give the name"),
+        ("add tea --cron *", "give --cron, and --queue or --topic"),
+        ("add tea --queue q", "give --cron, and --queue or --topic"),
+        ("add tea one two --queue q --cron *", "give one TEXT"),
+        ("add tea one --bytes --queue q --cron *", "give one TEXT"),
+        ("add tea --queue q --topic t --cron *", "not allowed with"),
+        ("remove", "give the name"),
+        ("pause tea --cron *", "give the name"),
+        ("resume tea more", "give the name"),
     ],
 )
 def test_wrong_use_is_said(arguments: str, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
@@ -79,3 +90,39 @@ def test_run_delivers_where_nobody_else_does(
         consumer.close()
     runner.terminate()
     assert runner.wait(20) == 143
+
+
+def test_periodic_messages_are_defined(kjms: Kjms, kjms_destination_name: str) -> None:
+    """A periodic message is listed with its next time, as JSON too, and its messages have what the options say."""
+    name = kjms_destination_name
+    kjms("send", name, "the queue is created")
+    kjms("receive", name, "--count", "1")
+    where = ["--queue", name]
+    done = kjms(
+        *("schedule", "add", "tick", "tea", "--cron", "* * * * * *", "--type", "drink", "--property", "cups:int=2"),
+        *("--ttl", "60000", "--priority", "7", *where),
+    )
+    assert f"kjms schedule: tick is sent to queue://{name}, next at 20" in done.stderr.decode()
+    again = kjms("schedule", "add", "tick", "tea", "--cron", "0 6 * * *", *where, expected=1)
+    assert "A name is unique at its destination" in again.stderr.decode()
+    (entry,) = json.loads(kjms("schedule", "list", name, "--json").stdout)
+    assert (entry["schedule"], entry["cron"], entry["timezone"], entry["paused"]) == (
+        "tick",
+        "* * * * * *",
+        "UTC",
+        False,
+    )
+    assert (entry["destination"], entry["type"], entry["message_id"]) == (name, "drink", None)
+    message = json.loads(kjms("receive", name, "--json", "--count", "1").stdout)
+    assert (message["body"], message["properties"]["cups"]) == ("tea", 2)
+    assert (message["headers"]["JMSType"], message["headers"]["JMSPriority"]) == ("drink", 7)
+    kjms("schedule", "pause", "tick", *where)
+    assert "paused" in kjms("schedule", "list", name).stdout.decode()
+    kjms("schedule", "add", "tick", "--bytes", "--cron", "0 6 * * *", "--replace", *where, stdin=b"\x00")
+    (entry,) = json.loads(kjms("schedule", "list", name, "--json").stdout)
+    assert (entry["cron"], entry["paused"]) == ("0 6 * * *", False)
+    kjms("schedule", "remove", "tick", *where)
+    assert (
+        "there is no periodic message 'tick'" in kjms("schedule", "remove", "tick", *where, expected=1).stderr.decode()
+    )
+    assert kjms("schedule", "list", name).stdout == b"There are no delayed messages.\n"
