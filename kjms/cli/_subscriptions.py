@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kjms.admin import Admin, SubscriptionFigures
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect
-from kjms.cli._destinations import waiting
 from kjms.cli._terminal import columns, json_text, say
 from kjms.client.engine_access import engine_of
-from kjms.engine import DURABLE
-
-if TYPE_CHECKING:
-    from kjms import Connection
 
 DESCRIPTION: Final = """\
 List all named subscriptions, including those without an open consumer, or delete a durable one.
@@ -77,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.name is not None or arguments.client_id is not None:
         raise WrongUse("list: give neither a name nor --client-id")
-    with connect(arguments, may_create=False) as connection:
-        entries = find_entries(connection)
+    with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
+        entries = [entry(each) for each in admin.subscriptions(estimate=True)]
     if arguments.json:
         print(json_text([asdict(entry) for entry in entries], indent=2))
     else:
@@ -86,36 +82,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def find_entries(connection: Connection) -> list[Entry]:
-    """Return the subscriptions of the cluster of *connection*, sorted by name.
-
-    Raises:
-        JMSException: Kafka did not answer.
-    """
-    cluster = engine_of(connection).admin
-    topics = cluster.topics()
-    found = cluster.subscriptions()
-    spans = cluster.spans({f.terms.topic: topics[f.terms.topic] for f in found if f.terms.topic in topics})
-    settled = cluster.settled({f.group: str(f.identity) for f in found if f.terms.topic in spans})
-    entries = []
-    for subscription in found:
-        topic = subscription.terms.topic
-        span = spans.get(topic)
-        entries.append(
-            Entry(
-                name=subscription.identity.name,
-                client_id=subscription.identity.client_id,
-                durable=subscription.identity.space == DURABLE,
-                shared=subscription.terms.is_shared,
-                topic=subscription.terms.destination.topic_name,
-                selector=None if subscription.terms.selector is None else subscription.terms.selector.text,
-                no_local=subscription.terms.no_local,
-                state=subscription.state,
-                backlog_up_to=None if span is None else waiting(span, settled[subscription.group].get(topic, {})),
-                group=subscription.group,
-            )
-        )
-    return entries
+def entry(figures: SubscriptionFigures) -> Entry:
+    """Return the line of the list that says *figures*."""
+    return Entry(
+        name=figures.name,
+        client_id=figures.client_id,
+        durable=figures.durable,
+        shared=figures.shared,
+        topic=figures.topic,
+        selector=figures.selector,
+        no_local=figures.no_local,
+        state=figures.state,
+        backlog_up_to=figures.depth_up_to,
+        group=figures.group,
+    )
 
 
 def table(entries: Sequence[Entry]) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from kjms._lazy import loader
 
 if TYPE_CHECKING:
-    from kjms.engine.admin.admin import Admin
+    from kjms.engine.admin.admin import Admin, Member
     from kjms.engine.admin.group_progress import GroupProgress
+    from kjms.engine.admin.survey import Backlog, Scope, Survey
     from kjms.engine.browsing import Browsing
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Address": "kjms.engine.temporary.temporary_destinations",
     "AssignedPartition": "kjms.engine.consumer.delivery",
+    "Backlog": "kjms.engine.admin.survey",
     "Bridged": "kjms.engine.transactions.bridged",
     "Browsing": "kjms.engine.browsing",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
@@ -49,10 +51,13 @@ _MODULES = {
     "InboxLook": "kjms.engine.temporary.inbox_browsing",
     "NON_DURABLE": "kjms.engine.subscriptions.definitions",
     "PeriodicMessage": "kjms.engine.delayed.inspection",
+    "Member": "kjms.engine.admin.admin",
     "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.delivery",
+    "Scope": "kjms.engine.admin.survey",
     "Slot": "kjms.engine.consumer.delivery",
     "Space": "kjms.engine.subscriptions.definitions",
+    "Survey": "kjms.engine.admin.survey",
     "Terms": "kjms.engine.subscriptions.definitions",
     "TooLargeError": "kjms.engine.transactions.bridged",
     "UnknownError": "kjms.engine.transactions.errors",
@@ -72,6 +77,7 @@ __all__ = [
     "Address",
     "Admin",
     "AssignedPartition",
+    "Backlog",
     "Bridged",
     "Browsing",
     "ConsumerSlot",
@@ -85,13 +91,16 @@ __all__ = [
     "Identity",
     "InboxLook",
     "KafkaSource",
+    "Member",
     "MessageSource",
     "PeriodicMessage",
     "Publisher",
     "Receipt",
+    "Scope",
     "SessionTransaction",
     "Slot",
     "Space",
+    "Survey",
     "Terms",
     "TooLargeError",
     "UnknownError",

@@ -20,6 +20,7 @@ from kjms.engine.admin.bookkeeping import Bookkeeping
 from kjms.engine.admin.group_progress import GroupProgress, find_progress
 from kjms.engine.admin.registry import Registry
 from kjms.engine.admin.retention import RetentionCleaner
+from kjms.engine.admin.survey import Survey
 from kjms.engine.admin.topics import Topics
 from kjms.engine.browsing import Browsing
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
@@ -132,6 +133,11 @@ class Engine:
     def admin(self) -> Admin:
         """What tools ask of the cluster."""
         return Admin(self.topics, self.subscriptions, self.schedule, self.prompt, self.options.send_timeout / 1000)
+
+    def survey(self) -> Survey:
+        """Return what counts the messages of many destinations, which the caller closes."""
+        reading, timeout = consumer_settings(self.settings, None), self.options.send_timeout / 1000
+        return Survey(self.topics, reading, self.sources.flush_queue, timeout, self.tuning)
 
     def statistics(self) -> EngineStatistics:
         """Return what the engine holds and does now; it asks nothing of Kafka."""

@@ -294,6 +294,9 @@ class AdminPort(Protocol):
     def list_consumer_groups(self, *, request_timeout: float) -> Future[ListConsumerGroupsResult]:
         """Return all groups."""
 
+    def describe_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[Any]]:
+        """Return the members of each of *groups*."""
+
     def list_consumer_group_offsets(
         self, groups: list[ConsumerGroupTopicPartitions], *, request_timeout: float
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
@@ -520,9 +523,7 @@ _RESOURCES: Final = frozenset(
 _ALERT: Final = "SSL alert number"  # how the TLS library says that the broker refused, after the handshake in TLS 1.3
 
 _NO_SOCKET: Final = "Failed to create socket"
-_BROKEN_OFF: Final = (
-    "Local: Broker transport failure"  # librdkafka calls it an authentication error where one was tried
-)
+_BROKEN_OFF: Final = "Local: Broker transport failure"  # librdkafka calls it an authentication error after one
 
 
 def is_refusal(error: KafkaError) -> bool:

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kjms.engine.kafka import (
     OFFSET_INVALID,
@@ -75,6 +75,29 @@ def described(cluster: Cluster, topic: str | None) -> ClusterMetadata:
             is_legal = LEGAL.fullmatch(name) is not None
             entry.error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART if is_legal else KafkaError.TOPIC_EXCEPTION)
     return found
+
+
+class MemberAssignment(NamedTuple):
+    """The partitions of a member, as confluent-kafka says it."""
+
+    topic_partitions: list[TopicPartition]
+
+
+class MemberDescription(NamedTuple):
+    """A member of a consumer group, as confluent-kafka says it."""
+
+    member_id: str
+    client_id: str
+    host: str
+    assignment: MemberAssignment
+
+
+class GroupDescription(NamedTuple):
+    """A consumer group, as confluent-kafka says it."""
+
+    group_id: str
+    state: ConsumerGroupState
+    members: list[MemberDescription]
 
 
 class MemoryAdmin(MemoryClient):
@@ -262,6 +285,27 @@ class MemoryAdmin(MemoryClient):
             return ListConsumerGroupsResult(valid=found, errors=[])
 
         return self._each("describe_groups", [""], request_timeout, find)[""]
+
+    def describe_consumer_groups(
+        self, groups: list[str], *, request_timeout: float = 60
+    ) -> dict[str, Future[GroupDescription]]:
+        def describe(name: str) -> GroupDescription:
+            group = self._cluster.groups.get(name)
+            if group is None or not (group.members or group.offsets or group.pending or group.empty_since):
+                return GroupDescription(name, ConsumerGroupState.DEAD, [])
+            state = ConsumerGroupState.STABLE if group.members else ConsumerGroupState.EMPTY
+            members = [
+                MemberDescription(
+                    member.id,
+                    member.consumer.client,
+                    "/127.0.0.1",
+                    MemberAssignment([TopicPartition(*place) for place in sorted(member.owned)]),
+                )
+                for member in group.members.values()
+            ]
+            return GroupDescription(name, state, members)
+
+        return self._each("describe_groups", groups, request_timeout, describe, group=str)
 
     def list_consumer_group_offsets(
         self, groups: list[ConsumerGroupTopicPartitions], *, request_timeout: float = 60

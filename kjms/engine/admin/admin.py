@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kjms.engine.admin.topics import Topics
 from kjms.engine.delayed.inspection import DelayedMessages
@@ -27,12 +27,30 @@ from kjms.engine.subscriptions.subscriptions import Subscriptions
 from kjms.errors import InvalidDestinationException
 from kjms.mapping.names import REGISTRY
 
-__all__ = ["Admin"]
+__all__ = ["Admin", "Member"]
 
 _IN_CHANGE: Final = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 )
 """The broker's answers about a topic that is being created or deleted."""
+_NOT_DESCRIBED: Final = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.GROUP_ID_NOT_FOUND})
+"""Its answers about a group that this user may not describe, or that was just deleted."""
+
+
+class Member(NamedTuple):
+    """A member of a consumer group: what one process uses for all its consumers of a queue or subscription.
+
+    Attributes:
+        member_id: Its id in the group.
+        client_id: The ``client.id`` of its Kafka client.
+        host: The address that it connects from.
+        partitions: Its partitions, by topic and number.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: tuple[tuple[str, int], ...]
 
 
 class Admin:
@@ -119,6 +137,26 @@ class Admin:
         """Return the consumer groups."""
         answer = self._topics.admin.list_consumer_groups(request_timeout=self._timeout)
         return frozenset(group.group_id for group in _answer(answer, "list the consumer groups").valid)
+
+    def members(self, groups: Collection[str]) -> dict[str, list[Member]]:
+        """Return the members of each of *groups*; a group that may not be described is left out."""
+        if not groups:
+            return {}
+        answers = self._topics.admin.describe_consumer_groups(sorted(groups), request_timeout=self._timeout)
+        found = {}
+        for group, answer in answers.items():
+            described = _answer(answer, f"describe group {group!r}", none_if=_NOT_DESCRIBED)
+            if described is not None:
+                found[group] = [
+                    Member(
+                        each.member_id,
+                        each.client_id,
+                        each.host.removeprefix("/"),
+                        tuple((place.topic, place.partition) for place in each.assignment.topic_partitions),
+                    )
+                    for each in described.members
+                ]
+        return found
 
     def settled(self, groups: Mapping[str, str]) -> dict[str, dict[str, dict[int, int]]]:
         """Return what each group has committed, by topic and partition.

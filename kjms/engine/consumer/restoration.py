@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kjms.engine.log_reading import Place
     from kjms.mapping.bridges import Decoder
 
-__all__ = ["NOT_KNOWN", "Recall", "SettlementRestorer", "beginning"]
+__all__ = ["NOT_KNOWN", "Recall", "SettlementRestorer", "beginning", "kept_state"]
 
 _log = logging.getLogger("kjms.settlement")
 
@@ -131,27 +131,10 @@ class SettlementRestorer:
         return list(consumer.committed(places, ASK_SECONDS))
 
     def _state(self, consumer: ConsumerPort, known: TopicPartition, identity: str) -> State | None:
-        if known.offset < 0:
-            return None
-        place = f"partition {known.partition} of {known.topic}"
-        if is_foreign(known.metadata):
-            _log.warning(
-                "%s: the group's last offset was committed by another library; kjms continues from there", place
-            )
-        topic_id, _ = owner(known.metadata)
-        if identity != "-" and topic_id not in {"", "-", identity}:
-            _log.warning("%s: the topic was deleted and created again; kjms reads it from its start", place)
-            return None
-        try:
-            state = read_state(known.metadata, known.offset)
-        except DamagedStateError as error:
-            _log.warning("%s: %s; messages from there may have been delivered before", place, error)
-            return State(known.offset, _end(consumer, known), (), known.offset)
-        end = _end(consumer, known)
-        if state.committed_offset > end:
-            _log.warning("%s: the log ends before the settled offset; kjms reads it from its start", place)
-            return None
-        return state.within(end)
+        state, why = kept_state(known.metadata, known.offset, identity, lambda: _end(consumer, known))
+        if why:
+            _log.warning("partition %d of %s: %s", known.partition, known.topic, why)
+        return state
 
     def _remembered(
         self, consumer: ConsumerPort, place: TopicPartition, identity: str, offset: int, metadata: str
@@ -167,6 +150,40 @@ class SettlementRestorer:
             place.topic,
         )
         return replace(state, dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
+
+
+def kept_state(metadata: str | None, offset: int, identity: str, end: Callable[[], int]) -> tuple[State | None, str]:
+    """Return the settlement that a commit keeps, and what is wrong with it, if anything.
+
+    Args:
+        metadata: What stands beside the offset.
+        offset: The committed offset; negative: there is none.
+        identity: The topic's id; ``-``: it is not known.
+        end: Returns where the log ends.
+
+    Returns:
+        None as the settlement: the partition is read from its start.
+
+    Raises:
+        NewerStateError: A later version of kjms wrote it.
+    """
+    if offset < 0:
+        return None, ""
+    topic_id, _ = owner(metadata)
+    if identity != "-" and topic_id not in {"", "-", identity}:
+        return None, "the topic was deleted and created again; kjms reads it from its start"
+    try:
+        state = read_state(metadata, offset)
+    except DamagedStateError as error:
+        return (
+            State(offset, end(), (), offset),
+            f"{error}; messages from there may have been delivered before",
+        )
+    last = end()
+    if state.committed_offset > last:
+        return None, "the log ends before the settled offset; kjms reads it from its start"
+    foreign = "the group's last offset was committed by another library; kjms continues from there"
+    return state.within(last), foreign if is_foreign(metadata) else ""
 
 
 def beginning(consumer: ConsumerPort, place: TopicPartition) -> int:

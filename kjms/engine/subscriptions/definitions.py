@@ -117,12 +117,16 @@ class Found:
     Attributes:
         state: ``active``: a consumer is there; ``inactive``: none is; ``not answering``: one was, and its program does
             not answer.
+        starts: Where each partition of its topic ended when it was made.
+        delayed_before: Where each partition of the topic's delayed messages ended then.
     """
 
     identity: Identity
     terms: Terms
     group: str
     state: str
+    starts: tuple[int, ...] = ()
+    delayed_before: tuple[int, ...] = ()
 
 
 def owners(claims: Claims, client_id: str) -> set[str]:

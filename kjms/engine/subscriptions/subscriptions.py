@@ -510,7 +510,8 @@ class Subscriptions:
                 _log.warning("%s is left out: %s", identity, error)
                 continue
             state = ACTIVE if engines & alive else SILENT if engines else INACTIVE
-            found.append(Found(identity, terms, group_of(identity, definition), state))
+            starts, delayed = (tuple(definition.value.get(key, ())) for key in ("starts", "delayed"))
+            found.append(Found(identity, terms, group_of(identity, definition), state, starts, delayed))
         return sorted(found, key=lambda entry: (entry.identity.name, entry.identity.client_id or "", entry.group))
 
     def close(self) -> None:

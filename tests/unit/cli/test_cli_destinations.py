@@ -4,26 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kjms.cli._destinations import Entry, duration, retention_warnings, table, waiting
+from kjms.admin._retention import duration, retention_warnings
+from kjms.cli._destinations import Entry, table
 
 KEEPS = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 WEEK = str(7 * 86_400_000)
-
-
-@pytest.mark.parametrize(
-    ("spans", "settled", "expected"),
-    [
-        ([(0, 10)], {}, 10),
-        ([(0, 10)], {0: 10}, 0),
-        ([(0, 10), (0, 5)], {0: 4}, 11),
-        ([(7, 10)], {0: 2}, 3),  # what was deleted does not wait
-        ([(0, 10)], {0: 12}, 0),  # a commit that is newer than the end we saw
-        ([], {}, 0),
-    ],
-)
-def test_what_waits(spans: list[tuple[int, int]], settled: dict[int, int], expected: int) -> None:
-    """What waits lies between what is settled and the end, in what Kafka still holds."""
-    assert waiting(spans, settled) == expected
 
 
 @pytest.mark.parametrize(

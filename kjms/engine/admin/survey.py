@@ -1,0 +1,633 @@
+"""Count what is not settled of many queues and subscriptions at once, without a group and without taking anything.
+
+A look asks for all of them together, in this order: where the destinations' own topics end, what their groups have
+committed, and where the logs begin and the other topics end. So a message that is relocated meanwhile is seen once or
+twice, never in neither place, and the copy says where it came from.
+
+Offsets have holes, so messages are counted by reading: what was read once is kept in an index, and the next look reads
+only what came since. A queue without unsettled offsets is not read at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kjms.engine.admin.log_index import DelayedIndex, Facts, LogIndex, Origin, Tally, unsettled_runs
+from kjms.engine.admin.notes import Copies, RedeliveryFigures
+from kjms.engine.consumer.restoration import kept_state
+from kjms.engine.kafka import (
+    ConsumerGroupTopicPartitions,
+    ConsumerPort,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    KafkaMessage,
+    OffsetSpec,
+    TopicCollection,
+    TopicPartition,
+    jms_error,
+    kafka_error,
+    open_consumer,
+)
+from kjms.engine.log_reading import UNTIL_END, Place, records
+from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
+from kjms.mapping import SourceRecord
+from kjms.mapping.bridges import decoder
+from kjms.mapping.delayed import place_of, read
+from kjms.mapping.names import delayed, handover, overflow
+from kjms.mapping.relocated import original
+from kjms.txn.metadata import NewerStateError, State
+
+if TYPE_CHECKING:
+    from kjms.destinations import Destination
+    from kjms.engine.admin.topics import Topics
+    from kjms.engine.tuning import Tuning
+    from kjms.selector import Selector
+
+__all__ = ["Backlog", "Scope", "Survey"]
+
+_log = logging.getLogger("kjms.survey")
+
+GONE: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._NOENT,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+"""The broker's answers about a topic that is being created, moved or deleted."""
+ORIGIN: Final = "JMS_kjms_OriginalDestination"
+KJMS: Final = "kjms"
+
+
+class Scope(NamedTuple):
+    """What is to be counted: the messages of one consumer group.
+
+    Attributes:
+        destination: The queue or topic.
+        topic: Its Kafka topic.
+        group: The consumer group.
+        wanted: Which messages are its own; None is all.
+        wanted_by: Equal values select the same messages.
+        delayed_before: Of a subscription: where the topic's delayed messages ended when it was made; earlier ones are
+            not its own.
+        starts: Where each partition begins if nothing is committed; a missing one begins where the log does.
+        convention: How records are read that kjms did not write.
+    """
+
+    destination: Destination
+    topic: str
+    group: str
+    wanted: Selector | None = None
+    wanted_by: Hashable = None
+    delayed_before: tuple[int, ...] = ()
+    starts: tuple[int, ...] = ()
+    convention: str = KJMS
+
+    @property
+    def view(self) -> Hashable:
+        """Return what tells its index from those of other scopes of the same topic."""
+        plain = self.wanted is None and not self.delayed_before and self.convention == KJMS
+        return None if plain else (self.wanted_by, self.delayed_before, self.convention)
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What is not settled of one scope.
+
+    Attributes:
+        unsettled_offsets: Offsets that are not settled: an upper bound of the messages.
+        is_exact: Whether the messages were counted; the figures below are None otherwise.
+        depth: Messages that a consumer gets, or has.
+        oldest: When the oldest of them was sent, in milliseconds since the epoch; None: there is none.
+        dispatched: Those of them that a consumer may have received.
+        overflow: Those of them that are in the overflow topic.
+        transfer: Those of them that are in transfer partitions.
+        expired: Messages that have expired and were not removed yet.
+        delayed: Messages that are not due yet.
+        dead_letters: How many are dead letters, by the destination that they came from.
+        unreclaimed: Settled offsets that Kafka still keeps, from the start of the logs.
+    """
+
+    unsettled_offsets: int
+    unreclaimed: int
+    is_exact: bool
+    depth: int | None = None
+    oldest: int | None = None
+    dispatched: int | None = None
+    overflow: int | None = None
+    transfer: int | None = None
+    expired: int | None = None
+    delayed: int | None = None
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Found(NamedTuple):
+    """What the cluster says of one scope."""
+
+    scope: Scope
+    states: dict[Place, State]
+    ends: dict[Place, int]  # before which messages count
+
+
+class Survey:
+    """Looks at queues and subscriptions, and remembers what it has read; one thread at a time.
+
+    Args:
+        topics: Knows Kafka topics.
+        settings: librdkafka's settings of a consumer without a group.
+        flush: Commits what this process has settled of the queue in a Kafka topic.
+        timeout: Seconds for each answer.
+        tuning: Has the clock.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        settings: Mapping[str, Any],
+        flush: Callable[[str], None],
+        timeout: float,
+        tuning: Tuning,
+    ) -> None:
+        self._topics = topics
+        self._settings = {**settings, **UNTIL_END}
+        self._flush = flush
+        self._timeout = timeout
+        self._now_ms = tuning.now_ms
+        self._lock = threading.Lock()
+        self._consumer: ConsumerPort | None = None
+        self._indexes: dict[Place, dict[Hashable, LogIndex]] = {}
+        self._delayed: dict[Place, DelayedIndex] = {}
+        self._identities: dict[str, str] = {}
+        self._copies = Copies()
+        self._redeliveries = RedeliveryFigures()
+
+    def __repr__(self) -> str:
+        messages = sum(len(index) for views in self._indexes.copy().values() for index in views.values())
+        return f"<Survey: {len(self._indexes)} partitions, {messages} messages>"
+
+    def close(self) -> None:
+        """Close the Kafka consumer."""
+        with self._lock:
+            self._drop_consumer()
+
+    def _drop_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    # Looks.
+
+    def queues_made(self, there: Mapping[str, int]) -> set[str]:
+        """Return the topics that kjms made for queues, and that were not made anew since.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        with self._lock:
+            self._read_copies(there)
+            made = {topic: identity for topic, identity in self._copies.made.items() if topic in there}
+            known = self._ask_identities(made)
+            return {topic for topic, identity in made.items() if known.get(topic, "-") in {identity, "-"}}
+
+    def redeliveries(self, there: Mapping[str, int], since: int) -> Mapping[str, Counter[str]]:
+        """Return how many events of each kind the redelivery log has had, by consumer group.
+
+        Args:
+            there: The partitions of every topic.
+            since: What the first call counts from, in milliseconds since the epoch.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        figures = self._redeliveries
+        with self._lock:
+            topic, count = figures.topic, there.get(figures.topic, 0)
+            places = [(topic, number) for number in range(count)]
+            if not places:
+                return figures.counts
+            new = [place for place in places if place not in figures.positions]
+            ends = self._offsets(places, OffsetSpec.latest())
+            firsts = self._offsets(new, OffsetSpec.for_timestamp(since)) if new else {}
+            begins = self._offsets(places, OffsetSpec.earliest())
+            for place in new:
+                first = firsts.get(place, -1)
+                figures.positions[place] = first if first >= 0 else ends.get(place, 0)
+            starts = figures.starts(begins, ends)
+            self._read(starts, ends, figures.add)
+            figures.positions.update(ends)
+            return figures.counts
+
+    def look(
+        self,
+        scopes: Sequence[Scope],
+        there: Mapping[str, int],
+        *,
+        is_exact: bool = True,
+        changing: Collection[str] = (),
+    ) -> dict[str, Backlog | JMSException]:
+        """Return what is not settled of each of *scopes*, by group, or why that cannot be said.
+
+        A scope whose topic is being created or deleted is left out.
+
+        Args:
+            scopes: What is to be counted.
+            there: The partitions of every topic.
+            is_exact: Whether to count messages; if not, nothing is read.
+            changing: Topics of which Kafka deletes records that are not the oldest; they are read anew.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        with self._lock:
+            for scope in scopes:
+                self._flush(scope.topic)
+            for topic in changing:
+                self._forget(topic)
+            found, failed, begins = self._find(scopes, there)
+            waiting = self._ends_of_delayed(scopes, there) if is_exact else {}
+            unreadable = dict[str, JMSException]()
+            if is_exact:
+                unreadable = self._read_all(found, begins, waiting)
+                self._forget_gone(there)
+            now = self._now_ms()
+            for each in found:
+                why = next((unreadable[topic] for topic, _ in each.states if topic in unreadable), None)
+                why = unreadable.get(delayed(each.scope.topic), why)
+                failed[each.scope.group] = why or self._counted(each, begins, waiting, now, is_exact)
+            return failed
+
+    def _find(
+        self, scopes: Sequence[Scope], there: Mapping[str, int]
+    ) -> tuple[list[_Found], dict[str, Backlog | JMSException], dict[Place, int]]:
+        """Return what is settled of each scope, what cannot be said, and where the logs begin."""
+        places = {
+            scope.group: [
+                (topic, number)
+                for topic in (scope.topic, overflow(scope.topic, scope.group), handover(scope.topic, scope.group))
+                for number in range(there.get(topic, 0))
+            ]
+            for scope in scopes
+        }
+        every = {place for found in places.values() for place in found}
+        own_ends = self._offsets({p for s in scopes for p in places[s.group] if p[0] == s.topic}, OffsetSpec.latest())
+        committed = self._committed([scope.group for scope in scopes])
+        asked = [self._ask_offsets(every, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
+        later = {delayed(scope.topic) for scope in scopes} & there.keys()
+        identities = self._ask_identities({topic for topic, _ in every} | later)
+        begins, ends = (self._answers(answers) for answers in asked)
+        if any(place not in known for g, known in committed.items() if isinstance(known, dict) for place in places[g]):
+            self._read_copies(there)
+        for topic, identity in identities.items():
+            if self._identities.setdefault(topic, identity) != identity:
+                self._identities[topic] = identity
+                self._forget(topic)
+        found, failed = [], dict[str, Backlog | JMSException]()
+        for scope in scopes:
+            answer = committed[scope.group]
+            if isinstance(answer, JMSException):
+                failed[scope.group] = answer
+                continue
+            if any(place not in begins or place not in ends for place in places[scope.group]):
+                continue
+            try:
+                states = {
+                    place: self._state(scope, place, answer, begins[place], ends[place], identities.get(place[0], "-"))
+                    for place in places[scope.group]
+                }
+            except NewerStateError as error:
+                failed[scope.group] = JMSException(f"{scope.destination} cannot be counted: {error}")
+                continue
+            found.append(_Found(scope, states, {place: own_ends.get(place, ends[place]) for place in states}))
+        return found, failed, begins
+
+    def _state(
+        self,
+        scope: Scope,
+        place: Place,
+        committed: Mapping[Place, tuple[int, str]],
+        begin: int,
+        end: int,
+        identity: str,
+    ) -> State:
+        kept = committed.get(place) or self._copies.settlements.get((scope.group, *place))
+        state = None
+        if kept is not None:
+            state, _ = kept_state(kept[1], kept[0], identity, lambda: end)
+        elif place[0] == scope.topic and place[1] < len(scope.starts):
+            begin = max(begin, scope.starts[place[1]])
+        return State(begin, begin, (), begin) if state is None else state
+
+    def _ends_of_delayed(self, scopes: Sequence[Scope], there: Mapping[str, int]) -> dict[Place, int]:
+        topics = {delayed(scope.topic) for scope in scopes}
+        places = [(topic, number) for topic in topics for number in range(there.get(topic, 0))]
+        return self._offsets(places, OffsetSpec.latest()) if places else {}
+
+    # Reading.
+
+    def _read_all(
+        self, found: Sequence[_Found], begins: Mapping[Place, int], waiting: Mapping[Place, int]
+    ) -> dict[str, JMSException]:
+        """Bring the indexes of all partitions up to date that have unsettled offsets; return which topics refuse it."""
+        lows: dict[Place, dict[Hashable, int]] = {}
+        ends: dict[Place, int] = {}
+        views: dict[Place, dict[Hashable, Scope]] = {}
+        for each in found:
+            for place, state in each.states.items():
+                low, end = max(begins[place], state.committed_offset), each.ends[place]
+                if next(unsettled_runs(state, low, end), None) is None:
+                    continue
+                view = each.scope.view if place[0] == each.scope.topic else each.scope.group
+                lowest = lows.setdefault(place, {})
+                lowest[view] = min(low, lowest.get(view, low))
+                ends[place] = max(end, ends.get(place, end))
+                views.setdefault(place, {})[view] = each.scope
+        for place in {place for each in found for place in each.states} - ends.keys():
+            self._indexes.pop(place, None)
+        starts: dict[Place, int] = {}
+        for place, lowest in lows.items():
+            indexes = self._indexes.setdefault(place, {})
+            for view, low in lowest.items():
+                index = indexes.setdefault(view, LogIndex(low))
+                index.move_to(low)
+                if index.position < ends[place]:
+                    starts[place] = min(index.position, starts.get(place, index.position))
+        if waiting:
+            low_ends = self._offsets(waiting, OffsetSpec.earliest())
+            for place, end in waiting.items():
+                delay = self._delayed.setdefault(place, DelayedIndex())
+                delay.move_to(low_ends.get(place, 0))
+                if delay.position < end:
+                    starts[place], ends[place] = delay.position, end
+
+        def take(record: KafkaMessage) -> None:
+            place, offset = (record.topic() or "", record.partition() or 0), record.offset() or 0
+            if place in waiting:
+                self._take_delayed(self._delayed[place], offset, record)
+                return
+            for view, scope in views[place].items():
+                index = self._indexes[place][view]
+                if offset >= index.position:
+                    facts = facts_of(record, scope, is_relocated=place[0] != scope.topic, now=self._now_ms())
+                    if facts is not None:
+                        index.add(offset, facts)
+                    index.position = offset + 1
+
+        unreadable = self._read_each(starts, ends, take)
+        for place in starts:
+            if place[0] in unreadable:
+                continue
+            if place in waiting:
+                self._delayed[place].position = ends[place]
+            for view in views.get(place, ()):
+                index = self._indexes[place][view]
+                index.position = max(index.position, ends[place])
+        return unreadable
+
+    @staticmethod
+    def _take_delayed(index: DelayedIndex, offset: int, record: KafkaMessage) -> None:
+        try:
+            index.add(offset, read(record))
+        except Exception:  # the client raises on header names that are no UTF-8: it cannot be copied, either
+            _log.debug("a record of %s cannot be read", record.topic())
+        index.position = offset + 1
+
+    def _read_each(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int], take: Callable[[KafkaMessage], None]
+    ) -> dict[str, JMSException]:
+        """Call *take* with each record; return why the broker refuses some topics. The others are read all the same."""
+        try:
+            self._read(starts, ends, take)
+        except (JMSSecurityException, InvalidDestinationException) as error:
+            topics = sorted({topic for topic, _ in starts})
+            if len(topics) == 1:
+                return {topics[0]: error}
+            half = set(topics[: len(topics) // 2])
+            parts = ({p: s for p, s in starts.items() if (p[0] in half) == is_first} for is_first in (True, False))
+            first, second = (self._read_each(part, ends, take) for part in parts)
+            return first | second
+        return {}
+
+    def _read(
+        self, starts: Mapping[Place, int], ends: Mapping[Place, int], take: Callable[[KafkaMessage], None]
+    ) -> None:
+        """Call *take* with each record from *starts* to *ends*.
+
+        Raises:
+            JMSException: The broker does not answer, or refuses to let them be read.
+        """
+        starts = {place: start for place, start in starts.items() if start < ends[place]}
+        if not starts:
+            return
+        try:
+            if self._consumer is None:
+                self._consumer = open_consumer(self._settings)
+            self._consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
+            for record in records(self._consumer, {place: ends[place] for place in starts}, self._timeout):
+                take(record)
+            self._consumer.unassign()
+        except KafkaException as error:
+            self._drop_consumer()
+            topic = next(iter(starts))[0]
+            raise jms_error(error, "count messages", to="Read", topic=topic) from error
+        except BaseException:
+            self._drop_consumer()
+            raise
+
+    def _read_copies(self, there: Mapping[str, int]) -> None:
+        """Read what came to the bookkeeping since the last time."""
+        copies = self._copies
+        if there.get(copies.place[0], 0):
+            begin, end = (
+                self._offsets([copies.place], spec).get(copies.place, 0)
+                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            )
+            if end < copies.position:  # made anew
+                self._copies = copies = Copies()
+            self._read({copies.place: max(copies.position, begin)}, {copies.place: end}, copies.add)
+            copies.position = end
+
+    def _forget(self, topic: str) -> None:
+        """Forget *topic*, which was made anew."""
+        for known in (self._indexes, self._delayed):
+            for place in [place for place in known if place[0] == topic]:
+                known.pop(place)
+
+    def _forget_gone(self, there: Collection[str]) -> None:
+        """Forget the topics that are deleted."""
+        for topic in {topic for topic, _ in (*self._indexes, *self._delayed)} - set(there):
+            self._forget(topic)
+
+    # Counting.
+
+    def _counted(
+        self,
+        each: _Found,
+        begins: Mapping[Place, int],
+        waiting: Collection[Place],
+        now: int,
+        is_exact: bool,
+    ) -> Backlog:
+        scope, bound, unreclaimed = each.scope, 0, 0
+        for place, state in each.states.items():
+            runs = unsettled_runs(state, max(begins[place], state.committed_offset), each.ends[place])
+            bound += sum(past - first for first, past in runs)
+            unreclaimed += max(min(state.committed_offset, each.ends[place]) - begins[place], 0)
+        if not is_exact:
+            return Backlog(bound, unreclaimed, is_exact=False)
+        seen: set[Origin] = set()
+
+        def is_double(origin: Origin) -> bool:
+            if origin in seen or _is_unsettled(each, origin):
+                return True
+            seen.add(origin)
+            return False
+
+        tallies: dict[str, list[Tally]] = {}
+        for place, state in each.states.items():
+            view = scope.view if place[0] == scope.topic else scope.group
+            index = self._indexes.get(place, {}).get(view)
+            if index is not None:
+                tallies.setdefault(place[0], []).append(index.tally(state, each.ends[place], now, is_double))
+        every = [tally for found in tallies.values() for tally in found]
+        topic = delayed(scope.topic)
+        return Backlog(
+            unsettled_offsets=bound,
+            unreclaimed=unreclaimed,
+            is_exact=True,
+            depth=sum(tally.pending for tally in every),
+            oldest=min((tally.oldest for tally in every if tally.oldest is not None), default=None),
+            dispatched=sum(tally.dispatched for tally in every),
+            overflow=sum(tally.pending for tally in tallies.get(overflow(scope.topic, scope.group), ())),
+            transfer=sum(tally.pending for tally in tallies.get(handover(scope.topic, scope.group), ())),
+            expired=sum(tally.expired for tally in every),
+            delayed=sum(tally.early for tally in every)
+            + sum(len(self._delayed[place]) for place in waiting if place[0] == topic),
+            dead_letters=sum((tally.labels for tally in every), Counter[str]()),
+        )
+
+    # Questions.
+
+    def _ask_offsets(self, places: Iterable[Place], which: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
+        asked = {TopicPartition(*place): which for place in places}
+        if not asked:
+            return {}
+        answers: dict[TopicPartition, Future[Any]] = self._topics.admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+        )
+        return answers
+
+    def _answers(self, answers: Mapping[TopicPartition, Future[Any]]) -> dict[Place, int]:
+        found = {}
+        for place, answer in answers.items():
+            try:
+                found[place.topic, place.partition] = int(answer.result().offset)
+            except KafkaException as error:
+                if kafka_error(error).code() not in GONE:
+                    raise jms_error(
+                        error, f"find the offsets of {place.topic!r}", to="Describe", topic=place.topic
+                    ) from error
+        return found
+
+    def _offsets(self, places: Iterable[Place], which: OffsetSpec) -> dict[Place, int]:
+        return self._answers(self._ask_offsets(places, which))
+
+    def _ask_identities(self, topics: Collection[str]) -> dict[str, str]:
+        if not topics:
+            return {}
+        try:
+            answers = self._topics.admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
+        except (KafkaException, ValueError):  # a broker that gives no ids
+            return {}
+        found = {}
+        for topic, answer in answers.items():
+            try:
+                found[topic] = str(answer.result().topic_id)
+            except (KafkaException, ValueError):  # not allowed to ask, or gone
+                continue
+        return found
+
+    def _committed(self, groups: Sequence[str]) -> dict[str, dict[Place, tuple[int, str]] | JMSException]:
+        """Return what each group has committed, offset and metadata, or why the broker does not say."""
+        asked = {  # all at once: librdkafka takes one group per request
+            group: self._topics.admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
+            )[group]
+            for group in groups
+        }
+        found: dict[str, dict[Place, tuple[int, str]] | JMSException] = {}
+        for group, answer in asked.items():
+            try:
+                found[group] = {
+                    (place.topic, place.partition): (place.offset, place.metadata or "")
+                    for place in answer.result().topic_partitions
+                    if place.offset >= 0
+                }
+            except KafkaException as error:
+                failure = jms_error(error, f"find what is settled of {group!r}", to="Describe", group=group)
+                if kafka_error(error).code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise failure from error
+                found[group] = failure
+        return found
+
+
+def _is_unsettled(found: _Found, origin: Origin) -> bool:
+    """Return whether the message at *origin*, in the destination's own topic, is counted there."""
+    place, offset = (origin[0], origin[1]), origin[2]
+    state = found.states.get(place) if origin[0] == found.scope.topic else None
+    return state is not None and any(unsettled_runs(state, offset, min(offset + 1, found.ends[place])))
+
+
+def facts_of(record: KafkaMessage, scope: Scope, *, is_relocated: bool, now: int) -> Facts | None:
+    """Return what decides whether the message of *record* is counted; None: it is none of *scope*.
+
+    Args:
+        record: The record.
+        scope: The queue or subscription.
+        is_relocated: Whether it stands in a topic for relocated messages.
+        now: The time, in milliseconds since the epoch.
+    """
+    source: SourceRecord = record
+    origin = None
+    if is_relocated:
+        source, _ = original(record)
+        origin = source.topic() or "", source.partition() or 0, source.offset() or 0
+    elif scope.delayed_before:
+        waited = place_of(record)
+        if waited is not None and waited[0] < len(scope.delayed_before) and waited[1] < scope.delayed_before[waited[0]]:
+            return None
+    try:
+        headers = source.headers() or ()
+    except Exception:  # the client raises on header names that are no UTF-8
+        headers = ()
+    label = next((data for name, data in headers if name == ORIGIN), None)
+    if scope.wanted is None and scope.convention == KJMS:
+        fields = dict(headers)
+        sent, expires, due = (
+            _number(fields.get(name)) for name in ("JMSTimestamp", "JMSExpiration", "JMSDeliveryTime")
+        )
+    else:
+        message = decoder(scope.convention)(source, scope.destination, 1)
+        if scope.wanted is not None and not is_relocated and not scope.wanted.matches(message):
+            return None
+        sent, expires, due = message.jms_timestamp, message.jms_expiration, message.jms_delivery_time
+    return Facts(
+        sent or max(source.timestamp()[1], 0),
+        expires,
+        due if due > max(now, sent) else 0,
+        origin,
+        (label or b"").decode(errors="replace"),
+    )
+
+
+def _number(data: bytes | None) -> int:
+    return int(data) if data is not None and data.isdigit() and len(data) < 20 else 0
