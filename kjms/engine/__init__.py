@@ -12,7 +12,8 @@ from kjms._lazy import loader
 if TYPE_CHECKING:
     from kjms.engine.admin.admin import Admin, Member
     from kjms.engine.admin.group_progress import GroupProgress
-    from kjms.engine.admin.survey import Backlog, Scope, Survey
+    from kjms.engine.admin.scopes import Backlog, Scope
+    from kjms.engine.admin.survey import Survey
     from kjms.engine.browsing import Browsing
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Address": "kjms.engine.temporary.temporary_destinations",
     "AssignedPartition": "kjms.engine.consumer.delivery",
-    "Backlog": "kjms.engine.admin.survey",
+    "Backlog": "kjms.engine.admin.scopes",
     "Bridged": "kjms.engine.transactions.bridged",
     "Browsing": "kjms.engine.browsing",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
@@ -54,7 +55,7 @@ _MODULES = {
     "Member": "kjms.engine.admin.admin",
     "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.delivery",
-    "Scope": "kjms.engine.admin.survey",
+    "Scope": "kjms.engine.admin.scopes",
     "Slot": "kjms.engine.consumer.delivery",
     "Space": "kjms.engine.subscriptions.definitions",
     "Survey": "kjms.engine.admin.survey",

@@ -78,13 +78,13 @@ def described(cluster: Cluster, topic: str | None) -> ClusterMetadata:
 
 
 class MemberAssignment(NamedTuple):
-    """The partitions of a member, as confluent-kafka says it."""
+    """The partitions of a member, with the attributes of confluent-kafka."""
 
     topic_partitions: list[TopicPartition]
 
 
 class MemberDescription(NamedTuple):
-    """A member of a consumer group, as confluent-kafka says it."""
+    """A member of a consumer group, with the attributes of confluent-kafka."""
 
     member_id: str
     client_id: str
@@ -93,7 +93,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A consumer group, as confluent-kafka says it."""
+    """A consumer group, with the attributes of confluent-kafka."""
 
     group_id: str
     state: ConsumerGroupState

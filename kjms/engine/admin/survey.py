@@ -13,122 +13,36 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kjms.engine.admin.log_index import DelayedIndex, Facts, LogIndex, Origin, Tally, unsettled_runs
+from kjms.engine.admin.log_index import DelayedIndex, LogIndex, Origin, Tally, unsettled_runs
 from kjms.engine.admin.notes import Copies, RedeliveryFigures
+from kjms.engine.admin.questions import Questions
+from kjms.engine.admin.scopes import Backlog, Scope, facts_of
 from kjms.engine.consumer.restoration import kept_state
 from kjms.engine.kafka import (
-    ConsumerGroupTopicPartitions,
     ConsumerPort,
-    IsolationLevel,
-    KafkaError,
     KafkaException,
     KafkaMessage,
     OffsetSpec,
-    TopicCollection,
     TopicPartition,
     jms_error,
-    kafka_error,
     open_consumer,
 )
 from kjms.engine.log_reading import UNTIL_END, Place, records
 from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
-from kjms.mapping import SourceRecord
-from kjms.mapping.bridges import decoder
-from kjms.mapping.delayed import place_of, read
+from kjms.mapping.delayed import read
 from kjms.mapping.names import delayed, handover, overflow
-from kjms.mapping.relocated import original
 from kjms.txn.metadata import NewerStateError, State
 
 if TYPE_CHECKING:
-    from kjms.destinations import Destination
     from kjms.engine.admin.topics import Topics
     from kjms.engine.tuning import Tuning
-    from kjms.selector import Selector
 
-__all__ = ["Backlog", "Scope", "Survey"]
+__all__ = ["Survey"]
 
 _log = logging.getLogger("kjms.survey")
-
-GONE: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError._NOENT,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-    }
-)
-"""The broker's answers about a topic that is being created, moved or deleted."""
-ORIGIN: Final = "JMS_kjms_OriginalDestination"
-KJMS: Final = "kjms"
-
-
-class Scope(NamedTuple):
-    """What is to be counted: the messages of one consumer group.
-
-    Attributes:
-        destination: The queue or topic.
-        topic: Its Kafka topic.
-        group: The consumer group.
-        wanted: Which messages are its own; None is all.
-        wanted_by: Equal values select the same messages.
-        delayed_before: Of a subscription: where the topic's delayed messages ended when it was made; earlier ones are
-            not its own.
-        starts: Where each partition begins if nothing is committed; a missing one begins where the log does.
-        convention: How records are read that kjms did not write.
-    """
-
-    destination: Destination
-    topic: str
-    group: str
-    wanted: Selector | None = None
-    wanted_by: Hashable = None
-    delayed_before: tuple[int, ...] = ()
-    starts: tuple[int, ...] = ()
-    convention: str = KJMS
-
-    @property
-    def view(self) -> Hashable:
-        """Return what tells its index from those of other scopes of the same topic."""
-        plain = self.wanted is None and not self.delayed_before and self.convention == KJMS
-        return None if plain else (self.wanted_by, self.delayed_before, self.convention)
-
-
-@dataclass(frozen=True)
-class Backlog:
-    """What is not settled of one scope.
-
-    Attributes:
-        unsettled_offsets: Offsets that are not settled: an upper bound of the messages.
-        is_exact: Whether the messages were counted; the figures below are None otherwise.
-        depth: Messages that a consumer gets, or has.
-        oldest: When the oldest of them was sent, in milliseconds since the epoch; None: there is none.
-        dispatched: Those of them that a consumer may have received.
-        overflow: Those of them that are in the overflow topic.
-        transfer: Those of them that are in transfer partitions.
-        expired: Messages that have expired and were not removed yet.
-        delayed: Messages that are not due yet.
-        dead_letters: How many are dead letters, by the destination that they came from.
-        unreclaimed: Settled offsets that Kafka still keeps, from the start of the logs.
-    """
-
-    unsettled_offsets: int
-    unreclaimed: int
-    is_exact: bool
-    depth: int | None = None
-    oldest: int | None = None
-    dispatched: int | None = None
-    overflow: int | None = None
-    transfer: int | None = None
-    expired: int | None = None
-    delayed: int | None = None
-    dead_letters: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Found(NamedTuple):
@@ -158,7 +72,7 @@ class Survey:
         timeout: float,
         tuning: Tuning,
     ) -> None:
-        self._topics = topics
+        self._questions = Questions(topics, timeout)
         self._settings = {**settings, **UNTIL_END}
         self._flush = flush
         self._timeout = timeout
@@ -196,7 +110,7 @@ class Survey:
         with self._lock:
             self._read_copies(there)
             made = {topic: identity for topic, identity in self._copies.made.items() if topic in there}
-            known = self._ask_identities(made)
+            known = self._questions.identities(made)
             return {topic for topic, identity in made.items() if known.get(topic, "-") in {identity, "-"}}
 
     def redeliveries(self, there: Mapping[str, int], since: int) -> Mapping[str, Counter[str]]:
@@ -216,9 +130,9 @@ class Survey:
             if not places:
                 return figures.counts
             new = [place for place in places if place not in figures.positions]
-            ends = self._offsets(places, OffsetSpec.latest())
-            firsts = self._offsets(new, OffsetSpec.for_timestamp(since)) if new else {}
-            begins = self._offsets(places, OffsetSpec.earliest())
+            ends = self._questions.offsets(places, OffsetSpec.latest())
+            firsts = self._questions.offsets(new, OffsetSpec.for_timestamp(since)) if new else {}
+            begins = self._questions.offsets(places, OffsetSpec.earliest())
             for place in new:
                 first = firsts.get(place, -1)
                 figures.positions[place] = first if first >= 0 else ends.get(place, 0)
@@ -279,12 +193,14 @@ class Survey:
             for scope in scopes
         }
         every = {place for found in places.values() for place in found}
-        own_ends = self._offsets({p for s in scopes for p in places[s.group] if p[0] == s.topic}, OffsetSpec.latest())
-        committed = self._committed([scope.group for scope in scopes])
-        asked = [self._ask_offsets(every, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
+        own_ends = self._questions.offsets(
+            {p for s in scopes for p in places[s.group] if p[0] == s.topic}, OffsetSpec.latest()
+        )
+        committed = self._questions.committed([scope.group for scope in scopes])
+        asked = [self._questions.ask(every, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
         later = {delayed(scope.topic) for scope in scopes} & there.keys()
-        identities = self._ask_identities({topic for topic, _ in every} | later)
-        begins, ends = (self._answers(answers) for answers in asked)
+        identities = self._questions.identities({topic for topic, _ in every} | later)
+        begins, ends = (self._questions.answers(answers) for answers in asked)
         if any(place not in known for g, known in committed.items() if isinstance(known, dict) for place in places[g]):
             self._read_copies(there)
         for topic, identity in identities.items():
@@ -330,7 +246,7 @@ class Survey:
     def _ends_of_delayed(self, scopes: Sequence[Scope], there: Mapping[str, int]) -> dict[Place, int]:
         topics = {delayed(scope.topic) for scope in scopes}
         places = [(topic, number) for topic in topics for number in range(there.get(topic, 0))]
-        return self._offsets(places, OffsetSpec.latest()) if places else {}
+        return self._questions.offsets(places, OffsetSpec.latest()) if places else {}
 
     # Reading.
 
@@ -362,7 +278,7 @@ class Survey:
                 if index.position < ends[place]:
                     starts[place] = min(index.position, starts.get(place, index.position))
         if waiting:
-            low_ends = self._offsets(waiting, OffsetSpec.earliest())
+            low_ends = self._questions.offsets(waiting, OffsetSpec.earliest())
             for place, end in waiting.items():
                 delay = self._delayed.setdefault(place, DelayedIndex())
                 delay.move_to(low_ends.get(place, 0))
@@ -448,7 +364,7 @@ class Survey:
         copies = self._copies
         if there.get(copies.place[0], 0):
             begin, end = (
-                self._offsets([copies.place], spec).get(copies.place, 0)
+                self._questions.offsets([copies.place], spec).get(copies.place, 0)
                 for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
             )
             if end < copies.position:  # made anew
@@ -515,119 +431,9 @@ class Survey:
             dead_letters=sum((tally.labels for tally in every), Counter[str]()),
         )
 
-    # Questions.
-
-    def _ask_offsets(self, places: Iterable[Place], which: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
-        asked = {TopicPartition(*place): which for place in places}
-        if not asked:
-            return {}
-        answers: dict[TopicPartition, Future[Any]] = self._topics.admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
-        )
-        return answers
-
-    def _answers(self, answers: Mapping[TopicPartition, Future[Any]]) -> dict[Place, int]:
-        found = {}
-        for place, answer in answers.items():
-            try:
-                found[place.topic, place.partition] = int(answer.result().offset)
-            except KafkaException as error:
-                if kafka_error(error).code() not in GONE:
-                    raise jms_error(
-                        error, f"find the offsets of {place.topic!r}", to="Describe", topic=place.topic
-                    ) from error
-        return found
-
-    def _offsets(self, places: Iterable[Place], which: OffsetSpec) -> dict[Place, int]:
-        return self._answers(self._ask_offsets(places, which))
-
-    def _ask_identities(self, topics: Collection[str]) -> dict[str, str]:
-        if not topics:
-            return {}
-        try:
-            answers = self._topics.admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
-        except (KafkaException, ValueError):  # a broker that gives no ids
-            return {}
-        found = {}
-        for topic, answer in answers.items():
-            try:
-                found[topic] = str(answer.result().topic_id)
-            except (KafkaException, ValueError):  # not allowed to ask, or gone
-                continue
-        return found
-
-    def _committed(self, groups: Sequence[str]) -> dict[str, dict[Place, tuple[int, str]] | JMSException]:
-        """Return what each group has committed, offset and metadata, or why the broker does not say."""
-        asked = {  # all at once: librdkafka takes one group per request
-            group: self._topics.admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
-            )[group]
-            for group in groups
-        }
-        found: dict[str, dict[Place, tuple[int, str]] | JMSException] = {}
-        for group, answer in asked.items():
-            try:
-                found[group] = {
-                    (place.topic, place.partition): (place.offset, place.metadata or "")
-                    for place in answer.result().topic_partitions
-                    if place.offset >= 0
-                }
-            except KafkaException as error:
-                failure = jms_error(error, f"find what is settled of {group!r}", to="Describe", group=group)
-                if kafka_error(error).code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    raise failure from error
-                found[group] = failure
-        return found
-
 
 def _is_unsettled(found: _Found, origin: Origin) -> bool:
     """Return whether the message at *origin*, in the destination's own topic, is counted there."""
     place, offset = (origin[0], origin[1]), origin[2]
     state = found.states.get(place) if origin[0] == found.scope.topic else None
     return state is not None and any(unsettled_runs(state, offset, min(offset + 1, found.ends[place])))
-
-
-def facts_of(record: KafkaMessage, scope: Scope, *, is_relocated: bool, now: int) -> Facts | None:
-    """Return what decides whether the message of *record* is counted; None: it is none of *scope*.
-
-    Args:
-        record: The record.
-        scope: The queue or subscription.
-        is_relocated: Whether it stands in a topic for relocated messages.
-        now: The time, in milliseconds since the epoch.
-    """
-    source: SourceRecord = record
-    origin = None
-    if is_relocated:
-        source, _ = original(record)
-        origin = source.topic() or "", source.partition() or 0, source.offset() or 0
-    elif scope.delayed_before:
-        waited = place_of(record)
-        if waited is not None and waited[0] < len(scope.delayed_before) and waited[1] < scope.delayed_before[waited[0]]:
-            return None
-    try:
-        headers = source.headers() or ()
-    except Exception:  # the client raises on header names that are no UTF-8
-        headers = ()
-    label = next((data for name, data in headers if name == ORIGIN), None)
-    if scope.wanted is None and scope.convention == KJMS:
-        fields = dict(headers)
-        sent, expires, due = (
-            _number(fields.get(name)) for name in ("JMSTimestamp", "JMSExpiration", "JMSDeliveryTime")
-        )
-    else:
-        message = decoder(scope.convention)(source, scope.destination, 1)
-        if scope.wanted is not None and not is_relocated and not scope.wanted.matches(message):
-            return None
-        sent, expires, due = message.jms_timestamp, message.jms_expiration, message.jms_delivery_time
-    return Facts(
-        sent or max(source.timestamp()[1], 0),
-        expires,
-        due if due > max(now, sent) else 0,
-        origin,
-        (label or b"").decode(errors="replace"),
-    )
-
-
-def _number(data: bytes | None) -> int:
-    return int(data) if data is not None and data.isdigit() and len(data) < 20 else 0
