@@ -130,11 +130,8 @@ class Admin:
         """
         there = self._cluster.topics()
         groups = self._cluster.groups()
-        topics = {group.removeprefix(QUEUE) for group in groups if group.startswith(QUEUE)} & there.keys()
-        topics |= self._survey.queues_made(there)
-        topics = {topic for topic in topics if not is_internal(topic)}
-        letters = {self._letters(self._queue(topic)) for topic in topics} & there.keys()
-        return self._queue_figures(topics | letters, there, groups, estimate=estimate)
+        topics, letters = self._find_queues(there, groups)
+        return self._queue_figures(topics | letters, letters, there, groups, estimate=estimate)
 
     def queue(self, name: str | Queue, *, estimate: bool = False) -> QueueFigures:
         """Return what one queue holds.
@@ -149,21 +146,36 @@ class Admin:
         """
         queue = Queue(name) if isinstance(name, str) else name
         topic, there = self._existing(queue)
-        letters = {self._letters(queue)} & there.keys()
-        found = self._queue_figures({topic} | letters, there, None, estimate=estimate)
+        groups = self._cluster.groups()
+        _, letters = self._find_queues(there, groups)
+        own = {self._letters(queue)} & there.keys()
+        found = self._queue_figures({topic} | own, letters, there, groups, estimate=estimate)
         for each in found:
             if each.topic == topic:
                 return each
         raise InvalidDestinationException(f"{queue}: its Kafka topic {topic!r} is being created or deleted; try again")
 
+    def _find_queues(self, there: Mapping[str, int], groups: Collection[str]) -> tuple[set[str], set[str]]:
+        """Return the Kafka topics of queues, and those of dead-letter queues."""
+        topics = {group.removeprefix(QUEUE) for group in groups if group.startswith(QUEUE)} & there.keys()
+        topics |= self._survey.queues_made(there)
+        topics = {topic for topic in topics if not is_internal(topic)}
+        return topics, {self._letters(self._queue(topic)) for topic in topics} & there.keys()
+
     def _queue_figures(
-        self, topics: Collection[str], there: Mapping[str, int], groups: Collection[str] | None, *, estimate: bool
+        self,
+        topics: Collection[str],
+        letters: Collection[str],
+        there: Mapping[str, int],
+        groups: Collection[str],
+        *,
+        estimate: bool,
     ) -> list[QueueFigures]:
         queues = {topic: self._queue(topic) for topic in topics}
         scopes = [self._scope(queue, topic) for topic, queue in queues.items()]
         backlogs = self._look(scopes, there, estimate=estimate)
         wanted = {queue_group(topic) for topic in topics}
-        members = self._cluster.members(wanted if groups is None else wanted & set(groups))
+        members = self._cluster.members(wanted & set(groups))
         events = self._survey.redeliveries(there, self._since)
         found = []
         for topic, queue in queues.items():
@@ -176,6 +188,7 @@ class Admin:
                     name=queue.queue_name,
                     topic=topic,
                     partitions=there[topic],
+                    is_dead_letter_queue=topic in letters,
                     dead_letters=self._dead_letters(queue, backlogs, there),
                     **_messages(backlog, members.get(group, ()), events.get(group)),
                 )
@@ -444,6 +457,7 @@ def _messages(
         "oldest": None if counted is None or counted.oldest is None else _moment(counted.oldest),
         "in_flight": (None if counted is None else counted.dispatched) if members else 0,
         "delayed": None if counted is None else counted.delayed,
+        "overdue": None if counted is None else counted.overdue,
         "overflow": None if counted is None else counted.overflow,
         "transfer": None if counted is None else counted.transfer,
         "expired": None if counted is None else counted.expired,

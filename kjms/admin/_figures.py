@@ -41,6 +41,7 @@ class _Messages:
     oldest: datetime | None
     in_flight: int | None
     delayed: int | None
+    overdue: int | None
     overflow: int | None
     transfer: int | None
     expired: int | None
@@ -61,6 +62,7 @@ class QueueFigures(_Messages):
         name: The queue's name.
         topic: Its Kafka topic.
         partitions: The partitions of the topic.
+        is_dead_letter_queue: Whether it is the dead-letter queue of another queue.
         dead_letters: Messages of this queue that are in its dead-letter queue.
         depth: Messages that are not settled, as a browser shows them: in the topic, the overflow topic and transfer
             partitions, including messages in flight and those that wait for their redelivery. Expired and delayed
@@ -70,7 +72,8 @@ class QueueFigures(_Messages):
         in_flight: An upper bound of the messages that consumers have received and not settled; 0 if no process
             consumes. The owner of a partition commits a limit that is up to 64 messages ahead of what it has
             dispatched, and farther ahead while it dispatches many between two commits.
-        delayed: Messages that are not due yet.
+        delayed: Messages that wait for their time.
+        overdue: Those messages of `delayed` whose time has come: no process serves them, or it is about to.
         overflow: Those messages of `depth` that are in the overflow topic.
         transfer: Those messages of `depth` that are handed over to another process.
         expired: Messages that have expired, and that consumers have not removed yet.
@@ -83,6 +86,7 @@ class QueueFigures(_Messages):
 
     topic: str
     partitions: int
+    is_dead_letter_queue: bool
     dead_letters: int | None
 
 
@@ -105,7 +109,8 @@ class SubscriptionFigures(_Messages):
         depth_up_to: An upper bound of it: offsets that are not settled; None if the Kafka topic does not exist.
         oldest: As of a queue, like the attributes below.
         in_flight: See `QueueFigures`.
-        delayed: Messages of the topic that are not due yet; not each of them matches the selector.
+        delayed: Messages of the topic that wait for their time; not each of them matches the selector.
+        overdue: See `QueueFigures`.
         overflow: See `QueueFigures`.
         transfer: See `QueueFigures`.
         expired: See `QueueFigures`.

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "gateway": "serve AMQP 1.0 clients, such as Java programs with Qpid JMS",
     "bridge": "move messages between kjms and another broker, such as ActiveMQ",
     "worker": "run functions that consume messages, in several processes",
+    "exporter": "serve Prometheus metrics of all queues and subscriptions of a cluster",
     "health": "ask a running worker, gateway, bridge or exporter whether it is alive or ready",
     "subscriptions": "list subscriptions and their backlog, or delete one",
     "bench": "measure the speed of kjms on a cluster, compared with its Kafka client",

@@ -187,6 +187,10 @@ class DelayedIndex:
     def __len__(self) -> int:
         return len(self._due)
 
+    def overdue(self, now: int) -> int:
+        """Return how many messages are due at *now*, in milliseconds since the epoch, and were not moved yet."""
+        return sum(due <= now for due in self._due.values())
+
     def add(self, offset: int, found: int | Note) -> None:
         """Note what was read at *offset*: when a message is due, or what happened to others."""
         if not isinstance(found, Note):

@@ -66,7 +66,8 @@ class Backlog:
         overflow: Those of them that are in the overflow topic.
         transfer: Those of them that are in transfer partitions.
         expired: Messages that have expired and were not removed yet.
-        delayed: Messages that are not due yet.
+        delayed: Messages that wait for their time.
+        overdue: Those of them whose time has come, and that were not moved yet.
         dead_letters: How many are dead letters, by the destination that they came from.
         unreclaimed: Settled offsets that Kafka still keeps, from the start of the logs.
     """
@@ -81,6 +82,7 @@ class Backlog:
     transfer: int | None = None
     expired: int | None = None
     delayed: int | None = None
+    overdue: int | None = None
     dead_letters: Mapping[str, int] = field(default_factory=dict)
 
 

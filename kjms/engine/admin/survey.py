@@ -174,10 +174,13 @@ class Survey:
                 unreadable = self._read_all(found, begins, waiting)
                 self._forget_gone(there)
             now = self._now_ms()
+            later: dict[str, list[DelayedIndex]] = {}
+            for place in waiting:
+                later.setdefault(place[0], []).append(self._delayed.setdefault(place, DelayedIndex()))
             for each in found:
                 why = next((unreadable[topic] for topic, _ in each.states if topic in unreadable), None)
                 why = unreadable.get(delayed(each.scope.topic), why)
-                failed[each.scope.group] = why or self._counted(each, begins, waiting, now, is_exact)
+                failed[each.scope.group] = why or self._counted(each, begins, later, now, is_exact)
             return failed
 
     def _find(
@@ -389,7 +392,7 @@ class Survey:
         self,
         each: _Found,
         begins: Mapping[Place, int],
-        waiting: Collection[Place],
+        delays: Mapping[str, list[DelayedIndex]],
         now: int,
         is_exact: bool,
     ) -> Backlog:
@@ -415,7 +418,7 @@ class Survey:
             if index is not None:
                 tallies.setdefault(place[0], []).append(index.tally(state, each.ends[place], now, is_double))
         every = [tally for found in tallies.values() for tally in found]
-        topic = delayed(scope.topic)
+        later = delays.get(delayed(scope.topic), [])
         return Backlog(
             unsettled_offsets=bound,
             unreclaimed=unreclaimed,
@@ -426,8 +429,8 @@ class Survey:
             overflow=sum(tally.pending for tally in tallies.get(overflow(scope.topic, scope.group), ())),
             transfer=sum(tally.pending for tally in tallies.get(handover(scope.topic, scope.group), ())),
             expired=sum(tally.expired for tally in every),
-            delayed=sum(tally.early for tally in every)
-            + sum(len(self._delayed[place]) for place in waiting if place[0] == topic),
+            delayed=sum(tally.early for tally in every) + sum(map(len, later)),
+            overdue=sum(index.overdue(now) for index in later),
             dead_letters=sum((tally.labels for tally in every), Counter[str]()),
         )
 
