@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -24,7 +25,7 @@ from kjms.client.engine_access import engine_of
 from kjms.client.no_local import NotLocal
 from kjms.destinations import Queue, Topic
 from kjms.engine import DURABLE, Backlog, Found, Scope
-from kjms.errors import InvalidDestinationException, JMSException
+from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
 from kjms.mapping import decode
 from kjms.mapping.names import delayed, destination_for, is_internal, queue_group, topic_for
 from kjms.options import RedeliveryPolicy
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from kjms.engine import Member
 
 __all__ = ["Admin"]
+
+_log = logging.getLogger("kjms.admin")
 
 QUEUE: Final = queue_group("")
 HOUR_MS: Final = 3_600_000  # of the redelivery log, before the first question
@@ -441,7 +444,11 @@ class Admin:
         if now - self._settings_at > SETTINGS_SECONDS:
             self._settings_at, self._settings = now, {}
         unknown = set(topics) - self._settings.keys()
-        self._settings.update(self._cluster.settings(sorted(unknown), (CLEANUP,)))
+        try:
+            self._settings.update(self._cluster.settings(sorted(unknown), (CLEANUP,)))
+        except JMSSecurityException:  # without the right, a count may include what compaction has removed
+            _log.info("the settings of topics cannot be read, so compacted topics are not known", exc_info=True)
+            self._settings.update({topic: {} for topic in unknown})
         return {topic for topic in topics if "compact" in self._settings.get(topic, {}).get(CLEANUP, "")}
 
 

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until the process is told to end.
+    """Serve until a signal ends the process.
 
     Raises:
         WrongUse: prometheus_client is missing, or there is a user but no password.

@@ -281,7 +281,7 @@ def test_subscriptions_count_what_they_will_receive(
 
 
 def test_consumers_and_connections_are_listed(kafka: Any, figures: Admin, queue: Queue) -> None:
-    """Each process is one consumer of a queue, with its partitions; programs are told apart by their client.id."""
+    """Each process is one consumer of a queue, with its partitions; programs differ by their client.id."""
     name = f"billing-{uuid.uuid4().hex}"
     with apart(kafka.bootstrap_servers, kafka={"client.id": name}) as connection:
         consume(connection, queue)

@@ -107,6 +107,12 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/subscriptions.md", "python"): [
         (1, "tests/integration/guides/test_pages.py::test_the_first_program_prints_the_text_below_it")
     ],
+    ("docs/monitoring.md", "python"): [
+        (2, "tests/unit/test_monitoring.py::test_the_programs_of_the_page_work"),
+    ],
+    ("docs/monitoring.md", "yaml"): [
+        (1, "tests/unit/test_monitoring.py::test_prometheus_asks_the_default_address"),
+    ],
     ("docs/testing.md", "python"): [
         (1, "tests/unit/testing/test_documents.py::test_a_program_prints_what_the_page_says"),
         (1, "tests/unit/testing/test_documents.py::test_the_fixtures_work_as_shown"),
