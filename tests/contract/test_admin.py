@@ -179,7 +179,13 @@ def test_a_dead_letter_queue_of_several_queues(kafka: Any, queue: Queue) -> None
                 send(connection, source, "bad")
                 assert text(consumer.receive(WAIT_MS)) == "bad"
                 session.rollback()
-        wait_for(lambda: figures.queue(f"{queue.queue_name}.dead").depth == 3)
+        depths: dict[str, int | None] = {}
+
+        def are_there() -> bool:
+            depths.update({each.name: each.depth for each in figures.queues()})
+            return depths.get(f"{queue.queue_name}.dead") == 3
+
+        wait_for(are_there)
         assert (figures.queue(queue).dead_letters, figures.queue(other).dead_letters) == (1, 2)
 
 

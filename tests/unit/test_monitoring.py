@@ -15,7 +15,7 @@ from kjms import ConnectionFactory, Queue, Session, Topic
 from kjms.cli._exporter import DEFAULT_LISTEN
 from kjms.exporter import ClusterCollector
 from kjms.testing import MemoryKafka
-from tests.helpers import WAIT_MS, consume, send, wait_for
+from tests.helpers import WAIT_MS, send, wait_for
 
 promql_parser = pytest.importorskip("promql_parser")
 prometheus_client = pytest.importorskip("prometheus_client")
@@ -167,8 +167,11 @@ def test_the_programs_of_the_page_work(capsys: pytest.CaptureFixture[str]) -> No
     programs = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     with MemoryKafka() as kafka:
         with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
-            consume(connection, Queue("orders")).close()
+            connection.start()
             send(connection, Queue("orders"), "ten pens")
+            with connection.create_session() as session:
+                assert session.create_consumer(Queue("orders")).receive(WAIT_MS) is not None
+            send(connection, Queue("orders"), "ten pencils")
             for program in programs:
                 exec(program.replace("localhost:9092", kafka.bootstrap_servers), {})
     assert len(programs) == 2
