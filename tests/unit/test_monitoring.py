@@ -165,15 +165,14 @@ def test_each_alert_says_what_to_do() -> None:
 def test_the_programs_of_the_page_work(capsys: pytest.CaptureFixture[str]) -> None:
     """Each program of the page runs; the last one prints the queues of its cluster."""
     programs = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    with MemoryKafka() as kafka:
-        with ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
-            connection.start()
-            send(connection, Queue("orders"), "ten pens")
-            with connection.create_session() as session:
-                assert session.create_consumer(Queue("orders")).receive(WAIT_MS) is not None
-            send(connection, Queue("orders"), "ten pencils")
-            for program in programs:
-                exec(program.replace("localhost:9092", kafka.bootstrap_servers), {})
+    with MemoryKafka() as kafka, ConnectionFactory(kafka.bootstrap_servers).create_connection() as connection:
+        connection.start()
+        send(connection, Queue("orders"), "ten pens")
+        with connection.create_session() as session:
+            assert session.create_consumer(Queue("orders")).receive(WAIT_MS) is not None
+        send(connection, Queue("orders"), "ten pencils")
+        for program in programs:
+            exec(program.replace("localhost:9092", kafka.bootstrap_servers), {})
     assert len(programs) == 2
     assert capsys.readouterr().out.startswith("orders 1 ")
 
