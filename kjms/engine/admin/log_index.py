@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kjms.mapping.delayed import CANCEL, Note
+from kjms.mapping.periodic import Definition
 from kjms.txn.metadata import State
 
 __all__ = ["DelayedIndex", "Facts", "LogIndex", "Origin", "Tally", "unsettled_runs"]
@@ -191,11 +192,11 @@ class DelayedIndex:
         """Return how many messages are due at *now*, in milliseconds since the epoch, and were not moved yet."""
         return sum(due <= now for due in self._due.values())
 
-    def add(self, offset: int, found: int | Note) -> None:
-        """Note what was read at *offset*: when a message is due, or what happened to others."""
-        if not isinstance(found, Note):
+    def add(self, offset: int, found: int | Note | Definition) -> None:
+        """Note what was read at *offset*: when a message is due, what happened to others, or a periodic message."""
+        if isinstance(found, int):
             self._due[offset] = found
-        elif found.kind != CANCEL:
+        elif isinstance(found, Note) and found.kind != CANCEL:
             for settled in found.offsets:
                 self._due.pop(settled, None)
 
