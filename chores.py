@@ -203,8 +203,8 @@ def fuzz(arguments: Sequence[str]) -> int:
 
 
 def crash(arguments: Sequence[str]) -> int:
-    """Kill, pause and restart programs that use a queue (two hours); or --exactly-once, --figures, --bridge."""
-    programs = {"--figures": "figures", "--exactly-once": "exactly_once", "--bridge": "bridge"}
+    """Kill, pause and restart programs that use a queue (two hours); --exactly-once, --figures, --bridge, --worker."""
+    programs = {name: name[2:].replace("-", "_") for name in ("--figures", "--exactly-once", "--bridge", "--worker")}
     program = next((programs[each] for each in arguments if each in programs), "crash")
     return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each not in programs))
 

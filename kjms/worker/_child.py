@@ -81,10 +81,10 @@ async def _serve(
     loop.add_reader(control, read)
     async with running:
         loop.add_signal_handler(signal.SIGTERM, stop, "SIGTERM")  # until here, SIGTERM ends the start
-        with contextlib.suppress(OSError):  # the supervisor has gone, which `read` sees
-            control.send(READY)
         count = len(application.listeners)
         _log.info("pid %d is ready: %d listeners, %d sessions", os.getpid(), count, _sessions(application))
+        with contextlib.suppress(OSError):  # the supervisor has gone, which `read` sees
+            control.send(READY)
         await is_over.wait()
     loop.remove_reader(control)
     if running.unfinished:  # their threads would hold up the end of the interpreter

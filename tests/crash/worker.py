@@ -1,0 +1,260 @@
+"""The worker test: ``kjms worker`` with four processes under load, killed, stopped and replaced, and what it found.
+
+    python3 chores.py crash --worker [--seconds 600] [--seed S] [--kinds reload,term,...] [--session-timeout MS]
+
+The exit code is 0, or 1 if a promise was not kept; see docs/crash-test.md. The promises are in `worker_checker`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT)]
+
+from worker_checker import Line, figures, violations  # noqa: E402 - beside this file
+
+from kjms import ConnectionFactory, DestinationOptions, Queue  # noqa: E402
+from kjms.broker import find_broker  # noqa: E402
+
+KINDS: Final = {
+    "kill": "kill -9 of a process",
+    "reload": "SIGHUP: all processes are replaced",
+    "term": "a storm of SIGTERM, and a new start",
+    "stop": "SIGTERM to one process",
+    "orphan": "kill -9 of the supervisor, and a new start",
+}
+PROCESSES: Final = 4
+PER_SECOND: Final = 60.0  # messages to each of the two queues: about half of what four processes manage
+DRAIN_SECONDS: Final = 240.0
+START_SECONDS: Final = 240.0
+
+
+class Worker:
+    """The command, which is started again where a disturbance ends it."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, **environment, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE}"}
+        self.killed: set[int] = set()
+        self.done: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self.log = (folder / "worker.log").open("ab")
+        self.start()
+
+    def start(self) -> None:
+        command = ["worker", "worker_application:app", "--processes", str(PROCESSES), "--grace", "60s"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kjms", *command], cwd=HERE, env=self.environment, stderr=self.log
+        )
+
+    def children(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.process.pid).children()
+        return []
+
+    def serving(self) -> set[int]:
+        """Return the processes that have said that they are ready, and run."""
+        text = (self.folder / "worker.log").read_text("utf-8", "replace")
+        return {each.pid for each in self.children() if f"pid {each.pid} is ready" in text}
+
+    def wait(self, seconds: float = START_SECONDS) -> None:
+        """Return when all processes serve."""
+        deadline = time.monotonic() + seconds
+        while len(self.serving()) < PROCESSES:
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise TimeoutError(f"{len(self.serving())} of {PROCESSES} processes serve; see {self.log.name}")
+            time.sleep(0.1)
+
+    def disturb(self, kind: str, chance: random.Random) -> None:
+        """Do what *kind* says."""
+        self.done[kind] += 1
+        if kind in {"kill", "stop"}:
+            child = chance.choice(self.children())
+            if kind == "kill":
+                self.killed.add(child.pid)  # even if it has just ended in order: it is not judged then
+                child.kill()
+            else:
+                child.terminate()
+        elif kind == "reload":
+            before = {each.pid for each in self.children()}
+            self.process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + START_SECONDS
+            while before & {each.pid for each in self.children()}:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the processes were not replaced")
+                time.sleep(0.1)
+        elif kind == "orphan":
+            children = self.children()
+            self.process.kill()
+            self.process.wait()
+            _, left = psutil.wait_procs(children, 90)
+            self.failures += [f"process {each.pid} outlived its supervisor" for each in left]
+            self.start()
+        else:
+            self.end(storm=10)
+            self.start()
+
+    def end(self, storm: int = 1) -> None:
+        """Send SIGTERM so many times, to the supervisor and then to its processes, and expect an orderly end."""
+        children = self.children()
+        for _ in range(storm):
+            self.process.terminate()
+            time.sleep(0.02)
+        try:
+            code = self.process.wait(120)
+        except subprocess.TimeoutExpired:
+            self.failures.append("the worker did not end after SIGTERM")
+            self.process.kill()
+            return
+        if code != 0:
+            self.failures.append(f"the worker ended with exit code {code} after SIGTERM")
+        left = [each.pid for each in children if each.is_running()]
+        self.failures += [f"process {pid} outlived its supervisor" for pid in left]
+
+
+class Sender(threading.Thread):
+    """Sends messages to both queues at a steady rate until it is stopped."""
+
+    def __init__(self, factory: ConnectionFactory, transacted: Queue, auto: Queue) -> None:
+        super().__init__(name="sender", daemon=True)
+        self.sent: dict[str, list[str]] = {"transacted": [], "auto": []}
+        self._queues = {"transacted": transacted, "auto": auto}
+        self._factory = factory
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        with self._factory.create_context() as context:
+            producer = context.create_producer()
+            began, count = time.monotonic(), 0
+            while not self._over.is_set():
+                for name, queue in self._queues.items():
+                    number = f"{name}-{count}"
+                    producer.set_property("number", number).send(queue, "x" * 100)
+                    self.sent[name].append(number)
+                count += 1
+                self._over.wait(max(began + count / PER_SECOND - time.monotonic(), 0))
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def history(folder: Path) -> list[Line]:
+    """Return the lines of all processes."""
+    lines: list[Line] = []
+    for path in folder.glob("*.jsonl"):
+        lines += [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return lines
+
+
+def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
+    """Play the test on the brokers at *servers*; return the exit code."""
+    prefix = f"worker-{uuid.uuid4().hex[:8]}"
+    transacted, auto, packed = (Queue(f"{prefix}.{name}") for name in ("transacted", "auto", "packed"))
+    kinds: list[str] = options.kinds.split(",")
+    chance = random.Random(options.seed)
+    own = ConnectionFactory(
+        servers,
+        destinations={each.queue_name: DestinationOptions(partitions=4) for each in (transacted, auto)},
+        replication_factor=1,
+        kafka={"client.id": "sender"},
+        send_timeout=60_000,
+    )
+    environment = {"BOOTSTRAP": servers, "PREFIX": prefix, "HISTORY": str(folder)}
+    worker = Worker(folder, {**environment, "SESSION_TIMEOUT": str(options.session_timeout)})
+    sender = Sender(own, transacted, auto)
+    try:
+        worker.wait()
+        sender.start()
+        began = time.monotonic()
+        while time.monotonic() - began < options.seconds:
+            for kind in chance.sample(kinds, len(kinds)):
+                if time.monotonic() - began < options.seconds:
+                    time.sleep(chance.uniform(0.5, options.pause))
+                    worker.disturb(kind, chance)
+                    if kind in {"term", "orphan"}:
+                        worker.wait()
+        sender.stop()
+        seconds = time.monotonic() - began
+        sent = [*sender.sent["transacted"], *sender.sent["auto"]]
+        drained = drain(folder, set(sent))
+        worker.end()
+    finally:
+        for each in [*worker.children(), worker.process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+    lines = history(folder)
+    got = received(own, packed, len(sender.sent["transacted"]))
+    found = [*worker.failures, *violations(sent, set(sender.sent["transacted"]), got, lines, worker.killed)]
+    shown = figures(sent, lines)
+    print(
+        f"{seconds:.0f} s, seed {options.seed}; {', '.join(f'{count} {kind}' for kind, count in worker.done.items())}"
+    )
+    print(f"{shown.sent} sent, {shown.handled} handled, {len(got)} packed of {len(sender.sent['transacted'])}")
+    print(
+        f"{shown.begun} begun, {shown.repeated} repeated, {shown.marked} marked, {shown.inferred} of them by inference"
+    )
+    print(f"drained in {drained:.1f} s; {len(worker.killed)} processes killed; {len(found)} violations")
+    for violation in found[:20]:
+        print(f"  {violation}")
+    return 1 if found else 0
+
+
+def drain(folder: Path, sent: set[str]) -> float:
+    """Return after how many seconds each message of *sent* was ended, or when it takes too long."""
+    began = time.monotonic()
+    while time.monotonic() - began < DRAIN_SECONDS:
+        if sent <= {line["id"] for line in history(folder) if line["event"] == "ended"}:
+            break
+        time.sleep(0.5)
+    return time.monotonic() - began
+
+
+def received(factory: ConnectionFactory, queue: Queue, expected: int) -> list[str]:
+    """Return the bodies in *queue*; *expected* is how many there should be."""
+    found: list[str] = []
+    with factory.create_context() as context, context.create_consumer(queue) as consumer:
+        while (body := consumer.receive_body(str, 30_000 if len(found) < expected else 3_000)) is not None:
+            found.append(body)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="chores.py crash --worker", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long the worker is disturbed (600)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the disturbances")
+    parser.add_argument(
+        "--kinds", default=",".join(["kill", *KINDS]), help=f"which disturbances, of {', '.join(KINDS)} (all)"
+    )
+    parser.add_argument("--pause", type=float, default=8.0, help="the longest time between two of them (8)")
+    parser.add_argument("--session-timeout", type=int, default=15_000, help="of the consumers' groups, in ms (15000)")
+    parser.add_argument("--keep", action="store_true", help="keep the histories")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="kjms-worker-"))
+    with find_broker() as broker:
+        code = play(broker.bootstrap_servers, folder, options)
+    if code or options.keep:
+        print(f"histories: {folder}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

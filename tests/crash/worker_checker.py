@@ -1,0 +1,103 @@
+"""Judge what the worker test recorded: pure.
+
+- Nothing is lost: each message that was sent was ended, and each that was packed was packed once.
+- Nothing is repeated but what was in flight: a message begins again only after its last delivery was in a process that
+  was killed, and was the last one of its session there; what a process ended in order had is not repeated.
+- Each repeated delivery is marked and counted.
+- A message that no function began is marked only if a process was killed: what was held ahead may be marked then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Figures", "figures", "violations"]
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What happened.
+
+    Attributes:
+        sent: Messages that were sent.
+        handled: Of them, those that a function ended.
+        begun: Deliveries that a function began.
+        repeated: Deliveries of messages that had begun before.
+        marked: Deliveries that came marked as redelivered.
+        inferred: Of them, those of messages that no function had begun.
+    """
+
+    sent: int
+    handled: int
+    begun: int
+    repeated: int
+    marked: int
+    inferred: int
+
+
+def deliveries(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Return the deliveries that began, of each message, oldest first."""
+    found: dict[str, list[Line]] = defaultdict(list)
+    for line in sorted(lines, key=lambda line: line["at"]):
+        if line["event"] == "began":
+            found[line["id"]].append(line)
+    return found
+
+
+def figures(sent: Collection[str], lines: Sequence[Line]) -> Figures:
+    """Count what *lines* say of the messages *sent*."""
+    of = deliveries(lines)
+    ended = {line["id"] for line in lines if line["event"] == "ended"}
+    return Figures(
+        len(sent),
+        len(ended & set(sent)),
+        sum(map(len, of.values())),
+        sum(len(each) - 1 for each in of.values()),
+        sum(line["marked"] for each in of.values() for line in each),
+        sum(each[0]["marked"] for each in of.values()),
+    )
+
+
+def violations(
+    sent: Collection[str],
+    transacted: Collection[str],
+    packed: Sequence[str],
+    lines: Sequence[Line],
+    killed: Collection[int],
+) -> Iterator[str]:
+    """Return each broken promise, in words.
+
+    Args:
+        sent: The numbers of all messages.
+        transacted: Of them, those that were to be packed.
+        packed: What was packed.
+        lines: The histories of all processes.
+        killed: The processes that were killed.
+    """
+    ended = {line["id"] for line in lines if line["event"] == "ended"}
+    for number in sorted(set(sent) - ended):
+        yield f"{number} was lost: no function ended it"
+    counts = Counter(packed)
+    for number in sorted(set(transacted) | set(counts)):
+        if counts[number] != (number in transacted):
+            yield f"{number} was packed {counts[number]} times"
+    last: dict[tuple[int, int], str] = {}  # of each session: what it began last
+    for line in sorted(lines, key=lambda line: line["at"]):
+        if line["event"] == "began":
+            last[line["pid"], line["session"]] = line["id"]
+    for number, each in deliveries(lines).items():
+        if each[0]["marked"] and not killed:
+            yield f"{number} came marked at first, and no process was killed: {each[0]}"
+        for before, again in itertools.pairwise(each):
+            if before["pid"] not in killed:
+                yield f"{number} was repeated, and process {before['pid']} was not killed: {before}, {again}"
+            elif last[before["pid"], before["session"]] != number:
+                yield f"{number} was repeated, and its session had begun another one: {before}, {again}"
+            if not again["marked"] or again["count"] < 2:
+                yield f"{number} was repeated and came unmarked: {again}"
