@@ -181,6 +181,12 @@ class Look:
         slot.reader.give_back([delivery], to=slot, is_counted=False)
 
 
+def _taken(outcome: asyncio.Future[T]) -> None:
+    """Mark the error of *outcome* as taken: asyncio reports one that no task has taken."""
+    if not outcome.cancelled():
+        outcome.exception()
+
+
 class LoopSession(Session):
     """A session of *loop*, whose long calls run in *executor*."""
 
@@ -251,7 +257,9 @@ class LoopSession(Session):
             self._end_call()
             raise
         future.add_done_callback(lambda _: self._end_call())
-        return asyncio.shield(future)
+        outcome = asyncio.shield(future)
+        outcome.add_done_callback(_taken)  # a task that is cancelled at this moment never takes it
+        return outcome
 
     async def run_beside(self, call: Callable[[], T]) -> T:
         """Return what *call* returns, which may be made while others are: closing, starting and stopping."""

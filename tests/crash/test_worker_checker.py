@@ -29,14 +29,17 @@ GOOD = [began("t-1", 1), ended("t-1", 2), began("a-1", 3), ended("a-1", 4)]
 REPEATED = [*GOOD[:3], began("a-1", 5, pid=2, count=2), ended("a-1", 6, pid=2)]
 
 
-def found(lines: Sequence[Line], packed: Sequence[str] = ("t-1",), killed: Sequence[int] = ()) -> list[str]:
-    return list(violations(["t-1", "a-1"], ["t-1"], packed, lines, killed))
+def found(
+    lines: Sequence[Line], packed: Sequence[str] = ("t-1",), killed: Sequence[int] = (), bereft: Sequence[int] = ()
+) -> list[str]:
+    return list(violations(["t-1", "a-1"], ["t-1"], packed, lines, killed, bereft))
 
 
 def test_what_is_permitted() -> None:
     """Each message once; again after its process was killed; marked by inference after a kill."""
     assert found(GOOD) == []
     assert found(REPEATED, killed=[1]) == []
+    assert found(REPEATED, bereft=[1]) == []
     assert found([*GOOD[:2], began("a-1", 3, count=2), ended("a-1", 4)], killed=[7]) == []
 
 
@@ -48,7 +51,7 @@ def test_what_is_permitted() -> None:
         (GOOD, ["t-1", "t-1"], [], "t-1 was packed 2 times"),
         (GOOD, ["t-1", "t-9"], [], "t-9 was packed 1 times"),
         (REPEATED, ["t-1"], [2], "process 1 was not killed"),
-        ([*REPEATED, began("t-1", 9, pid=2, count=2)], ["t-1"], [1], "its session had begun another one"),
+        ([*GOOD, began("t-1", 9, pid=2, count=2)], ["t-1"], [1], "its session had begun another one"),
         ([*GOOD[:3], began("a-1", 5, pid=2), ended("a-1", 6)], ["t-1"], [1], "came unmarked"),
         ([*GOOD[:2], began("a-1", 3, count=2), ended("a-1", 4)], ["t-1"], [], "no process was killed"),
     ],

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -203,7 +204,10 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
                 each.kill()
     lines = history(folder)
     got = received(own, packed, len(sender.sent["transacted"]))
-    found = [*worker.failures, *violations(sent, set(sender.sent["transacted"]), got, lines, worker.killed)]
+    crashed, bereft = logged(folder)
+    crashed -= worker.killed
+    killed = worker.killed | crashed
+    found = [*worker.failures, *violations(sent, set(sender.sent["transacted"]), got, lines, killed, bereft - killed)]
     shown = figures(sent, lines)
     print(
         f"{seconds:.0f} s, seed {options.seed}; {', '.join(f'{count} {kind}' for kind, count in worker.done.items())}"
@@ -212,10 +216,19 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
     print(
         f"{shown.begun} begun, {shown.repeated} repeated, {shown.marked} marked, {shown.inferred} of them by inference"
     )
-    print(f"drained in {drained:.1f} s; {len(worker.killed)} processes killed; {len(found)} violations")
+    print(f"drained in {drained:.1f} s; {len(worker.killed)} processes killed, {len(crashed)} crashed by themselves,")
+    print(f"{len(bereft - killed)} lost a partition or waited too long for the broker; {len(found)} violations")
     for violation in found[:20]:
         print(f"  {violation}")
     return 1 if found else 0
+
+
+def logged(folder: Path) -> tuple[set[int], set[int]]:
+    """Return the processes that a signal ended, and those that have lost a partition or waited too long."""
+    log = (folder / "worker.log").read_text("utf-8", "replace")
+    killed = {int(number) for number in re.findall(r"pid (\d+)\) has ended by itself: SIG", log)}
+    lost = "lost, to another consumer|partitions that this process lost|the broker has not answered"
+    return killed, {int(number) for number in re.findall(rf"\[(\d+)\][^\n]*(?:{lost})", log)}
 
 
 def drain(folder: Path, sent: set[str]) -> float:
@@ -245,7 +258,7 @@ def main() -> int:
         "--kinds", default=",".join(["kill", *KINDS]), help=f"which disturbances, of {', '.join(KINDS)} (all)"
     )
     parser.add_argument("--pause", type=float, default=8.0, help="the longest time between two of them (8)")
-    parser.add_argument("--session-timeout", type=int, default=15_000, help="of the consumers' groups, in ms (15000)")
+    parser.add_argument("--session-timeout", type=int, default=6_000, help="of the consumers' groups, in ms (6000)")
     parser.add_argument("--keep", action="store_true", help="keep the histories")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="kjms-worker-"))

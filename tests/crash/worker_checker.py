@@ -2,7 +2,7 @@
 
 - Nothing is lost: each message that was sent was ended, and each that was packed was packed once.
 - Nothing is repeated but what was in flight: a message begins again only after its last delivery was in a process that
-  was killed, and was the last one of its session there; what a process ended in order had is not repeated.
+  was killed, or that has logged the loss of a partition, and if its session had begun no later one by then.
 - Each repeated delivery is marked and counted.
 - A message that no function began is marked only if a process was killed: what was held ahead may be marked then.
 """
@@ -70,6 +70,7 @@ def violations(
     packed: Sequence[str],
     lines: Sequence[Line],
     killed: Collection[int],
+    bereft: Collection[int] = (),
 ) -> Iterator[str]:
     """Return each broken promise, in words.
 
@@ -79,6 +80,7 @@ def violations(
         packed: What was packed.
         lines: The histories of all processes.
         killed: The processes that were killed.
+        bereft: The processes that have logged that they lost a partition, or that an acknowledgement took too long.
     """
     ended = {line["id"] for line in lines if line["event"] == "ended"}
     for number in sorted(set(sent) - ended):
@@ -87,17 +89,18 @@ def violations(
     for number in sorted(set(transacted) | set(counts)):
         if counts[number] != (number in transacted):
             yield f"{number} was packed {counts[number]} times"
-    last: dict[tuple[int, int], str] = {}  # of each session: what it began last
+    begun: dict[tuple[int, int], list[float]] = defaultdict(list)  # by each session, in order
     for line in sorted(lines, key=lambda line: line["at"]):
         if line["event"] == "began":
-            last[line["pid"], line["session"]] = line["id"]
+            begun[line["pid"], line["session"]].append(line["at"])
     for number, each in deliveries(lines).items():
-        if each[0]["marked"] and not killed:
+        if each[0]["marked"] and not killed and not bereft:
             yield f"{number} came marked at first, and no process was killed: {each[0]}"
         for before, again in itertools.pairwise(each):
-            if before["pid"] not in killed:
+            later = [at for at in begun[before["pid"], before["session"]] if before["at"] < at < again["at"]]
+            if before["pid"] not in {*killed, *bereft}:
                 yield f"{number} was repeated, and process {before['pid']} was not killed: {before}, {again}"
-            elif last[before["pid"], before["session"]] != number:
+            elif later:
                 yield f"{number} was repeated, and its session had begun another one: {before}, {again}"
             if not again["marked"] or again["count"] < 2:
                 yield f"{number} was repeated and came unmarked: {again}"
