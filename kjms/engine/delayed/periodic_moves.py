@@ -137,12 +137,25 @@ class PeriodicMoves:
             or partition.waiting.committed_offset(partition.position) < periodic.first_offset
         ):
             return
+        self._rewritten_at = time.monotonic()
         chosen = [each for each in periodic if each.is_accepted]
+        try:
+            self._write_anew(partition, chosen)
+        except AbortedError as error:
+            if not error.is_too_large:
+                raise
+            for each in chosen:  # a copy is larger than what was sent: what does not fit stays where it is
+                try:
+                    self._write_anew(partition, [each])
+                except AbortedError as failure:
+                    if not failure.is_too_large:
+                        raise
+
+    def _write_anew(self, partition: DelayedPartition, chosen: Sequence[Defined[KafkaMessage]]) -> None:
         copies = [Copy(self._delayed_topic, partition.number, _rewritten(each)) for each in chosen]
         offsets = [each.offset for each in chosen]
         partition.producer.write([*copies, self._note(partition, REWRITTEN, offsets)])
         partition.settle(offsets)
-        self._rewritten_at = time.monotonic()
         # Before the copies were read, their names would seem to be free.
         try:
             partition.log_end = max(partition.log_end, self._end_of_log(partition.number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,10 @@ from kjms import (
     Message,
     MessageConsumer,
     Queue,
+    ResourceAllocationException,
     Topic,
 )
+from kjms.engine.kafka import AdminPort, NewTopic
 from kjms.engine.tuning import tuned
 from kjms.mapping.names import delayed
 from kjms.schedule import Schedule, Schedules
@@ -313,6 +316,32 @@ def test_definitions_are_written_anew(desk: Desk, queue: Queue, process: Callabl
         assert own.list(queue) == []
 
 
+def test_the_largest_definition_is_kept(
+    desk: Desk, admin: AdminPort, queue: Queue, process: Callable[..., Connection], take: Take
+) -> None:
+    """One that is too large to be written anew stays where it is, and its messages come all the same."""
+    made = NewTopic(queue.queue_name, 1, 1, config={"max.message.bytes": "4000"})
+    admin.create_topics([made], operation_timeout=20, request_timeout=20)[queue.queue_name].result()
+    connection = process()
+    with Schedules(ConnectionFactory(desk.servers, kafka={"client.id": "large"})) as own:
+        size = 3_200
+        with contextlib.suppress(ResourceAllocationException):
+            while size < 4_000:
+                own.add("large", queue, "x" * size, cron=SECONDLY, replace=True)
+                size += 10
+        assert 3_200 < size < 4_000
+        own.add("small", queue, "small", cron=SECONDLY)
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        for number in range(1_100):
+            producer.send(session.create_text_message(f"{number}"), delivery_delay=3_600_000, delivery_mode=1)
+        consumer = session.create_consumer(queue)
+        found = [text(each) or "" for each in take(consumer, 8)]
+        assert {"small", "x" * (size - 10)} <= set(found[2:])
+        own.remove("small", queue)
+        own.remove("large", queue)
+
+
 # On the in-memory Kafka alone, whose time passes when a test says so.
 
 
@@ -381,3 +410,26 @@ def test_messages_come_where_clocks_change(memory: MemoryKafka, queue: Queue, be
             assert times([received(consumer)]) == [int(moment.timestamp() * 1_000)]
             advance_to(memory, moment + timedelta(hours=2))
             assert consumer.receive(NOTHING_MS) is None
+
+
+@pytest.mark.parametrize("carried_out", [True, False], ids=["carried out", "not carried out"])
+@pytest.mark.parametrize(
+    ("operation", "fatal"), [("commit_transaction", False), ("commit_transaction", True), ("produce", False)]
+)
+def test_a_lost_answer_repeats_and_loses_nothing(
+    memory: MemoryKafka, queue: Queue, operation: Any, fatal: bool, carried_out: bool
+) -> None:
+    """Where the outcome of a transaction is unknown, the log decides: each time comes once."""
+    factory = ConnectionFactory(memory.bootstrap_servers)
+    with factory.create_connection() as connection, Schedules(factory) as schedules:
+        connection.start()
+        consumer = connection.create_session().create_consumer(queue)
+        schedules.add("tea", queue, "tea", cron=SECONDLY)
+        found = [received(consumer)]
+        where = {"topic": queue.queue_name} if operation == "produce" else {}
+        memory.lose_answer(operation, carried_out=carried_out, fatal=fatal, times=2, **where)
+        for _ in range(4):
+            memory.advance(1)
+            found.append(received(consumer))
+        assert is_each_second_once(times(found))
+        assert is_each_second_once(scheduled(stored_records(memory.bootstrap_servers, queue.queue_name)))
