@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar
 
 from kjms.destinations import Destination, parse_destination
 from kjms.errors import InvalidDestinationException, shown
-from kjms.observe import named_observers
+from kjms.observe._named import named_observers
 from kjms.options import DestinationOptions, RedeliveryPolicy
 
 if sys.version_info >= (3, 11):

@@ -13,7 +13,8 @@ from kjms.client.connection import Connection
 from kjms.client.context import JMSContext
 from kjms.destinations import Queue
 from kjms.errors import InvalidDestinationException
-from kjms.observe import Observer, checked_observers
+from kjms.observe import Observer
+from kjms.observe._observers import checked_observers
 from kjms.options import (
     DEFAULT_PREFETCH,
     DEFAULT_SEND_TIMEOUT,

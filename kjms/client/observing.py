@@ -19,7 +19,6 @@ from kjms.client.session_sender import SessionSender
 from kjms.observe import (
     Committed,
     DeadLettered,
-    Observers,
     Outcome,
     Received,
     Redelivered,
@@ -28,6 +27,7 @@ from kjms.observe import (
     Sent,
     Settled,
 )
+from kjms.observe._observers import Observers
 from kjms.options import SessionMode
 
 if TYPE_CHECKING:

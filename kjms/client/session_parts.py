@@ -17,7 +17,7 @@ from kjms.client.observing import (
     observed_acknowledgement_of,
 )
 from kjms.client.session_sender import SessionSender
-from kjms.observe import Observers
+from kjms.observe._observers import Observers
 from kjms.options import SessionMode
 
 if TYPE_CHECKING:

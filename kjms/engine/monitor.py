@@ -10,10 +10,12 @@ from kjms.engine.kafka import KafkaError, is_refusal, is_shortage, jms_error
 from kjms.engine.outage import OutageDetector
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
-from kjms.observe import Observers, Outage, Recovered
+from kjms.observe import Outage, Recovered
+from kjms.observe._observers import Observers
 
 if TYPE_CHECKING:
-    from kjms.observe import Observer, Told
+    from kjms.observe import Observer
+    from kjms.observe._observers import Told
 
 __all__ = ["ConnectionMonitor", "Listener"]
 

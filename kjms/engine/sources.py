@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.overflows import Overflows
     from kjms.engine.statistics import GroupConsumerStatistics
-    from kjms.observe import Told
+    from kjms.observe._observers import Told
     from kjms.options import FactoryOptions
     from kjms.selector import Selector
 

@@ -20,16 +20,13 @@ from kjms.observe._events import (
     Sent,
     Settled,
 )
-from kjms.observe._named import named_observers
 from kjms.observe._observer import Header, Observer
-from kjms.observe._observers import Observers, Told, checked_observers
 
 __all__ = [
     "Committed",
     "DeadLettered",
     "Header",
     "Observer",
-    "Observers",
     "Outage",
     "Outcome",
     "Rebalanced",
@@ -40,7 +37,4 @@ __all__ = [
     "Sending",
     "Sent",
     "Settled",
-    "Told",
-    "checked_observers",
-    "named_observers",
 ]

@@ -16,14 +16,17 @@ from kjms import (
     DeliveryMode,
     JMSException,
     Message,
+    MessageConsumer,
     Queue,
     RedeliveryPolicy,
     Session,
     TextMessage,
     aio,
 )
-from kjms.observe import Observer, Observers, Sending
-from tests.helpers import NOTHING_MS, WAIT_MS, WAIT_SECONDS, Eventually, send, stored_records, text, texts
+from kjms.client.brokered_session import BrokeredSession
+from kjms.observe import Observer, Sending
+from kjms.observe._observers import Observers
+from tests.helpers import NOTHING_MS, WAIT_MS, WAIT_SECONDS, Eventually, send, stored_records, text, texts, wait_for
 from tests.observing import EVENTS, Recorder
 
 MODES = (
@@ -338,3 +341,80 @@ async def test_contexts_of_a_loop_are_observed(kafka: Any, recorder: Recorder, q
     assert [event.sending for event in recorder["sent"]] == recorder["sending"]
     assert [event.message for event in recorder["received"]] == [message]
     assert settled_messages(recorder) == [("one", "acknowledged")]
+
+
+def polled(session: BrokeredSession, consumer: MessageConsumer, count: int) -> list[Any]:
+    """Return the next *count* messages, with their deliveries."""
+    found: list[Any] = []
+
+    def is_there() -> bool:
+        while len(found) < count and (one := session.poll(consumer)) is not None:
+            found.append(one)
+        return len(found) == count
+
+    wait_for(is_there)
+    return found
+
+
+def test_a_session_of_the_gateway_is_observed(observed: Connection, recorder: Recorder, queue: Queue) -> None:
+    """Messages that are accepted, released, failed and rejected one by one are observed like others."""
+    send(observed, queue, "accepted", "released", "failed", "rejected")
+    before = len(recorder["sent"])
+    session = observed._create_session(BrokeredSession, Session.INDIVIDUAL_ACKNOWLEDGE, 1)
+    consumer = session.create_consumer(queue)
+    deliveries = [delivery for delivery, _ in polled(session, consumer, 4)]
+    accepted, released, failed, rejected = deliveries
+    session.accept([accepted])
+    session.flush()
+    session.rest(consumer)
+    session.release([released])
+    session.fail([failed], "it failed")
+    session.reject([rejected], "it was rejected")
+    assert settled_messages(recorder) == [
+        ("accepted", "acknowledged"),
+        ("released", "returned"),
+        ("failed", "returned"),
+        ("rejected", "dead-lettered"),
+    ]
+    assert [event.cause for event in recorder["dead_lettered"]] == ["it was rejected"]
+    assert len(recorder["sent"]) == before
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_transaction_of_the_gateway_is_observed(
+    observed: Connection, recorder: Recorder, queue: Queue, other_queue: Queue, sends: bool
+) -> None:
+    """A transaction that only received, which one commit of the group settles, is committed like others."""
+    send(observed, queue, "one")
+    session = observed._create_session(BrokeredSession, Session.INDIVIDUAL_ACKNOWLEDGE, 1)
+    consumer = session.create_consumer(queue)
+    ((delivery, message),) = polled(session, consumer, 1)
+    transaction = session.begin()
+    session.accept([delivery], transaction)
+    if sends:
+        producer = session.create_passthrough_producer(other_queue)
+        with session.within(transaction):
+            producer.forward(message, other_queue)
+    assert session.end_well(transaction) is None
+    (event,) = recorder["committed"]
+    assert texts_of_events(event.received) == ["one"]
+    assert [each.destination for each in event.sent] == [other_queue] * sends
+    assert settled_messages(recorder) == [("one", "acknowledged")]
+    assert event.duration_ms > 0
+
+
+@pytest.mark.parametrize("mode", [*MODES, Session.SESSION_TRANSACTED])
+def test_what_an_interrupted_listener_had_is_returned(
+    observed: Connection, recorder: Recorder, queue: Queue, eventually: Eventually, mode: int
+) -> None:
+    """A worker that is stopped in a listener gives its message back, and that is observed."""
+    session, is_over = observed.create_session(mode), threading.Event()
+    session.create_consumer(queue).message_listener = lambda _: is_over.wait(WAIT_SECONDS)
+    send(observed, queue, "one")
+    eventually(lambda: recorder["received"])
+    try:
+        session._core.acknowledgement.interrupt()
+        assert settled_messages(recorder) == [("one", "returned")]
+        assert len(recorder["rolled_back"]) == (mode == Session.SESSION_TRANSACTED)
+    finally:
+        is_over.set()
