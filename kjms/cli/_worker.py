@@ -6,13 +6,17 @@ import argparse
 import importlib.util
 import logging
 import math
+import os
 import re
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, factory
 from kjms.cli._operating import add_operating_options, serve_health
+
+if TYPE_CHECKING:
+    from kjms.health import Metrics
 
 DESCRIPTION: Final = """\
 Run the listeners of an application until Ctrl-C or SIGTERM: functions with the decorator kjms.worker.listener.
@@ -30,6 +34,7 @@ examples:
 """
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 MOST_PROCESSES: Final = 1_000
+MULTIPROCESS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's: where processes keep their figures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,8 +99,25 @@ def run(arguments: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "kjms", *sys.argv[1:], "--control"]
     supervisor = Supervisor(command, arguments.processes, arguments.grace, "." if arguments.watch else None)
     live, ready = {"supervisor": supervisor.heartbeat}, {"processes": supervisor.check_serving}
-    with serve_health(arguments, live=live, ready=ready):
+    with serve_health(arguments, live=live, ready=ready, metrics=_metrics()):
         return supervisor.run()
+
+
+def _metrics() -> Metrics | None:
+    """Return what collects the Prometheus metrics of all processes, where the environment has a directory for them."""
+    if MULTIPROCESS_VARIABLE not in os.environ:
+        return None
+    try:
+        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+        from prometheus_client.multiprocess import MultiProcessCollector
+    except ModuleNotFoundError as error:
+        raise WrongUse(f"{MULTIPROCESS_VARIABLE} needs prometheus-client: pip install 'kjms[prometheus]'") from error
+    registry = CollectorRegistry()
+    try:
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    except ValueError as error:
+        raise WrongUse(f"{MULTIPROCESS_VARIABLE}: {error}") from error
+    return lambda: (CONTENT_TYPE_LATEST, generate_latest(registry))
 
 
 def _run_process(arguments: argparse.Namespace) -> int:

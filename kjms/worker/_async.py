@@ -90,6 +90,10 @@ class AsyncSession:
                 _log.error("%s: receiving failed: %s", self._listener.name, failure)
                 await self._pause()
                 continue
+            except Exception:
+                _log.exception("%s: receiving failed", self._listener.name)
+                await self._pause()
+                continue
             finally:
                 self._is_waiting = False
             if message is None:  # closed
@@ -107,6 +111,7 @@ class AsyncSession:
             self._is_waiting = False
 
     async def _deliver(self, consumer: JMSConsumer, message: Message) -> None:
+        number, count = message.jms_message_id, message.get_int_property("JMSXDeliveryCount")
         try:
             with self._processing(message):
                 await self._call(AsyncContext(message, self._listener, self._state, self._stopping, self._context))
@@ -114,12 +119,7 @@ class AsyncSession:
             if self._is_interrupted:
                 await self._give_back_uncounted()
                 return
-            _log.exception(
-                "%s raised: delivery %d of message %s",
-                self._listener.name,
-                message.get_int_property("JMSXDeliveryCount"),
-                message.jms_message_id,
-            )
+            _log.exception("%s raised: delivery %d of message %s", self._listener.name, count, number)
             await self._settled(self._giving_back(consumer, error))
         else:
             if self._listener.session_mode == SessionMode.SESSION_TRANSACTED:
@@ -137,7 +137,7 @@ class AsyncSession:
         if isinstance(failure, JMSException):
             _log.error("%s: its message was not settled: %s", self._listener.name, failure)
         elif failure is not None:
-            raise failure
+            _log.error("%s: its message was not settled", self._listener.name, exc_info=failure)
 
     def _giving_back(self, consumer: JMSConsumer, error: BaseException) -> Coroutine[Any, Any, None]:
         """Return what gives the message back, for another task: the exception that is handled now is its cause."""

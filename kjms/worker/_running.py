@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kjms.aio import JMSContext
 from kjms.client.connection import Connection
+from kjms.client.exception_listener import ExceptionListener, listener_methods
 from kjms.errors import IllegalStateException, JMSException
 from kjms.options import SessionMode
 from kjms.worker._async import AsyncSession
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from kjms.client.exception_listener import ExceptionListener
     from kjms.options import FactoryOptions
     from kjms.worker._handler import AsyncCall, PlainCall
     from kjms.worker._listener import Listener
 
-__all__ = ["Lifespan", "Parts", "Running"]
+__all__ = ["Failures", "Lifespan", "Parts", "Running"]
 
 Lifespan = Callable[[], "contextlib.AbstractContextManager[Any] | contextlib.AbstractAsyncContextManager[Any]"]
 
@@ -89,6 +89,7 @@ class Running:
         self._connection: Connection | None = None
         self._plain: list[PlainSession] = []
         self._async: list[AsyncSession] = []
+        self._failures = Failures(parts.exception_listener)
         self._is_started = False
         self._thread: _LoopThread | None = None
 
@@ -141,7 +142,7 @@ class Running:
             root = JMSContext(SessionMode.AUTO_ACKNOWLEDGE, self._connect)
             stack.push_async_callback(_quietly, root.close)
             await root
-            root.exception_listener = parts.exception_listener or _log_failure
+            root.exception_listener = self._failures
             for listener, call in parts.asynchronous:
                 for _ in range(listener.concurrency):
                     context = root.create_context(listener.session_mode)
@@ -152,7 +153,7 @@ class Running:
 
     def _start_plain(self) -> None:
         connection = self._connection = self._connect()
-        connection.exception_listener = self._parts.exception_listener or _log_failure
+        connection.exception_listener = self._failures
         for listener, call in self._parts.plain:
             for _ in range(listener.concurrency):
                 self._plain.append(PlainSession(connection, listener, call, self.state, self._stopping))
@@ -300,6 +301,33 @@ async def _quietly(close: Callable[[], Any]) -> None:
         await close()
     except JMSException as failure:
         _log.error("closing failed: %s", failure)
+
+
+class Failures:
+    """The exception listener of both connections, which passes on once what each of them reports."""
+
+    def __init__(self, listener: ExceptionListener | None) -> None:
+        found = (_log_failure, None) if listener is None else listener_methods(listener)
+        self._on_exception, self._on_recovery = found
+        self._lock = threading.Lock()
+        self._last: JMSException | None = None
+        self._recovered: JMSException | None = None
+
+    def on_exception(self, failure: JMSException) -> None:
+        """Pass on *failure*, unless the other connection reported it."""
+        with self._lock:
+            is_known, self._last = failure is self._last, failure
+        if not is_known:
+            self._on_exception(failure)
+
+    def on_recovery(self, failure: JMSException) -> None:
+        """Pass on that the outage is over that *failure* reported."""
+        with self._lock:
+            is_known, self._recovered = failure is self._recovered, failure
+        if not is_known and self._on_recovery is not None:
+            self._on_recovery(failure)
+
+    __call__ = on_exception  # what a type checker expects of a listener
 
 
 def _log_failure(failure: JMSException) -> None:

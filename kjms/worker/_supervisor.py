@@ -193,7 +193,17 @@ class Supervisor:
     # What it does.
 
     def _start(self, place: Place, *, is_successor: bool = False) -> None:
-        process = Process(self._command, place.number, time.monotonic())
+        now = time.monotonic()
+        try:
+            process = Process(self._command, place.number, now)
+        except OSError as failure:  # such as a machine without memory, which may have some later
+            if not self._has_served:
+                raise
+            delay = place.backoff.delay_after(0.0)
+            place.restart_at = None if is_successor and place.current is not None else now + delay
+            self._to_replace.clear()
+            _log.error("process %d could not be started: %s", place.number, failure)
+            return
         _log.info("%s starts", process)
         self._selector.register(process.control, selectors.EVENT_READ, process)
         if is_successor:

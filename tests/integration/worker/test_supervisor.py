@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -232,6 +234,28 @@ def test_a_start_that_fails(start: Start, tmp_path: Path, arguments: list[str], 
     assert worker.end() == code
     assert sum(line.startswith("kjms worker:") and words in line for line in worker.lines) == 1
     assert "pid" not in "".join(worker.lines[1:]) or code == 1
+
+
+def test_the_supervisor_serves_the_metrics_of_all_processes(start: Start, tmp_path: Path) -> None:
+    """It adds up what each process has counted; ready is 503 until each of them serves."""
+    pytest.importorskip("prometheus_client")
+    (tmp_path / "figures").mkdir()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    observed = SHOP.replace("kafka.bootstrap_servers)", "kafka.bootstrap_servers, observers=[PrometheusObserver()])")
+    (tmp_path / "shop.py").write_text(f"from kjms.observe.prometheus import PrometheusObserver\n{observed}", "utf-8")
+    variables = {"BUSY": "0.01", "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "figures")}
+    worker = start("shop:app", "--processes", "2", "--health", str(port), **variables)
+    worker.wait_for("ended", 2)
+
+    def metrics() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=START_SECONDS) as answer:
+            return str(answer.read(), "utf-8")
+
+    wait_for(lambda: 'kjms_messages_received_total{destination="queue://orders"} 2.0' in metrics(), START_SECONDS)
+    worker.signal(signal.SIGTERM)
+    assert worker.end() == 0
 
 
 def test_process_1_collects_what_others_leave() -> None:

@@ -6,9 +6,11 @@ import itertools
 
 import pytest
 
+from kjms import JMSException
 from kjms.cli import main
 from kjms.worker._backoff import MOST_SECONDS, STABLE_SECONDS, Backoff
 from kjms.worker._process import NEXT, Event, State
+from kjms.worker._running import Failures
 
 
 def test_the_states_of_a_process() -> None:
@@ -43,3 +45,24 @@ def test_wrong_use(arguments: list[str], words: str, capsys: pytest.CaptureFixtu
     """The exit code is 2, and the text names the argument."""
     assert main(["worker", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_an_outage_is_reported_once() -> None:
+    """Plain and async listeners have a connection each: what both report reaches the application's listener once."""
+
+    class Outages:
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def on_exception(self, failure: JMSException) -> None:
+            self.seen.append(f"lost {failure}")
+
+        def on_recovery(self, failure: JMSException) -> None:
+            self.seen.append(f"back {failure}")
+
+    outages = Outages()
+    failures = Failures(outages)
+    for failure in (JMSException("one"), JMSException("two")):
+        for report in (failures.on_exception, failures.on_exception, failures.on_recovery, failures.on_recovery):
+            report(failure)
+    assert outages.seen == ["lost one", "back one", "lost two", "back two"]
