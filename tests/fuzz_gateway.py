@@ -4,7 +4,7 @@
 
 Each connection is a conversation of a well-behaved client, some with a login, of which some frames are damaged, cut
 off, repeated, left out or in another order. In between a client that behaves sends and receives. The exit code is 0,
-or 1 when the gateway has ended, answers nobody, has kept connections, or has grown by more than `GROWTH` bytes since
+or 1 when the gateway has ended, does not answer, has kept connections, or has grown by more than `GROWTH` bytes since
 the first tenth.
 """
 

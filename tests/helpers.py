@@ -679,7 +679,7 @@ def members(servers: str) -> Iterator[dict[str, list[Member]]]:
 
 
 def errors_of_clients(servers: str) -> contextlib.AbstractContextManager[list[Callable[[KafkaError], None]]]:
-    """Return what the clients that are made inside of the block call when they hear of an error that no call raises."""
+    """Return what the clients that are made inside of the block call with an error that no call raises."""
     heard: list[Callable[[KafkaError], None]] = []
 
     @contextlib.contextmanager

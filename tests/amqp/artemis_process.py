@@ -17,7 +17,7 @@ class Artemis:
 
     Args:
         folder: Where it keeps its messages.
-        login: The name and password that it wants; None: it lets anybody in.
+        login: The name and password that it wants; None: it admits every client.
     """
 
     def __init__(self, folder: Path, login: tuple[str, str] | None = None) -> None:
@@ -49,7 +49,7 @@ class Artemis:
         raise AssertionError(f"Artemis ended with {self._process.wait()}")
 
     def kill(self) -> None:
-        """End it without a word."""
+        """End it."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

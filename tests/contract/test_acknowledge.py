@@ -22,7 +22,7 @@ from tests.helpers import WAIT_MS, Eventually, send, text, texts_of
 def test_auto_acknowledge_is_durable_before_the_next_message(
     connection: Connection, queue: Queue, settled: Any
 ) -> None:
-    """When message n+1 is handed out, Kafka knows that message n is settled."""
+    """When message n+1 is delivered, the settlement of message n is committed."""
     send(connection, queue, "a", "b", "c")
     consumer = connection.create_session(Session.AUTO_ACKNOWLEDGE).create_consumer(queue)
     assert text(consumer.receive(WAIT_MS)) == "a"

@@ -66,7 +66,7 @@ def test_a_session_keeps_what_it_delivered_until_it_is_acknowledged(
 
 @pytest.mark.requirement("JAK-CLIENT_ACKNOWLEDGE-4")
 def test_many_messages_may_wait_to_be_acknowledged(kafka: Any, queue: Queue, settled: Settled) -> None:
-    """A session goes on receiving while it has many times what is fetched ahead, and can acknowledge it all."""
+    """A session keeps receiving while it has many times what is fetched ahead, and can acknowledge it all."""
     factory = ConnectionFactory(kafka.bootstrap_servers, prefetch=5)
     with factory.create_connection() as connection:
         connection.start()
@@ -287,7 +287,7 @@ def test_an_administrator_may_limit_unacknowledged_messages(kafka: Any, queue: Q
 
 @pytest.mark.requirement("JMS-4.4.11-7", "NEV-242")
 def test_a_listener_at_its_sessions_limit_waits(kafka: Any, queue: Queue, eventually: Eventually) -> None:
-    """It is called again when messages were acknowledged; the exception listener is told, once."""
+    """It is called again when messages were acknowledged; the exception listener is called, once."""
     factory = ConnectionFactory(kafka.bootstrap_servers, max_unacknowledged=2)
     heard: list[Message] = []
     told: list[JMSException] = []

@@ -1,4 +1,4 @@
-"""Asynchronous sends: when they count as sent, who is told, by which thread, and who waits for them."""
+"""Asynchronous sends: when they count as sent, what is called, by which thread, and what waits for them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_program_uses_the_session_while_a_completion_listener_runs(
 def test_an_error_is_told_in_one_place(
     connection: Connection, queue: Queue, admin: AdminPort, completions: Completions, eventually: Eventually
 ) -> None:
-    """What the call raises, the listener does not hear; what comes later, it does; the exception listener neither."""
+    """The listener gets later failures, and not what the call raises; the exception listener gets neither."""
     told: list[Exception] = []
     connection.exception_listener = told.append
     create(admin, queue, max_message_bytes="1000")

@@ -1,4 +1,4 @@
-"""Queue browsers: what they show, and that nobody notices them."""
+"""Queue browsers: what they show, and that they change nothing."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_every_partition_is_shown_and_the_group_is_left_alone(kafka: Any, queue:
 
 
 def test_expired_messages_are_not_shown(session: Session, queue: Queue) -> None:
-    """A message whose time is over is on the queue for nobody."""
+    """An expired message is not on the queue any more."""
     (stale,) = send(session, queue, "stale", time_to_live=1)
     send(session, queue, "fresh", time_to_live=600_000)
     wait_past(stale.jms_expiration)

@@ -67,7 +67,7 @@ class Made:
 
 @pytest.mark.requirement("JAK-close-1", "JAK-close-3", "JAK-close-18", "JMS-4.4.1-5", "JMS-4.4.1-8", "NEV-202")
 def test_after_the_close_of_a_session_only_close_can_be_called(kjms_factory: ConnectionFactory, queue: Queue) -> None:
-    """Everything else, of the session and of what it made, raises IllegalStateException; the connection goes on."""
+    """Everything else, of the session and of what it made, raises IllegalStateException; the connection stays open."""
     made = Made(kjms_factory, queue)
     made.session.close()
     uses = made.uses(made.session, made.consumer, made.producer, made.browser)
@@ -84,7 +84,7 @@ def test_after_the_close_of_a_session_only_close_can_be_called(kjms_factory: Con
 
 @pytest.mark.requirement("JAK-close-19", "JMS-4.4.1-9", "NEV-203")
 def test_closing_what_is_closed_changes_nothing(kjms_factory: ConnectionFactory, queue: Queue) -> None:
-    """A closed session can be closed again, and so can what it made; another session of the connection goes on."""
+    """A closed session can be closed again, and so can what it made; another session of the connection stays open."""
     made = Made(kjms_factory, queue)
     other = made.connection.create_session()
     consumer = other.create_consumer(queue)
@@ -179,7 +179,7 @@ def test_closing_a_session_releases_what_it_made(connection: Connection, queue: 
 def test_what_a_closed_session_acknowledged_is_durable(
     connection: Connection, queue: Queue, settled: Callable[[Queue], int]
 ) -> None:
-    """When close returns, Kafka knows of the message that a listener had last, though nothing asked for another."""
+    """When close returns, the message that a listener had last is committed, though nothing asked for another."""
     for count in range(1, 11):
         send(connection, queue, count)
         session = connection.create_session()

@@ -29,25 +29,25 @@ class Stage:
     """A connection with a consumer that is asked and two that listen, and a started one that sends to all of them.
 
     Attributes:
-        heard: What the listeners heard.
+        received: What the listeners got.
     """
 
     def __init__(self, factory: ConnectionFactory, name: str, stack: contextlib.ExitStack) -> None:
         self.queue, self.topic, self.other = Queue(name), Topic(f"{name}-topic"), Queue(f"{name}-other")
         self.connection = stack.enter_context(factory.create_connection())
-        self.heard: list[str | None] = []
+        self.received: list[str | None] = []
         self.consumer = self.connection.create_session().create_consumer(self.queue)
         listening = self.connection.create_session()
         for destination in (self.topic, self.other):
             consumer = listening.create_consumer(destination)
-            consumer.message_listener = lambda message: self.heard.append(text(message))
+            consumer.message_listener = lambda message: self.received.append(text(message))
         sending = stack.enter_context(factory.create_connection())
         sending.start()
         self._sender = sending.create_session()
         self._witness = self._sender.create_consumer(self.topic)
 
     def send(self, word: str) -> None:
-        """Send *word* to each of the three; on return, somebody who may have it has got that of the topic."""
+        """Send *word* to each of the three; on return, one of the topic's consumers has got it."""
         for destination in (self.queue, self.other, self.topic):
             send(self._sender, destination, word)
         assert text(self._witness.receive(WAIT_MS)) == word
@@ -67,19 +67,19 @@ def test_nothing_is_delivered_unless_started(stage: Stage, was_started: bool, ev
         stage.connection.start()
         stage.send("first")
         assert text(stage.consumer.receive(WAIT_MS)) == "first"
-        eventually(lambda: stage.heard == ["first", "first"])
+        eventually(lambda: stage.received == ["first", "first"])
         stage.connection.stop()
-        stage.heard.clear()
+        stage.received.clear()
     stage.send("held")
     assert stage.consumer.receive_no_wait() is None
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(stage.consumer.receive, WAIT_MS)
         with pytest.raises(TimeoutError):
             waiting.result(NOTHING_MS / 1000)
-        assert stage.heard == []
+        assert stage.received == []
         stage.connection.start()
         assert text(waiting.result()) == "held"
-    eventually(lambda: stage.heard == ["held", "held"])
+    eventually(lambda: stage.received == ["held", "held"])
 
 
 @pytest.mark.requirement("NEV-164", "NEV-165")
@@ -89,16 +89,16 @@ def test_starts_and_stops_are_not_counted(stage: Stage, eventually: Eventually) 
     stage.connection.start()
     stage.send("a")
     assert text(stage.consumer.receive(WAIT_MS)) == "a"
-    eventually(lambda: len(stage.heard) == 2)
+    eventually(lambda: len(stage.received) == 2)
     stage.connection.stop()
     stage.send("b")
     assert stage.consumer.receive(NOTHING_MS) is None
     stage.connection.stop()
     stage.connection.start()
     assert text(stage.consumer.receive(WAIT_MS)) == "b"
-    eventually(lambda: len(stage.heard) == 4)
+    eventually(lambda: len(stage.received) == 4)
     assert stage.consumer.receive(NOTHING_MS) is None
-    assert stage.heard == ["a", "a", "b", "b"]
+    assert stage.received == ["a", "a", "b", "b"]
 
 
 @pytest.mark.requirement("NEV-150", "NET-73", "NET-78", "NET-84")
@@ -107,7 +107,7 @@ def test_from_the_factory_to_producers_and_consumers(
 ) -> None:
     """A factory makes a connection, that sessions, these any number of producers and consumers, all after the start."""
     queue, topic = Queue(f"{kjms_destination_name}-queue"), Topic(f"{kjms_destination_name}-topic")
-    heard: list[str | None] = []
+    received: list[str | None] = []
     with kjms_factory.create_connection() as connection:
         assert isinstance(connection, Connection)
         connection.start()
@@ -116,7 +116,7 @@ def test_from_the_factory_to_producers_and_consumers(
         assert one is not two
         from_queue = one.create_consumer(queue)
         from_topic = [session.create_consumer(topic) for session in (one, one, two)]
-        connection.create_session().create_consumer(topic).message_listener = lambda message: heard.append(
+        connection.create_session().create_consumer(topic).message_listener = lambda message: received.append(
             text(message)
         )
         producers = [(session, session.create_producer(to)) for session in (one, two) for to in (queue, topic)]
@@ -125,7 +125,7 @@ def test_from_the_factory_to_producers_and_consumers(
         assert [text(from_queue.receive(WAIT_MS)) for _ in range(2)] == ["x", "x"]
         for consumer in from_topic:
             assert [text(consumer.receive(WAIT_MS)) for _ in range(2)] == ["x", "x"]
-        eventually(lambda: heard == ["x", "x"])
+        eventually(lambda: received == ["x", "x"])
 
 
 @pytest.mark.requirement("NET-72")

@@ -45,7 +45,7 @@ def test_a_message_that_was_there_is_not_delivered_again(factory, write_ids, kjm
 
 
 def test_what_was_settled_before_a_restart_is_remembered(factory, write_ids, kjms_queue):
-    """Who takes a queue over knows what was there before."""
+    """A process that takes a queue over knows what was there before."""
     for ids, expected in ((("a", "b"), ["a", "b"]), (("b", "c", "a", "d"), ["c", "d"])):
         with factory.create_connection() as connection:
             connection.start()

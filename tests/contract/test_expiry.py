@@ -145,7 +145,7 @@ def test_what_expires_in_the_expiry_queue_vanishes(kafka: Any, queue: Queue) -> 
 
 
 def test_a_dead_letter_does_not_expire(kafka: Any, queue: Queue) -> None:
-    """Whoever looks for the reason finds the message, also after its time."""
+    """The message stays in the expiry queue, also after its time, so that the reason can be found."""
     with started(kafka) as connection:
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         sent = message(session, "bad")

@@ -44,7 +44,7 @@ def next_counted(consumer: Any, count: int) -> list[tuple[str, int]]:
 @pytest.mark.requirement("JMS-4.4.11-3", "JMS-4.4.11-8", "JMS-4.4.11-10", "JMS-4.4.7-4", "JMS-3.5.11-1")
 @each_mode
 def test_recover_and_rollback_begin_again_with_the_first(desk: Any, queue: Queue, mode: int, expected: Any) -> None:
-    """The same consumer gets what was not acknowledged, and then goes on where it was."""
+    """The same consumer gets what was not acknowledged, and then continues where it was."""
     desk.send(queue, *"abcd")
     session = desk.session(mode)
     consumer = session.create_consumer(queue)

@@ -1,4 +1,4 @@
-"""Messages of a queue go to whoever wants them, in whatever process: selectors, busy owners, ends of all kinds.
+"""Messages of a queue go to consumers that match, in any process: selectors, busy owners, ends of all kinds.
 
 Two connections with different Kafka settings have engines of their own, and so are to each other as processes are.
 """
@@ -89,7 +89,7 @@ def test_a_scattered_backlog_arrives_in_order(process: Process, queue: Queue, ev
 
 @pytest.mark.requirement("JMS-5.8-2")
 def test_what_nobody_wants_stays_until_somebody_does(process: Process, queue: Queue) -> None:
-    """Messages that no selector wants are seen by browsers, and go to the first who wants them, in their order."""
+    """Browsers show messages that match no selector; these go to the first consumer that matches, in order."""
     home = process()
     here = owner_of(home, queue)
     here.close()
@@ -104,7 +104,7 @@ def test_what_nobody_wants_stays_until_somebody_does(process: Process, queue: Qu
 
 
 def test_a_busy_owner_shares(process: Process, queue: Queue) -> None:
-    """Who has no partition gets messages while the owner's consumers are busy, each message once."""
+    """A consumer without a partition gets messages while the owner's consumers are busy, each message once."""
     home = process()
     got: list[tuple[str, str]] = []
     here = owner_of(home, queue)
@@ -141,7 +141,7 @@ def test_nothing_waits_behind_a_busy_consumer(
 def test_nothing_waits_in_a_busy_process_that_was_quick(
     process: Process, queue: Queue, eventually: Eventually, idle: str, prefetch: int
 ) -> None:
-    """What a quick process got in advance, and has no time for, goes on to a consumer that has, wherever."""
+    """What a quick process got in advance, and has no time for, moves to a consumer that has, in any process."""
     connection = process(prefetch=prefetch)
     with Busy(consume(connection, queue)) as here:
         send(connection, queue, "held")
@@ -184,7 +184,7 @@ def test_what_a_closing_process_leaves_goes_to_others(process: Process, queue: Q
 
 
 def test_what_a_consumer_leaves_goes_back(process: Process, queue: Queue, eventually: Eventually) -> None:
-    """Messages whose consumer closes, while its process goes on, go back to where others find them."""
+    """Messages whose consumer closes, while its process lives, go back to where others find them."""
     home = process()
     here = owner_of(home, queue, "kind = 'first'")
     other = process()

@@ -143,7 +143,7 @@ def test_stop_waits_for_a_running_listener(connection: Connection, queue: Queue,
 def test_a_listener_may_not_close_or_stop_its_own(
     connection: Connection, queue: Queue, what: str, eventually: Eventually
 ) -> None:
-    """A listener that stops or closes its own connection, or closes its own session or consumer, is told so."""
+    """A listener that stops or closes its own connection, or closes its own session or consumer, gets an error."""
     session = connection.create_session()
     consumer = session.create_consumer(queue)
     call = {
@@ -322,7 +322,7 @@ def test_bad_destinations_and_selectors_are_refused(session: Session, kafka: Any
 
 @pytest.mark.parametrize("name", ["kjms.registry", "orders.kjms.delayed", "__consumer_offsets"])
 def test_what_kjms_or_kafka_keeps_for_itself_is_no_destination(session: Session, name: str) -> None:
-    """Nobody sends to, receives from or browses the topics that the library itself lives on."""
+    """Programs cannot send to, receive from or browse the library's own topics."""
     for call in (session.create_producer, session.create_consumer, session.create_browser):
         with pytest.raises(InvalidDestinationException, match=name):
             call(Queue(name))
@@ -353,7 +353,7 @@ def test_a_producers_settings_apply_unless_the_send_says_otherwise(session: Sess
 
 @pytest.mark.requirement("JMS-4.6.2-2", "JMS-4.6.2.3-1", "JMS-4.6.2.3-2", "JMS-4.6.2.4-1", "JMS-4.6.2.8-2")
 def test_asynchronous_sends_complete_in_order_and_before_close(connection: Connection, queue: Queue) -> None:
-    """A completion listener hears of each send, in order; close waits for them; synchronous sends keep the order."""
+    """A completion listener gets each send, in order; close waits for them; synchronous sends keep the order."""
     done: list[str] = []
 
     class Listener:

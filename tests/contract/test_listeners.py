@@ -23,7 +23,7 @@ from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Eventually, se
 
 
 class Holds:
-    """A listener that holds its first message until it is let go, and notes what it hears, how and where."""
+    """A listener that holds its first message until it is released, and notes what it gets, how and where."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -162,7 +162,7 @@ def test_a_listener_that_a_close_waits_for_keeps_everything(
 def test_a_listener_that_raises_is_reported(
     connection: Connection, queue: Queue, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says at level ERROR that the program's listener raised, and what; delivery goes on."""
+    """The log says at level ERROR that the program's listener raised, and what; delivery continues."""
     heard: list[str] = []
 
     def fails_once(message: Message) -> None:
@@ -186,7 +186,7 @@ def test_a_listener_that_raises_is_reported(
 def test_on_a_started_connection_delivery_begins_during_set_up(
     connection: Connection, queue: Queue, holds: Holds, eventually: Eventually
 ) -> None:
-    """The first listener hears of messages at once, though the program is about to make the rest of the session."""
+    """The first listener gets messages at once, though the program is about to make the rest of the session."""
     send(connection, queue, "a")
     session = connection.create_session()
     session.create_consumer(queue).message_listener = holds

@@ -33,7 +33,7 @@ NEW = [f"new {n}" for n in range(8)]
 
 
 class Opened:
-    """A consumer of a kind, its session and destination, and what the exception listener heard."""
+    """A consumer of a kind, its session and destination, and what the exception listener got."""
 
     def __init__(self, kind: str, connection: Connection, name: str) -> None:
         self.heard: list[Exception] = []
@@ -55,7 +55,7 @@ def opened(request: pytest.FixtureRequest, desk: Desk, kjms_destination_name: st
 
 @pytest.fixture
 def heard(connection: Connection) -> list[Exception]:
-    """What the exception listener of the connection heard."""
+    """What the exception listener of the connection got."""
     heard: list[Exception] = []
     connection.exception_listener = heard.append
     return heard

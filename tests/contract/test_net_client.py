@@ -219,7 +219,7 @@ def test_a_listener_is_called_for_each_message_of_its_consumer(
 def test_a_session_with_listeners_is_its_own_threads(
     connection: Connection, kjms_destination_name: str, eventually: Eventually
 ) -> None:
-    """Its listeners run one at a time, in one thread; while one runs, another thread that uses the session is told."""
+    """Its listeners run one at a time, in one thread; meanwhile another thread that uses the session gets an error."""
     session = connection.create_session()
     queues = [Queue(f"{kjms_destination_name}-{number}") for number in range(2)]
     threads: set[threading.Thread] = set()

@@ -1,4 +1,4 @@
-"""In which order a queue's messages are handed out: by priority, and message groups one session at a time."""
+"""In which order a queue's messages are delivered: by priority, and message groups one session at a time."""
 
 from __future__ import annotations
 

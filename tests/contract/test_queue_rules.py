@@ -1,4 +1,4 @@
-"""What JMS says of queues: names, what they hold, and who gets it."""
+"""What JMS says of queues: names, what they hold, and which consumer gets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues: each message is consumed once, in order, by whoever is free."""
+"""Queues: each message is consumed once, in order, by a consumer that is free."""
 
 from __future__ import annotations
 

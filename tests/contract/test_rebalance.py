@@ -1,4 +1,4 @@
-"""What sessions have in their hands when a partition goes to another process."""
+"""What sessions have received and not settled when a partition goes to another process."""
 
 from __future__ import annotations
 

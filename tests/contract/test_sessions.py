@@ -48,7 +48,7 @@ def test_a_session_can_be_made_in_three_ways(connection: Connection) -> None:
 
 @pytest.mark.requirement("NEV-7", "NEV-180")
 def test_a_connection_makes_many_sessions(connection: Connection, queue: Queue) -> None:
-    """Each is a session of its own: one can be closed, and the others go on."""
+    """Each is a session of its own: one can be closed, and the others stay open."""
     sessions = [connection.create_session() for _ in range(3)]
     assert len(set(map(id, sessions))) == 3
     sessions[0].close()
@@ -117,7 +117,7 @@ def test_a_session_turns_names_into_destinations_and_makes_none(
 
 @pytest.mark.requirement("JAK-Session-2", "NET-340")
 def test_a_session_is_light(connection: Connection, queue: Queue) -> None:
-    """Sessions with producers and consumers that wait for nobody have no thread of their own, in Python or in C."""
+    """Sessions with producers and consumers that wait for nothing have no thread of their own, in Python or in C."""
 
     def use() -> None:
         session = connection.create_session()

@@ -153,7 +153,7 @@ class Checker:
 
     @property
     def unaccounted(self) -> set[int]:
-        """The confirmed messages that are neither settled, as far as anybody can know, nor dead."""
+        """The confirmed messages that are neither settled, as far as can be known, nor dead."""
         dead = set(self._record.dead)
         return {number for number in self._confirmed if number not in dead and not self._acknowledgements.get(number)}
 
@@ -205,9 +205,9 @@ class Checker:
         return max(earliest, event.asked)
 
     def _is_certain(self, history: History, delivered: float, acknowledged: float) -> bool:
-        """Tell whether a success that the session heard of leaves no doubt.
+        """Return whether a success that the session was given is certain.
 
-        acknowledge() speaks for itself. In AUTO mode nobody can be told that the acknowledgement of the last message
+        acknowledge() speaks for itself. In AUTO mode no call can report that the acknowledgement of the last message
         failed when the process was stopped or Kafka was away meanwhile: JMS 2.0 §4.4.12 lets that one come again.
         """
         if history.mode == DUPS_OK:
@@ -268,7 +268,7 @@ class Checker:
                     yield Violation(WRONGLY_DEAD, number, f"{text} killed; {self._record.max_deliveries} were allowed")
 
     def _fell_with_another(self, delivery: _Delivery) -> bool:
-        """Tell whether a message that kills its consumer ended the process while this one was in its hands."""
+        """Tell whether a message that kills its consumer ended the process while its program had this one."""
         last = delivery.session.process
         settled = any(
             delivery.number in event.numbers and event.kind is not Kind.ACKNOWLEDGING

@@ -1,7 +1,7 @@
 """What the processes of a crash test write down: one file per session, one JSON line per event, kept through kill -9.
 
 A line is written with one system call, so a process that is killed leaves whole lines. Times are seconds of the
-system's monotonic clock, which all processes of a machine share, and which goes on while a process is stopped.
+system's monotonic clock, which all processes of a machine share, and which runs on while a process is stopped.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ JMS_MODES: Final = {
 
 @dataclass(frozen=True)
 class Task:
-    """What a process is told.
+    """The settings of a process.
 
     Args:
         name: The process's name, unique in its round.
@@ -126,7 +126,7 @@ def body(number: int, is_fatal: bool) -> str:
 
 
 class Sender:
-    """Sends numbered messages until it is told to leave."""
+    """Sends numbered messages until it gets the command to leave."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -162,7 +162,7 @@ class Sender:
 
 
 class Receiver:
-    """One session that receives and acknowledges in one way until it is told to leave."""
+    """One session that receives and acknowledges in one way until it gets the command to leave."""
 
     def __init__(self, process: Process, connection: Connection, mode: str, number: int) -> None:
         task = process.task
@@ -176,7 +176,7 @@ class Receiver:
         self.is_waiting = False  # whether a loop waits for a message
 
     def run(self) -> None:
-        """Work, and write down what nobody expected."""
+        """Work, and write down unexpected errors."""
         try:
             with self.connection.create_session(JMS_MODES[self.mode]) as session:
                 consumer = self.consumer(session)
@@ -257,7 +257,7 @@ class Receiver:
         consumer.close()
 
     def hear(self, error: JMSException) -> None:
-        """AUTO with a listener: that the last message could not be acknowledged, the exception listener is told."""
+        """AUTO with a listener: the exception listener gets the failure to acknowledge the last message."""
         if "could not be acknowledged" in str(error):
             numbers = list(self.held)
             self.writer.write(Kind.NOT_ACKNOWLEDGED, *numbers, text=str(error))

@@ -114,7 +114,7 @@ class Result:
     late: list[str]  # processes that did not leave within the time
     restarts: int
     seconds: float
-    forsaken: int  # transactions that Kafka left open at a restart: the round says nothing then
+    abandoned: int  # transactions that Kafka left open at a restart: the round says nothing then
 
     def line(self) -> str:
         counted = (
@@ -162,7 +162,7 @@ class Stage:
             finally:
                 self._end()
             record = self._record(is_drained)
-            forsaken = self.forsaken()
+            abandoned = self.abandoned()
         checker = Checker(record)
         failures = [child.failure() for child in self.children]
         violations = checker.violations() + [Violation(BROKE, -1, failure) for failure in failures if failure]
@@ -179,7 +179,7 @@ class Stage:
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
             seconds=now() - began,
-            forsaken=forsaken,
+            abandoned=abandoned,
         )
 
     # The queue is used, and everybody disturbed.
@@ -211,7 +211,7 @@ class Stage:
                 child.resume()
 
     def _wait_until_used(self) -> None:
-        """Wait until each process is at work and somebody got a message: who is not there yet cannot be disturbed."""
+        """Wait until each process is at work and one got a message: before that it cannot be disturbed."""
         deadline = now() + START_SECONDS
         while now() < deadline:
             if all(any(self.folder.glob(f"{child.task.name}*.history")) for child in self.children) and any(
@@ -262,11 +262,11 @@ class Stage:
                 self._consumers[slot] = None
                 self._empty_until[slot] = now() + disturbance.seconds
 
-    def forsaken(self) -> int:
-        """Return how many transactions Kafka left open for ever when it was started again.
+    def abandoned(self) -> int:
+        """Return how many transactions Kafka never ended when it was started again.
 
         It takes partitions for deleted that have no leader at that moment, which is so where a single broker was
-        killed, and says so in its log. What stands in them behind such a transaction, nobody can read.
+        killed, and says so in its log. The records behind such a transaction cannot be read.
         """
         log = self.broker.log_file.read_text(encoding="utf-8", errors="replace")
         return log.count("Couldn't find leader endpoint for partitions")
@@ -291,7 +291,7 @@ class Stage:
     # The end.
 
     def _calm(self) -> None:
-        """End every disturbance, and let everybody leave in order."""
+        """End every disturbance, and let all processes leave in order."""
         if self._repair is not None:
             self._repair.join()
         if self._broker_error is not None:

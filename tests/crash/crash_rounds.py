@@ -23,12 +23,12 @@ class Outcome(Protocol):
     Attributes:
         violations: The promises that were not kept.
         late: Processes that did not leave within the time.
-        forsaken: Transactions that Kafka left open at a restart: the round says nothing then.
+        abandoned: Transactions that Kafka left open at a restart; the round then proves nothing.
     """
 
     violations: list[Violation]
     late: list[str]
-    forsaken: int
+    abandoned: int
 
     def line(self) -> str: ...
 
@@ -55,7 +55,7 @@ def play_rounds(options: argparse.Namespace, play: Callable[[int], Outcome]) -> 
     wanted = 1 if options.round else options.rounds
     for number in itertools.count(options.round or 1):
         result = play(number)
-        is_void = bool(result.violations and result.forsaken)
+        is_void = bool(result.violations and result.abandoned)
         good += not result.violations
         bad += bool(result.violations) and not is_void
         void += is_void
@@ -93,8 +93,8 @@ def show(
         folder: Where its histories are.
     """
     print(f"{began}: {result.line()}", flush=True)
-    if result.violations and result.forsaken:
-        print(f"  it says nothing: Kafka left {result.forsaken} transactions open when it was started again")
+    if result.violations and result.abandoned:
+        print(f"  it says nothing: Kafka left {result.abandoned} transactions open when it was started again")
     if result.violations:
         print(f"  {summary(result.violations)}")
         _report(result, account(), folder / "violations.txt")

@@ -73,13 +73,13 @@ class Transaction:
 
     Attributes:
         received: Deliveries, in their order.
-        fate: The last that the session wrote about it: COMMITTED, REFUSED, ROLLED_BACK, COMMITTING where it never
-            heard of the outcome, DELIVERED where it did not get so far.
+        outcome: The last line of the session about it: COMMITTED, REFUSED, ROLLED_BACK, COMMITTING where it never
+            learnt the outcome, DELIVERED where it did not get so far.
     """
 
     name: str
     received: list[Event] = field(default_factory=list)
-    fate: Kind = Kind.DELIVERED
+    outcome: Kind = Kind.DELIVERED
 
     @property
     def numbers(self) -> list[int]:
@@ -98,7 +98,7 @@ def transactions(history: History) -> list[Transaction]:
         if event.kind is Kind.DELIVERED:
             known.setdefault(name, Transaction(name)).received.append(event)
         elif event.kind in _FATES:
-            known.setdefault(name, Transaction(name)).fate = event.kind
+            known.setdefault(name, Transaction(name)).outcome = event.kind
     return list(known.values())
 
 
@@ -112,9 +112,9 @@ class Checker:
         for each in moves.arrived:
             self._arrived[each.transaction].append(each)
 
-    def count(self, *fates: Kind) -> int:
-        """Return how many transactions had one of these *fates*."""
-        return sum(each.fate in fates for session in self.sessions.values() for each in session)
+    def count(self, *outcomes: Kind) -> int:
+        """Return how many transactions had one of these *outcomes*."""
+        return sum(each.outcome in outcomes for session in self.sessions.values() for each in session)
 
     def violations(self) -> list[Violation]:
         """Return every promise that was not kept."""
@@ -153,15 +153,15 @@ class Checker:
         yield from (Violation(DEAD, number, "nothing failed so often") for number in moves.dead)
 
     def _outcome(self, transaction: Transaction) -> Iterator[Violation]:
-        """All of a transaction's output is there, or none; and that agrees with what its session was told."""
+        """All of a transaction's output is there, or none; and that agrees with the outcome that its session got."""
         sent, there = set(transaction.numbers), {each.number for each in self._arrived[transaction.name]}
         number = min(there or sent, default=-1)
-        if transaction.fate is Kind.COMMITTED and not there:
+        if transaction.outcome is Kind.COMMITTED and not there:
             yield Violation(NOT_THERE, number, f"{transaction.name}, {len(sent)} messages")
-        elif there and transaction.fate in {Kind.REFUSED, Kind.ROLLED_BACK}:
-            text = f"{transaction.name}, {len(there)} of {len(sent)} messages, {transaction.fate.value}"
+        elif there and transaction.outcome in {Kind.REFUSED, Kind.ROLLED_BACK}:
+            text = f"{transaction.name}, {len(there)} of {len(sent)} messages, {transaction.outcome.value}"
             yield Violation(THERE, number, text)
-        elif there and transaction.fate is Kind.DELIVERED:
+        elif there and transaction.outcome is Kind.DELIVERED:
             yield Violation(NOT_COMMITTED, number, f"{transaction.name}, {len(there)} of {len(sent)} messages")
         if there and sent != there:
             text = f"{transaction.name}: {sorted(sent - there)} missing, {sorted(there - sent)} too many"
@@ -208,7 +208,7 @@ class Checker:
         late the first time may come in its old place instead: a consumer that was stopped meanwhile gets it so.
         """
         for before, after in pairwise(session):
-            if before.fate not in {Kind.REFUSED, Kind.ROLLED_BACK} or after.fate is not Kind.COMMITTED:
+            if before.outcome not in {Kind.REFUSED, Kind.ROLLED_BACK} or after.outcome is not Kind.COMMITTED:
                 continue
             turns = {number: turn for turn, number in enumerate(before.numbers)}
             earlier = {event.numbers[0]: event for event in before.received}

@@ -49,7 +49,7 @@ SIZES: Final = (0.001, 0.001, 0.1, 0.3, 1.0)  # of transactions, in parts of the
 
 @dataclass(frozen=True)
 class MovingTask(Task):
-    """What a process is told; `rate` is the messages per second of each session.
+    """The settings of a process; `rate` is the messages per second of each session.
 
     Args:
         target: The queue that messages are moved to.
@@ -125,7 +125,7 @@ class Mover:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Write down what nobody expected."""
+        """Write down unexpected errors."""
         try:
             yield
         except Exception as error:

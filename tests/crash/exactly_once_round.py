@@ -45,7 +45,7 @@ class MovingResult:
     late: list[str]  # processes that did not leave within the time
     restarts: int
     seconds: float
-    forsaken: int  # transactions that Kafka left open at a restart: the round says nothing then
+    abandoned: int  # transactions that Kafka left open at a restart: the round says nothing then
 
     def line(self) -> str:
         count = self.checker.count
@@ -54,7 +54,7 @@ class MovingResult:
         return (
             f"{len(self.moves.sources)} messages, transactions: {count(Kind.COMMITTED)} committed,"
             f" {count(Kind.ROLLED_BACK)} rolled back, {count(Kind.REFUSED)} refused,"
-            f" {count(Kind.COMMITTING)} of unknown fate, {count(Kind.DELIVERED)} left open;"
+            f" {count(Kind.COMMITTING)} of unknown outcome, {count(Kind.DELIVERED)} left open;"
             f" {self.kills} kills and {self.kills_in_commits} in commits,"
             f" {self.pauses} pauses and {self.pauses_in_commits} in commits,"
             f" {self.restarts} broker restarts ({away:.0f} s){late}:"
@@ -90,7 +90,7 @@ class MovingStage(Stage):
                 arrived = [Arrived(*_described(record)) for record in records]
                 left, complaints = self._left()
                 dead = [number for number, _ in dead_letters(servers, f"{SOURCE}.dlq")]
-                forsaken = self.forsaken()
+                abandoned = self.abandoned()
             finally:
                 self._end()
         stops = {child.task.name: tuple(child.stops) for child in self.children if child.stops}
@@ -111,7 +111,7 @@ class MovingStage(Stage):
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
             seconds=now() - began,
-            forsaken=forsaken,
+            abandoned=abandoned,
         )
 
     def _fill_source(self) -> dict[int, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The figure ``delay``: many delayed messages, while the process that schedules them is killed.
 
-What counts is when a message can be read from the queue's Kafka topic, by anybody: a plain consumer looks.
+What counts is when a message can be read from the queue's Kafka topic: a plain consumer looks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Watch:
 
 
 def measure(figures: Figures, start: Callable[..., Child], broker: Broker, messages: int, queue: str = QUEUE) -> None:
-    """Have *messages* sent, kill who schedules them half-way, and judge when they came."""
+    """Have *messages* sent, kill the process that schedules them half-way, and judge when they came."""
     is_long = messages >= MANY
     longest, session = (LONGEST_MS, SESSION_MS) if is_long else (SHORT_MS, SHORT_SESSION_MS)
 

@@ -1,6 +1,6 @@
 """One end of a measurement of ``figures.py``, to be run as a process: ``figures_process.py ROLE SERVERS JSON``.
 
-What it finds it prints as JSON lines; a line on its standard input, or its end, lets it go on.
+What it finds it prints as JSON lines; a line on its standard input, or its end, lets it continue.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def fill(connection: Connection, queue: str, count: int) -> None:
 
 
 def work(connection: Connection, queue: str, mode: int) -> None:
-    """Receive for ever, and take some time for each message; tell how many there were so far."""
+    """Receive until killed, with some time for each message; print how many there were so far."""
     consumer = connection.create_session(mode).create_consumer(Queue(queue))
     connection.start()
     count, said = 0, 0.0
@@ -54,7 +54,7 @@ def work(connection: Connection, queue: str, mode: int) -> None:
 
 
 def take(connection: Connection, queue: str, done: str, selector: str, name: str) -> None:
-    """For ever: receive what *selector* wants, and send a record of each message, in transactions."""
+    """Until killed, receive what *selector* wants, and send a record of each message, in transactions."""
     session = connection.create_session(Session.SESSION_TRANSACTED)
     consumer = session.create_consumer(Queue(queue), selector)
     producer = session.create_producer(Queue(done))

@@ -38,17 +38,17 @@ def session(
     """A session that received *marked* as redelivered and the others for the first time, *moved* and *back* so."""
     events = []
     received: Counter[int] = Counter()
-    for name, fate, numbers in transactions:
+    for name, outcome, numbers in transactions:
         for number in numbers:
             count = 1 + (number in marked) + received[number]
             received[number] += 1
             how = {"redelivered": count > 1, "count": count, "moved": number in moved, "back": number in back}
             events.append(Event(0.0, Kind.DELIVERED, (number,), text=name, **how))  # type: ignore[arg-type]
-        if fate in {Kind.COMMITTED, Kind.REFUSED}:
+        if outcome in {Kind.COMMITTED, Kind.REFUSED}:
             events.append(Event(0.0, Kind.COMMITTING, tuple(numbers), text=name))
-        if fate is not None:
-            text = f"{name} the reason" if fate is Kind.REFUSED else name
-            events.append(Event(0.0, fate, tuple(numbers), text=text))
+        if outcome is not None:
+            text = f"{name} the reason" if outcome is Kind.REFUSED else name
+            events.append(Event(0.0, outcome, tuple(numbers), text=text))
     return History(f"of {transactions[0][0]}", "p", "receive loop", events)
 
 

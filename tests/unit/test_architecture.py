@@ -1,4 +1,4 @@
-"""Hold the gates of the architecture: circles, sizes, doors, pure packages, and the walk of a message.
+"""Hold the gates of the architecture: circles, sizes, entry points, pure packages, and the walk of a message.
 
 `EXCEPTIONS` lists what is still above a gate, with today's number. A number may only fall: lower it, or take the line
 out, with the change that makes it better.

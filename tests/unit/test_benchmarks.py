@@ -99,7 +99,7 @@ def report() -> Report:
 
 
 def test_json_holds_every_figure_and_what_was_made_of_them() -> None:
-    """Whoever reads the file can do the arithmetic again."""
+    """The file has all that the arithmetic needs."""
     read = json.loads(report().to_json())
 
     assert read["format"] == 2
@@ -226,7 +226,7 @@ def test_a_workload_that_fails_takes_nothing_from_the_others() -> None:
 
 
 def test_the_first_failure_of_many_threads_is_told() -> None:
-    """A benchmark does not go on with what a failed thread has left."""
+    """A benchmark ends when one of its threads has failed."""
     calls: list[int] = []
 
     with pytest.raises(ZeroDivisionError):
@@ -247,7 +247,7 @@ def test_a_page_keeps_what_is_around_the_marks(tmp_path: Path) -> None:
 
 
 def test_a_page_without_marks_is_left_alone_and_named(tmp_path: Path) -> None:
-    """Text is never put where nobody asked for it."""
+    """Text is put only where it was asked for."""
     page = tmp_path / "performance.md"
     page.write_text("# Above\n", encoding="utf-8")
 
@@ -275,7 +275,7 @@ def test_every_workload_measures_kjms_first() -> None:
 
 
 def test_a_clock_measures_its_block_and_calls_are_divided() -> None:
-    """A longer block takes longer; per_call calls as often as it is told."""
+    """A longer block takes longer; per_call calls as often as its argument says."""
     calls: list[int] = []
     with Clock() as short:
         pass
@@ -327,7 +327,7 @@ def test_every_checked_workload_is_there_with_its_ratio() -> None:
 
 
 def test_the_page_and_its_picture_are_made_from_what_is_kept(tmp_path: Path) -> None:
-    """Tables and picture in docs/ are those of benchmarks/figures/, whoever makes them."""
+    """Tables and picture in docs/ are those of benchmarks/figures/."""
     page, picture = tmp_path / "performance.md", tmp_path / "performance.svg"
     page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
 

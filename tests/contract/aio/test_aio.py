@@ -176,7 +176,7 @@ async def test_sends_of_one_context_while_it_waits_for_a_message(factory: aio.Co
 
 
 async def test_two_receives_of_one_context_at_a_time_are_refused(factory: aio.ConnectionFactory, queue: Queue) -> None:
-    """While a task waits for a message, another one that asks the same context hears IllegalStateException."""
+    """While a task waits for a message, another one that asks the same context gets IllegalStateException."""
     async with factory.create_context() as context:
         consumer = await context.create_consumer(queue)
         waiting = asyncio.create_task(consumer.receive(WAIT_MS))
@@ -217,7 +217,7 @@ async def test_request_and_reply(factory: aio.ConnectionFactory, queue: Queue) -
 
 
 async def test_transactions(factory: aio.ConnectionFactory, queue: Queue, kjms_destination_name: str) -> None:
-    """What was sent and received is committed together, or rolled back: sent by nobody, and delivered again."""
+    """What was sent and received is committed together, or rolled back: not sent, and redelivered."""
     results = Queue(f"{kjms_destination_name}-results")
     async with factory.create_context(aio.JMSContext.SESSION_TRANSACTED) as context:
         assert context.transacted

@@ -35,7 +35,7 @@ def own_factory(kafka: Any) -> ConnectionFactory:
 
 @pytest.fixture
 def completions() -> Completions:
-    """A completion listener that notes what it is told."""
+    """A completion listener that notes its calls."""
     return Completions()
 
 

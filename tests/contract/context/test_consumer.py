@@ -141,7 +141,7 @@ def test_a_durable_subscription_keeps_messages(kjms_factory: ConnectionFactory, 
 
 @pytest.mark.requirement("JMS-11.2.5.3-1", "JMS-11.2.5.3-2", "JMS-11.2.5.3-3")
 def test_messages_are_received_one_by_one(context: JMSContext, queue: Queue, eventually: Eventually) -> None:
-    """A receive waits, for ever or as long as it is told; receive_no_wait takes what is at hand; a loop takes all."""
+    """A receive waits without limit or as long as asked; receive_no_wait takes what is ready; a loop takes all."""
     consumer, producer = context.create_consumer(queue), context.create_producer()
     assert consumer.receive(1) is None
     assert consumer.receive_no_wait() is None
@@ -220,7 +220,7 @@ def receiving(consumer: JMSConsumer) -> Iterator[Future[str | None]]:
 
 @pytest.mark.requirement("JMS-11.2.8-1")
 def test_a_context_is_used_by_one_thread_at_a_time(context: JMSContext, queue: Queue, eventually: Eventually) -> None:
-    """While one thread waits in a context, another one that uses it is told so; closing the consumer ends the wait."""
+    """While one thread waits in a context, another thread gets an error; closing the consumer ends the wait."""
     consumer, second = context.create_consumer(queue), context.create_consumer(queue)
     producer = context.create_producer().send(queue, "sets up what is shared")
     assert consumer.receive_body(str, WAIT_MS) is not None

@@ -259,7 +259,7 @@ def test_contexts_share_a_connection_until_the_last_is_closed(
 
 @pytest.mark.requirement("JMS-11.2.6-1", "JMS-7.3-3")
 def test_what_is_closed_says_so(kjms_factory: ConnectionFactory, queue: Queue) -> None:
-    """A closed context, and what it made, raise IllegalStateException at any use but closing; others go on."""
+    """A closed context, and what it made, raise IllegalStateException at any use but closing; others stay usable."""
     with kjms_factory.create_context() as other:
         with other.create_context() as context:
             producer, consumer, browser = (

@@ -344,7 +344,7 @@ def test_unusable_settings_are_refused_when_they_are_set(context: JMSContext) ->
 def test_sends_are_asynchronous_after_set_async(
     kjms_factory: ConnectionFactory, completions: Any, queue: Queue
 ) -> None:
-    """A producer waits for each send until set_async; then a listener is told, in order, before the context closes."""
+    """A producer waits for each send until set_async; then a listener gets them in order, before the context closes."""
     with kjms_factory.create_context() as context:
         producer = context.create_producer().send(queue, "0")
         assert completions.sent == []

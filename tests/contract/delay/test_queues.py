@@ -1,4 +1,4 @@
-"""Delayed messages to queues: when they come, in which order, and who sees them before."""
+"""Delayed messages to queues: when they come, in which order, and where they show before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages: who makes them, who can send them, and how long they can be used."""
+"""Messages: what creates them, what can send them, and how long they can be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selectors: who gets what, what becomes of the rest, and when a wrong one is noticed."""
+"""Selectors: which consumer gets a message, what becomes of the rest, and when a wrong one is noticed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_consumer_gets_only_what_its_selector_matches(
 
 @pytest.mark.requirement("JMS-3.8.1-3", "NET-227")
 def test_what_is_not_selected_stays_on_a_queue(connection: Connection, queue: Queue) -> None:
-    """Whoever wants it gets it later."""
+    """A consumer that matches gets it later."""
     session = connection.create_session()
     send(session, queue)
     with session.create_consumer(queue, "region = 'EU'") as consumer:

@@ -57,7 +57,7 @@ def test_a_subscription_is_made_with_its_first_consumer(method: str, desk: Any) 
 @each(5, 9, 12)
 @pytest.mark.requirement("JMS-6.3-1", "JMS-6.11.5-5", "NEV-300", "NEV-301")
 def test_a_subscription_keeps_what_comes_until_it_is_acknowledged(method: str, desk: Any) -> None:
-    """A later connection of the client id goes on where the one before it was, its unacknowledged message included."""
+    """A later connection of the client id continues where the last one was, its unacknowledged message included."""
     with desk.connect(desk.client) as connection:
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         consumer = getattr(session, method)(desk.topic, "daily")
@@ -75,7 +75,7 @@ def test_a_subscription_keeps_what_comes_until_it_is_acknowledged(method: str, d
 @each(5)
 @pytest.mark.requirement("JMS-6.11.5-6", "NEV-300")
 def test_a_subscription_keeps_a_message_until_it_expires(method: str, desk: Any) -> None:
-    """What expires while nobody consumes is not delivered to the next consumer."""
+    """What expires while there is no consumer is not delivered to the next one."""
     session = desk.session(desk.client)
     getattr(session, method)(desk.topic, "daily").close()
     producer = session.create_producer(desk.topic)
@@ -224,7 +224,7 @@ def test_the_same_selector_written_otherwise_is_no_change(desk: Any) -> None:
 @each(17)
 @pytest.mark.requirement("JMS-6.11.5-10", "JMS-6.11.5-11", "JMS-6.11.6-10", "JAK-createSharedDurableConsumer-16")
 def test_shared_and_unshared_have_one_name_space(method: str, desk: Any) -> None:
-    """A durable subscription is shared or unshared until it is unsubscribed, whether anybody consumes it or not."""
+    """A durable subscription is shared or unshared until it is unsubscribed, with a consumer and without."""
     session = desk.session(desk.client)
     shared = session.create_shared_durable_consumer(desk.topic, "shared")
     unshared = getattr(session, method)(desk.topic, "unshared")

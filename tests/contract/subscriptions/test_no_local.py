@@ -70,7 +70,7 @@ def test_a_subscription_leaves_out_its_clients_messages(kind: str, desk: Any) ->
 
 
 def test_the_senders_mark_is_no_property(desk: Any) -> None:
-    """Nobody sees who sent a message among its properties, and sending it on does not carry the mark along."""
+    """The properties of a message do not show its sender, and forwarding it does not keep the sender's mark."""
     session = desk.session(desk.client)
     consumer = desk.session().create_consumer(desk.topic)
     desk.send("x", session=session)

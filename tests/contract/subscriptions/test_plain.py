@@ -104,7 +104,7 @@ def test_a_stopped_subscriber_misses_nothing(desk: Any) -> None:
 
 
 def test_a_listener_hears_a_durable_subscription(desk: Any, eventually: Eventually) -> None:
-    """Listeners hear named subscriptions as they do others, and what they have heard does not come again."""
+    """Listeners get messages of named subscriptions as of others, and what they have had does not come again."""
     heard: list[str] = []
     connection = desk.connect(desk.client)
     session = connection.create_session()

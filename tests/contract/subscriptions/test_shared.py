@@ -79,7 +79,7 @@ def test_the_client_id_is_part_of_the_identity(method: str, desk: Any) -> None:
 )
 @pytest.mark.parametrize("what", ["topic", "selector", "no_local"])
 def test_it_cannot_change_while_somebody_consumes(method: str, what: str, desk: Any) -> None:
-    """While a consumer is open, another topic, selector or no_local is refused, and the consumer goes on."""
+    """While a consumer is open, another topic, selector or no_local is refused, and the consumer continues."""
     connection = desk.connect(desk.client)
     session, second = connection.create_session(), connection.create_session()
     consumer = getattr(session, method)(desk.topic, "daily", "n < 9", False)
@@ -113,7 +113,7 @@ def test_a_durable_one_is_made_anew_where_nobody_consumes(what: str, desk: Any) 
 
 @pytest.mark.requirement(*durably(3, 4, 5, 6), "JMS-6.11.5-6")
 def test_a_durable_one_keeps_what_comes(desk: Any) -> None:
-    """It takes in messages while nobody consumes, and whoever comes gets them."""
+    """It takes in messages while it has no consumer, and the next consumer gets them."""
     desk.send("before")
     desk.session().create_shared_durable_consumer(desk.topic, desk.client).close()
     desk.send("1", "2")
@@ -150,7 +150,7 @@ def test_a_non_durable_one_ends_with_its_last_consumer(desk: Any) -> None:
 
 @each(["JMS-6.11.6-13"], ["JMS-6.11.4-11"])
 def test_no_local_needs_a_client_id(method: str, desk: Any) -> None:
-    """Without a client identifier nobody's messages are a shared subscription's own."""
+    """Without a client identifier no message counts as a shared subscription's own."""
     with pytest.raises(IllegalStateException, match="client id"):
         getattr(desk.session(), method)(desk.topic, desk.client, None, True)
 

@@ -85,7 +85,7 @@ def test_it_is_found_by_name_and_client_id(kind: str, desk: Any) -> None:
 
 @pytest.mark.requirement("JAK-unsubscribe-3")
 def test_a_shared_one_without_client_id_is_found_without(desk: Any) -> None:
-    """Who has no client identifier ends what has none."""
+    """A session without a client identifier ends a subscription without one."""
     desk.session().create_shared_durable_consumer(desk.topic, desk.client).close()
     with pytest.raises(InvalidDestinationException):
         desk.session(desk.client).unsubscribe(desk.client)

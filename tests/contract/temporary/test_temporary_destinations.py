@@ -79,7 +79,7 @@ def test_deleting(session: Session, make: Make) -> None:
 @requirement("JMS-4.4.3-7", "NEV-209")
 @each_kind()
 def test_it_ends_with_its_connection(kjms_factory: ConnectionFactory, session: Session, make: Make) -> None:
-    """When its connection closes it is deleted, though other connections of the program go on."""
+    """When its connection closes it is deleted, though other connections of the program stay open."""
     with kjms_factory.create_connection() as other:
         destination = make(other.create_session())
         producer = session.create_producer(destination)

@@ -1,4 +1,4 @@
-"""Temporary queues: who makes them, who receives from them, and how long they live."""
+"""Temporary queues: what creates them, what receives from them, and how long they live."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_dead_letters_of_temporary_destinations_stay(
 
 
 def test_browsing_changes_nothing(connection: Connection) -> None:
-    """A browser shows what is not acknowledged, what a consumer has in hands included."""
+    """A browser shows what is not acknowledged, also what a consumer has received."""
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     queue = session.create_temporary_queue()
     browser = session.create_browser(queue)

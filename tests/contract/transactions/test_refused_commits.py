@@ -15,7 +15,7 @@ TOO_LARGE = "x" * 1_200_000  # characters; a Kafka topic takes about a million b
 
 @pytest.mark.requirement("JAK-commit-8", "JAK-commit-9", "NET-47", "JMS-7.3-19", "NEV-331")
 def test_a_commit_that_fails_says_so_and_is_a_rollback(desk: Any, queue: Queue, other_queue: Queue) -> None:
-    """The exception has the cause; nothing was sent, what was received comes again, and the session goes on."""
+    """The exception has the cause; nothing was sent, what was received is redelivered, and the session stays usable."""
     desk.send(queue, "a", "b")
     session = desk.transacted()
     consumer = session.create_consumer(queue)

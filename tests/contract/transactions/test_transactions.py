@@ -113,7 +113,7 @@ def everything(desk: Any, queue: Queue, kjms_destination_name: str) -> Everythin
 
 @pytest.mark.requirement("JAK-Session-25", "JAK-commit-1", "JMS-4.4.7-3", "NEV-3", "NEV-217", "NEV-231", "NET-362")
 def test_a_commit_sends_what_was_sent(desk: Any, everything: Everything) -> None:
-    """Before it nobody sees anything of it; after it all of it is there."""
+    """Before it nothing of it is visible; after it all of it is there."""
     for watcher in everything.watchers:
         assert watcher.receive_no_wait() is None
     assert desk.stored(everything.queues[0]) == desk.stored(everything.target) == []
@@ -157,7 +157,7 @@ def test_transactions_are_a_series_of_units(desk: Any, everything: Everything) -
     "JAK-Session-26", "JAK-Session-27", "JAK-rollback-1", "JMS-4.4.7-4", "NEV-218", "NEV-234", "NET-363", "NET-364",
 )  # fmt: skip
 def test_a_rollback_undoes_all_of_it(desk: Any, everything: Everything) -> None:
-    """What was sent is never seen by anybody; what was received comes again at once, in order, marked and counted."""
+    """What was sent never becomes visible; what was received comes again at once, in order, marked and counted."""
     for count in (2, 3):
         everything.session.rollback()
         again = [desk.seen(consumer, 2) for consumer in everything.consumers]
@@ -341,7 +341,7 @@ def test_a_message_lives_from_its_sending_on(desk: Any, queue: Queue, eventually
 
 
 def test_a_selective_consumer_holds_only_what_it_wants(desk: Any, queue: Queue) -> None:
-    """The others stay for whoever wants them, whatever the transaction becomes."""
+    """The others stay for consumers that match, whatever the transaction becomes."""
     with desk.connection.create_session() as session, session.create_producer(queue) as producer:
         for number in range(6):
             message = session.create_text_message(str(number))
@@ -472,7 +472,7 @@ def test_a_listener_that_raises_ends_no_transaction(
 def test_several_listeners_of_a_session_share_its_transaction(
     desk: Any, queue: Queue, other_queue: Queue, eventually: Eventually
 ) -> None:
-    """A rollback brings back what each of them heard, beginning with the oldest."""
+    """A rollback redelivers what each of them got, beginning with the oldest."""
     session = desk.transacted()
     heard: list[tuple[str | None, bool, int]] = []
 
@@ -502,7 +502,7 @@ def test_several_listeners_of_a_session_share_its_transaction(
 def test_no_other_thread_ends_a_transaction_that_is_being_used(
     desk: Any, queue: Queue, other_queue: Queue, end: str, eventually: Eventually
 ) -> None:
-    """IllegalStateException, and the transaction goes on: while a listener runs, and while a receive waits."""
+    """IllegalStateException, and the transaction stays open: while a listener runs, and while a receive waits."""
     session = desk.transacted()
     may_return, has_message = threading.Event(), threading.Event()
 
@@ -583,7 +583,7 @@ def test_the_end_waits_for_completion_listeners(desk: Any, queue: Queue, end: st
 @pytest.mark.requirement("JAK-commit-6", "JAK-rollback-6", "JMS-4.6.2.4-2")
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_completion_listener_ends_no_transaction_of_its_session(desk: Any, queue: Queue, end: str) -> None:
-    """It gets IllegalStateException, and the transaction goes on."""
+    """It gets IllegalStateException, and the transaction stays open."""
     session = desk.transacted()
     listener = EndsTheSession(getattr(session, end))
     with contextlib.closing(session.create_producer(queue)) as producer:

@@ -19,7 +19,7 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_external_cluster_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KJMS_BOOTSTRAP is taken as it stands when one of its addresses answers, whatever KJMS_BROKER says."""
+    """KJMS_BOOTSTRAP is used unchanged when one of its addresses answers, whatever KJMS_BROKER says."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         addresses = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{server.getsockname()[1]}"

@@ -23,7 +23,7 @@ WEEK = str(7 * 86_400_000)
     ],
 )
 def test_a_queue_that_may_lose_messages_is_warned_of(settings: dict[str, str], said: list[str]) -> None:
-    """Whatever lets Kafka delete messages that nobody has received is said, with the setting; nothing else is."""
+    """Each setting that lets Kafka delete messages before they are received is named; no other is."""
     warnings = retention_warnings("orders", settings)
     assert len(warnings) == len(said)
     for warning, part in zip(warnings, said, strict=True):

@@ -10,7 +10,7 @@ EMPTY = State(0, 0, (), 0)
 
 
 def partition_from(start: int) -> AssignedPartition:
-    """Return a partition whose settlement nobody keeps: no dispatch limit holds its messages back."""
+    """Return a partition whose settlement is not kept: no dispatch limit holds its messages back."""
     return AssignedPartition("t", 0, State(start, start, (), start), is_kept=False)
 
 

@@ -215,7 +215,7 @@ def test_a_quick_consumer_waits_behind_those_that_wait() -> None:
 
 
 def test_a_dropped_partitions_messages_are_forgotten() -> None:
-    """When a partition goes to another reader, what was ready of it is nobody's here."""
+    """When a partition goes to another reader, its ready messages are dropped here."""
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5)
     mine, gone = partition_from(0), partition_from(0)
     unused: Any = None
@@ -239,7 +239,7 @@ def grouped(dispatcher: Dispatcher, partition: AssignedPartition, *numbers: int)
 
 
 def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
-    """Behind a message that its session has settled, the next that somebody wants is ready."""
+    """Behind a message that its session has settled, the next one that matches a consumer is ready."""
     dispatcher, partition, unused = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0), None
     sessions = [threading.Event() for _ in range(3)]
     few, several, everything = (
@@ -264,7 +264,7 @@ def test_a_message_of_a_group_that_nobody_wants_holds_up_no_other() -> None:
 
 
 def test_who_leaves_takes_no_turn_of_a_group_with_him() -> None:
-    """Behind a message that nobody wants any more, the next of its group is ready."""
+    """Behind a message that no longer matches a consumer, the next of its group is ready."""
     dispatcher, partition, unused = Dispatcher(Queue("q"), keeps_unmatched=True, limit=5), partition_from(0), None
     few, several, everything = (
         ConsumerSlot(unused, SELECTORS[which], threading.Event())  # type: ignore[arg-type]
@@ -313,7 +313,7 @@ def test_a_message_is_overtaken_by_so_many_and_no_more() -> None:
 
 
 def test_very_many_that_nobody_wants_are_evicted() -> None:
-    """Of too many messages that nobody wants, the older are forgotten until somebody comes who may want them."""
+    """Of too many unmatched messages, the older ones are evicted until a consumer opens that may match them."""
     unused: Any = None
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, evicts=True, most_unmatched=10)
     partition = partition_from(0)
@@ -352,7 +352,7 @@ def test_very_many_that_nobody_wants_are_evicted() -> None:
 
 
 def test_what_was_relocated_and_evicted_comes_before_what_is_newer() -> None:
-    """Who wants everything gets what was relocated first, though it has to be read again, and the rest is here."""
+    """A consumer without a selector gets what was relocated first, though that has to be read again."""
     unused: Any = None
     dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100, evicts=True, most_unmatched=10)
     aside, partition = AssignedPartition("t.aside", 0, EMPTY, is_kept=False, is_overflow=True), partition_from(0)

@@ -59,7 +59,7 @@ class Fetching:
 
 
 def test_a_long_settled_run_is_not_fetched() -> None:
-    """Fetching goes on behind it once what is unsettled before it was read, and only then."""
+    """Fetching continues behind it once what is unsettled before it was read, and only then."""
     fetching = Fetching()
     partition = fetching.hold("q", 0, State(0, 0, ((0, 2),), FAR))
     partition.settlement.read(0, object())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""When a lost cluster is told of."""
+"""When a lost cluster is reported."""
 
 from __future__ import annotations
 

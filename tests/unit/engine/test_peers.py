@@ -134,7 +134,7 @@ def test_what_we_gave_up_is_ours_when_the_log_says_so_again() -> None:
 
 
 def test_room_is_what_was_given_less_what_is_on_its_way() -> None:
-    """A peer gets as many messages as it has room for; those that it has read make room again when it says so."""
+    """A peer gets as many messages as its window allows; the window opens again when it reports what it has read."""
     peer, _ = Peers("we").apply(interest("they", partition=0, partitions=[0], credit=4), 0.0)
     for _ in range(3):
         peer.sent()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on
 
 
 def test_a_process_that_lives_is_not_gone() -> None:
-    """This process and its children live until they end; a child that nobody has waited for yet is gone."""
+    """This process and its children live until they end; a child that has ended and was not waited for yet is gone."""
     own = this_process()
     assert own[1] == os.getpid()
     assert not is_gone(own)

@@ -1,4 +1,4 @@
-"""When Kafka does not let us: what counts as that, what the error says, and who hears of it how often."""
+"""When Kafka does not let us: what counts as a refusal, what the error says, and where it is reported how often."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kjms.engine.kafka import is_refusal, jms_error
     ],
 )
 def test_what_another_attempt_would_not_change(code: int, text: str, is_one: bool) -> None:
-    """A refusal is told at once; a connection that broke off is tried again, whatever was being done with it."""
+    """A refusal is raised at once; a connection that broke off is tried again, whatever was being done with it."""
     assert is_refusal(KafkaError(code, text)) is is_one
 
 
@@ -44,7 +44,7 @@ def test_the_missing_acl_is_named(code: int, missing: str) -> None:
 
 
 def test_receivers_hear_each_time_and_listeners_once() -> None:
-    """While a reader is refused, each check raises; the exception listener hears of the same refusal once."""
+    """While a reader is refused, each check raises; the exception listener gets the same refusal once."""
     heard: list[JMSException] = []
     refusal = AccessDenial(heard.append)
     refusal.check()

@@ -51,7 +51,7 @@ def use(topics: Topics, *ids: str) -> Brokers:
 
 
 def test_an_id_is_seen_without_waiting(topics: Topics) -> None:
-    """watch() returns what was heard last, and the answer to what it asks is heard by the next one."""
+    """watch() returns the last answer; the answer to its own question is returned by the next call."""
     use(topics, "first", "second")
     assert topics.ids.find("orders") == "first"
     assert topics.ids.watch("orders") == "second"

@@ -110,7 +110,7 @@ def test_a_record_of_a_transaction_without_an_answer_rolls_it_back(
 @pytest.mark.requirement("JMS-4.6.2.2-1")
 @each_outcome
 def test_a_send_without_an_answer_raises(kafka: MemoryKafka, desk: Any, queue: Queue, carried_out: bool) -> None:
-    """The program hears that it cannot be known; what it sends next is there, and comes after it."""
+    """The program gets "outcome unknown"; what it sends next is there, and comes after it."""
     session = desk.session()
     desk.send(queue, "first", by=session)
     kafka.lose_answer("produce", carried_out=carried_out, topic=queue.queue_name)
@@ -202,7 +202,7 @@ def test_a_subscription_exists_when_the_call_has_returned(
 
 @pytest.mark.requirement("JMS-4.4.11-5")
 def test_an_acknowledgement_that_kafka_refuses_raises(kafka: MemoryKafka, desk: Any, queue: Queue) -> None:
-    """The program hears that the message is not acknowledged, and can try again."""
+    """The call raises that the message is not acknowledged, and can be repeated."""
     desk.send(queue, "a")
     session = desk.session(Session.CLIENT_ACKNOWLEDGE)
     message = session.create_consumer(queue).receive(WAIT_MS)

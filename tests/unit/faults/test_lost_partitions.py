@@ -1,6 +1,6 @@
 """A process loses its partitions without being asked: what it did not settle comes again, what it settled does not.
 
-The group's coordinator has put it out, as it does with a member that it has not heard of: the in-memory Kafka does that
+The group's coordinator has removed it, as it does with a member that sent no heartbeat: the in-memory Kafka does that
 at a chosen moment.
 """
 

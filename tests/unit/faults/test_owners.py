@@ -93,7 +93,7 @@ def test_what_is_ready_of_a_lost_partition_is_dispatched_once(
 def test_a_lost_message_cannot_be_acknowledged(
     kafka: MemoryKafka, desk: Desk, queue: Queue, eventually: Eventually
 ) -> None:
-    """The program hears that the partition was lost: another consumer may have the message by now."""
+    """The call raises that the partition was lost: another consumer may have the message by now."""
     desk.send(queue, "a", "b")
     session = desk.session(Session.CLIENT_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
@@ -261,7 +261,7 @@ def test_the_next_message_waits_until_the_last_one_is_committed(
 def test_close_waits_until_the_last_message_is_committed(
     kafka: MemoryKafka, desk: Desk, queue: Queue, gate: Gate, eventually: Eventually
 ) -> None:
-    """When a session is closed, Kafka knows of the last message that it received."""
+    """When a session is closed, the last message that it received is committed."""
     desk.send(queue, "a")
     with intercepted(kafka.bootstrap_servers, consumer=lambda inner, config: Guarded(inner, config, gate)):
         session = desk.session(connection=desk.connect(is_apart=True))
@@ -342,7 +342,7 @@ class Stuck(Intercepted):
         return len(self.inner)
 
     def commit_transaction(self, timeout: float) -> Any:
-        """Say that it was called, and go on when it is too late."""
+        """Record the call, and return when it is too late."""
         self._reached.set()
         self._killed.wait(WAIT_SECONDS)
         return self.inner.commit_transaction(timeout)
@@ -351,7 +351,7 @@ class Stuck(Intercepted):
 def test_a_transaction_that_a_killed_process_left_open_is_ended(
     kafka: MemoryKafka, desk: Desk, queue: Queue, doomed: Callable[[], Connection]
 ) -> None:
-    """Kafka says nothing of the queue's settlement before: the next owner does not wait until it times out."""
+    """The log has no earlier settlement of the queue: the next owner does not wait until it times out."""
 
     def commit() -> None:
         with contextlib.suppress(JMSException):

@@ -1,4 +1,4 @@
-"""How much of a client is held in memory: reading stops and goes on, and an ended session is counted no more."""
+"""How much of a client is held in memory: reading stops and resumes, and an ended session is counted no more."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class CatchingUp(LinkSources):
 
 
 def test_a_session_is_not_held_up_by_a_loop_that_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop that takes the last bytes while the session decides to wait finds no session to wake: it goes on."""
+    """The loop that takes the last bytes while the session decides to wait finds no session to wake."""
     monkeypatch.setattr(_sources, "UNSENT_BYTES", 10)
     sources, _ = served(CatchingUp)
     source = link(sources, 1, 1)

@@ -80,12 +80,12 @@ class TestForeignRecords:
         assert read(b"x", [("JMSXGroupID", b"header")], b"key").properties["JMSXGroupID"] == "header"
 
     def test_a_record_without_a_timestamp_has_none(self, read) -> None:
-        """Kafka says -1 for it."""
+        """It is -1 in Kafka."""
         assert read(b"x", None, None, -1).jms_timestamp == 0
 
 
 class TestDamage:
-    """What cannot be read is told, and reads as well as it can."""
+    """What cannot be read is reported, and the rest is read."""
 
     @pytest.mark.parametrize(
         ("headers", "field", "value"),
@@ -192,7 +192,7 @@ class TestDamage:
         assert message.damage == ()
 
     def test_text_that_is_not_utf_8_is_read_with_marks(self, read) -> None:
-        """U+FFFD stands for what is none, and the bytes go on unchanged."""
+        """U+FFFD stands for what is none, and the bytes stay unchanged."""
         message = read(b"gr\xfcn", [("kjms", b"1;text")])
         assert message.text == "gr\ufffdn"
         assert len(message.damage) == 1
@@ -206,7 +206,7 @@ class TestDamage:
         assert read(None, [("kjms", f"1;{kind}".encode())]).get_body(object) == body
 
     def test_of_headers_with_one_name_the_last_counts(self, read) -> None:
-        """As in Kafka's lastHeader; each such name is told once."""
+        """As in Kafka's lastHeader; each such name is reported once."""
         message = read(b"x", [("kjms", b"1;text;p=int"), ("p", b"1"), ("p", b"2"), ("p", b"3"), ("q", b"x")])
         assert message.get_int_property("p") == 3
         assert message.damage == ("header 'p' stands in the record more than once; the last one counts",)

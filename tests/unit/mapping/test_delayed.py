@@ -47,14 +47,14 @@ def message(*headers: tuple[str, bytes | None]) -> KafkaRecord:
 
 @pytest.mark.parametrize("kind", [CANCEL, CANCELLED, MOVED_ON, REWRITTEN])
 def test_a_note_reads_as_it_was_written(kind: str) -> None:
-    """A note says what befell which messages."""
+    """A note records what became of which messages."""
     assert read(Source(noted(kind, [4, 8]))) == Note(kind, (4, 8))
     assert read(Source(noted(kind, []))) == Note(kind, ())
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"[1", b'["x", null]', b"\xff"])
 def test_a_damaged_note_says_nothing(value: bytes | None) -> None:
-    """A note whose offsets cannot be read is none of a message, and stops nobody."""
+    """A note whose offsets cannot be read belongs to no message, and is skipped."""
     assert read(Source(KafkaRecord(None, value, [("kjms-delayed", b"1;moved")], 0))) == Note(MOVED_ON, ())
 
 

@@ -79,7 +79,7 @@ def test_prefixes() -> None:
 
 @pytest.mark.parametrize("name", ["x" * 250, "é" * 60, "\ud800"])
 def test_names_that_cannot_be_are_refused(name: str) -> None:
-    """Too long for Kafka, as it stands or escaped; or not text."""
+    """Too long for Kafka, unchanged or escaped; or not text."""
     with pytest.raises(InvalidDestinationException):
         names.topic_for(Queue(name))
 

@@ -1,4 +1,4 @@
-"""The note of who sent a message."""
+"""The record header that names the sender of a message."""
 
 from __future__ import annotations
 

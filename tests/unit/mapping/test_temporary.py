@@ -71,13 +71,13 @@ def test_a_deletion_is_read_as_it_was_written(runs: list[tuple[int, int]]) -> No
     ],
 )
 def test_what_is_no_deletion_deletes_nothing(headers: Any, value: bytes | None) -> None:
-    """Anybody may write to an inbox; what cannot be read is left alone."""
+    """Any program may write to an inbox; what cannot be read is ignored."""
     assert read_deletion(Source(headers, value)) == []
 
 
 @pytest.mark.parametrize("principal", ["anonymous", "Jürgen Groß", "a.b@c/d"])
 def test_names_and_places(principal: str) -> None:
-    """A temporary destination is called by its inbox and number, whoever the principal is."""
+    """A temporary destination is called by its inbox and number, whatever the principal is."""
     topic = inbox(principal, "x8s-_Q")
     for kind in (TemporaryQueue, TemporaryTopic):
         destination = kind(temporary_name(topic, 17))

@@ -345,7 +345,7 @@ def test_the_object_in_the_message_is_a_copy(received) -> None:
     "value", [object(), (1,), {1}, {1: 2}, [uuid.uuid4()], 1j, lambda: 1, bytearray(b"x"), Order(1)]
 )
 def test_what_no_codec_can_carry_is_refused_when_it_is_set(value: object) -> None:
-    """MessageFormatException tells the type and how to go on, not the value; the message stays what it was."""
+    """MessageFormatException names the type and what to do, not the value; the message stays what it was."""
     message = ObjectMessage("before")
     with pytest.raises(MessageFormatException, match="register_codec"):
         message.object = value

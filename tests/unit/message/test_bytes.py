@@ -185,7 +185,7 @@ class TestReadBytes:
 
     @pytest.mark.requirement("JMS-9.4.4-1", "JMS-B.2.20-1")
     def test_it_goes_through_the_body_in_pieces(self, received) -> None:
-        """At most *length* bytes each time, None at the end, and reading goes on from there."""
+        """At most *length* bytes each time, None at the end, and reading continues from there."""
         message = received(BytesMessage(b"abcdef"))
         assert [message.read_bytes(4), message.read_bytes(4), message.read_bytes(4)] == [b"abcd", b"ef", None]
         message.reset()

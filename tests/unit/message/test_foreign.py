@@ -21,7 +21,7 @@ class ForeignQueue:
 
 
 class Foreign:
-    """The interface of Message, done by somebody else, around one of ours."""
+    """Another provider's implementation of Message, around one of kjms."""
 
     def __init__(self, message: Message, *hidden: str) -> None:
         self._message = message

@@ -84,7 +84,7 @@ def test_a_header_field_arrives(name: str, value: object, received) -> None:
 
 @pytest.mark.requirement("NET-5")
 def test_the_defaults_of_a_message_are_constants() -> None:
-    """Message.DEFAULT_... are what a message has that nobody has set."""
+    """Message.DEFAULT_... are the values of a new message."""
     assert Message.DEFAULT_DELIVERY_MODE == Message().jms_delivery_mode == 2
     assert Message.DEFAULT_PRIORITY == Message().jms_priority == 4
     assert Message.DEFAULT_TIME_TO_LIVE == Message.DEFAULT_DELIVERY_DELAY == 0

@@ -122,7 +122,7 @@ def test_the_delivery_count_is_the_engines(received) -> None:
 @pytest.mark.requirement("JMS-3.5.2-1", "JMS-3.5.5-2", "NET-35", "NET-174", "NET-202", "NEV-87", "NEV-88", "NET-33")
 @pytest.mark.parametrize("value", [b"x", bytearray(b"x"), [1], {"a": 1}, (1,), 1j, object(), 2**63])
 def test_other_values_are_refused(value: object) -> None:
-    """A value of no property type raises MessageFormatException, through each door."""
+    """A value of no property type raises MessageFormatException, through each method."""
     message = Message()
     with pytest.raises(MessageFormatException):
         message.set_object_property("p", value)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a configuration file with named entries says, and how it is told that it is wrong."""
+"""What a configuration file with named entries says, and the errors of a wrong one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, line: str, said: s
     ],
 )
 def test_a_context_is_refused_before_anything_is_connected(tmp_path: Path, line: str, said: str) -> None:
-    """Entries that cannot be are told when the context is made, before a broker is asked."""
+    """Wrong entries raise when the context is created, before a broker is asked."""
     path = tmp_path / "kjms.toml"
     path.write_text(line)
     with pytest.raises(ValueError, match=said):

@@ -1,4 +1,4 @@
-"""The door of the room: no selector, equal selectors, their text, and what is loaded when."""
+"""The package's entry point: no selector, equal selectors, their text, and what is loaded when."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def examples(kind: str) -> list[str]:
     ("number", "printed"), [(0, "`ten pens`"), (1, "`None` and `call Maria`"), (2, "`POLICY_VIOLATION` and `ten pens`")]
 )
 def test_a_program_prints_what_the_page_says(number: int, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The page's programs run as they stand."""
+    """The page's programs run unchanged."""
     exec(examples("program")[number], {})
     assert f"It prints {printed}." in PAGE
     assert capsys.readouterr().out.splitlines() == re.findall("`([^`]+)`", printed)

@@ -85,7 +85,7 @@ def test_a_record_without_an_answer(kafka: MemoryKafka, clients: Clients, report
 def test_a_transaction_without_an_answer_is_ended_by_the_next_call(
     kafka: MemoryKafka, clients: Clients, reports: Any, carried_out: bool
 ) -> None:
-    """As with librdkafka: the call can be made again, and goes on where it was."""
+    """As with librdkafka: the call can be made again, and continues where it was."""
     topic = clients.topic()
     producer = clients.producer("id")
     producer.begin_transaction()
@@ -179,7 +179,7 @@ def test_a_producer_asks_again_for_an_answer_to_its_beginning(kafka: MemoryKafka
 
 
 def test_an_expelled_member_loses_its_partitions_and_comes_back(kafka: MemoryKafka, clients: Clients) -> None:
-    """on_lost hears of them; until the next poll it may not commit."""
+    """on_lost gets them; until the next poll it may not commit."""
     topic = clients.topic(2)
     member = Member(clients.consumer("group"), topic)
     settle(lambda: member.has == {0, 1}, member)
@@ -354,7 +354,7 @@ def test_a_topic_that_may_not_be_written_to(kafka: MemoryKafka, connection: Conn
 def test_a_queue_that_may_not_be_read(
     kafka: MemoryKafka, connection: Connection, what: dict[str, str], eventually: Eventually
 ) -> None:
-    """A receive that waits hears so, and messages come once it may be read."""
+    """A receive that waits raises, and messages come once the topic may be read."""
     session = connection.create_session()
     session.create_producer(ORDERS).send(session.create_text_message("1"))
     refused = pytest.raises(JMSSecurityException, match="the ACL Read on the")

@@ -1,4 +1,4 @@
-"""Consumer groups of an in-memory Kafka: who gets what, what callbacks hear, which commits are refused."""
+"""Consumer groups of an in-memory Kafka: the assignment, the arguments of callbacks, and which commits are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 20.0
 
 
 class Member:
-    """A consumer that notes what its callbacks hear.
+    """A consumer that notes the arguments of its callbacks.
 
     Args:
         does: Whether the callbacks themselves change what is read.
@@ -167,7 +167,7 @@ def test_more_can_be_read_than_the_group_assigns(clients: Any, write: Any) -> No
 
 
 def test_a_paused_partition_gives_nothing(clients: Any, write: Any) -> None:
-    """The others go on, and it goes on from where it was."""
+    """The others continue, and it continues from where it was."""
     topic = clients.topic(2)
     consumer = clients.consumer()
     consumer.assign([TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)])
@@ -310,7 +310,7 @@ def test_a_topic_that_is_deleted_is_taken_from_its_readers(clients: Any) -> None
 @pytest.mark.parametrize("members", [1, 2, 3, 5])
 @pytest.mark.parametrize("partitions", [0, 1, 4, 7])
 def test_partitions_are_shared_evenly_and_stay(members: int, partitions: int) -> None:
-    """Shares differ by one at the most; nobody gives up more than it has above its share."""
+    """Shares differ by one at the most; no member gives up more than it has above its share."""
     names = [f"m{number}" for number in range(members)]
     topics = {name: frozenset({"t"}) for name in names}
     first = share_out(topics, {"t": partitions}, {})

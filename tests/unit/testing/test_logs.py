@@ -58,7 +58,7 @@ def test_the_broker_gives_the_time_where_the_topic_says_so(clients: Any, write: 
 
 
 def test_reading_begins_where_it_is_asked_to(clients: Any, write: Any, read: Any) -> None:
-    """Offsets, the beginning, and what is outside of the log, which is read from its start; the end is told."""
+    """Offsets, the beginning, and what is outside of the log, which is read from its start; the end is reported."""
     topic = clients.topic()
     write(topic, b"0", b"1", b"2")
     consumer = clients.consumer()
@@ -165,7 +165,7 @@ def test_a_topic_is_deleted_and_made_again(clients: Any, write: Any, read: Any, 
 
 
 def test_a_topic_is_described(clients: Any) -> None:
-    """Settings, partitions and replicas; what a program gave is told apart from Kafka's default."""
+    """Settings, partitions and replicas; what a program gave is distinguished from Kafka's default."""
     topic = clients.topic(2, retention_ms="-1")
     found = clients.admin.list_topics(topic, timeout=SECONDS).topics[topic]
     assert [(each.id, len(each.replicas)) for each in found.partitions.values()] == [(0, 1), (1, 1)]
@@ -297,7 +297,7 @@ def test_purged_records_are_reported(clients: Any, reports: Any) -> None:
 
 
 def test_a_producer_has_room_for_so_much(clients: Any, reports: Any) -> None:
-    """Then it says that its buffer is full; reports make room."""
+    """Then it raises that its buffer is full; reports empty it."""
     topic = clients.topic()
     producer = clients.producer(queue_buffering_max_messages=2)
 

@@ -275,7 +275,7 @@ def test_a_forked_child_is_told_that_it_cannot_reach_it(kafka: MemoryKafka) -> N
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
 def test_an_exception_listener_hears_of_the_end(end: str, eventually: Eventually) -> None:
-    """A connection that is left open is told once by each of its consumers, and its threads rest."""
+    """A connection that is left open is reported once by each of its consumers, and its threads rest."""
     heard: list[str] = []
     with MemoryKafka() as kafka:
         connection = ConnectionFactory(kafka.bootstrap_servers).create_connection()

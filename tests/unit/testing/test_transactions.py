@@ -35,7 +35,7 @@ def test_a_transaction_comes_at_once_and_takes_an_offset_more(clients: Any, read
 
 
 def test_an_aborted_transaction_is_never_seen(clients: Any, write: Any, read: Any, eventually: Any) -> None:
-    """Its records keep their offsets; who reads uncommitted records gets them."""
+    """Its records keep their offsets; a consumer that reads uncommitted records gets them."""
     topic = clients.topic()
     producer = clients.producer(name())
     producer.begin_transaction()
@@ -154,7 +154,7 @@ def test_calls_have_their_order(clients: Any) -> None:
 
 
 def test_an_empty_transaction_is_ended_without_a_broker(clients: Any) -> None:
-    """A producer that was shut out hears so with its next record or offset only."""
+    """A fenced producer gets the error with its next record or offset only."""
     transactional_id = name()
     first = clients.producer(transactional_id)
     first.begin_transaction()
@@ -170,7 +170,7 @@ def committed(consumer: ConsumerPort, topic: str) -> tuple[int, str | None]:
 
 
 def test_offsets_are_committed_with_the_transaction(clients: Any) -> None:
-    """They count from the commit on; who asks meanwhile waits, unless it wants no stable answer."""
+    """They count from the commit on; a request meanwhile waits, unless it needs no stable answer."""
     topic, group = clients.topic(), name()
     producer, consumer = clients.producer(name()), clients.consumer(group)
     producer.begin_transaction()

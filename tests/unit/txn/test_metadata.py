@@ -58,7 +58,7 @@ def test_what_others_wrote_says_nothing(metadata: str | None) -> None:
 
 
 def test_a_later_version_is_not_guessed_at() -> None:
-    """Who ignored it would deliver again what is settled (trap: rolling upgrades)."""
+    """A reader that ignored it would deliver settled messages again (trap: rolling upgrades)."""
     with pytest.raises(NewerStateError, match="version 2"):
         read_state("kjms/2 - - pAAAA", 5)
 

@@ -276,7 +276,7 @@ def test_what_is_settled_is_passed_over_where_messages_are_read_again() -> None:
 
 
 def test_a_first_read_beyond_the_base_needs_no_commit() -> None:
-    """A partition that nobody knew is dirty only once a message is settled."""
+    """A new partition is dirty only once a message is settled."""
     settlement: PartitionSettlement[str] = PartitionSettlement()
     assert settlement.committed_offset == -1
     settlement.read(12, "a")
@@ -314,7 +314,7 @@ def test_what_is_dispatched_in_order_needs_a_mark_and_no_runs() -> None:
 
 
 def test_a_placed_message_is_settled_where_it_stands() -> None:
-    """What was moved is settled at its new place, read there or not, and delivered from there by nobody here."""
+    """What was moved is settled at its new place, read there or not, and not delivered from there here."""
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
     settlement.read(0, "a")
     for offset in (4, 6, 8):
@@ -346,7 +346,7 @@ def test_what_will_be_settled_in_the_same_transaction_is_written_as_settled() ->
 
 
 def test_a_settled_message_has_no_history() -> None:
-    """Histories are of what is not settled; who is told late changes nothing."""
+    """Histories are of what is not settled; a late report changes nothing."""
     settlement: PartitionSettlement[str] = PartitionSettlement(State(0, 0, (), 0))
     settlement.read(0, "a")
     settlement.note(0, History(2))

@@ -37,7 +37,7 @@ class Owners(RuleBasedStateMachine):
 
     @rule(now=st.integers(0, 30), most=st.integers(1, 4), works=st.booleans())
     def move(self, now: int, most: int, works: bool) -> None:
-        """What is due is moved, unless Kafka refuses."""
+        """Due messages are moved, unless the cluster refuses."""
         taken = self.owner.take(now, most)
         waits = self.waiting()
         assert all(offset in waits and waits[offset] == due <= now for offset, due in taken)
