@@ -128,8 +128,7 @@ def test_a_worker_ends_in_order_at_sigterm(start: Start, shop: Connection) -> No
     assert len(packed) == done < len(items)
     assert sorted(packed + [json.loads(text(message))["item"] for message in left]) == sorted(items)
     assert not any(message.jms_redelivered for message in left)
-    assert " WARNING " not in rest
-    assert " ERROR " not in rest
+    assert " ERROR " not in rest  # a warning may say that one process lost a partition while the other one left
 
 
 @pytest.mark.slow
