@@ -117,7 +117,7 @@ class _Outages:
             "Whether the cluster does not answer now.",
             ["cluster"],
             registry=registry,
-            multiprocess_mode="livemax",
+            multiprocess_mode="mostrecent",  # a process that was killed in an outage is not to keep it going
         )
 
 
@@ -190,7 +190,7 @@ class PrometheusObserver(Observer):
             _of_registry[chosen] = self._metrics
         self._by_label: dict[str, _OfDestination] = {}
         self._by_destination: dict[Destination, _OfDestination] = {}
-        self._temporary = _OfDestination(self._metrics, TEMPORARY)
+        self._temporary: _OfDestination | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let a process that multiprocessing spawns have its own, in prometheus_client's registry of that process."""
@@ -200,6 +200,8 @@ class PrometheusObserver(Observer):
 
     def _of(self, destination: Destination) -> _OfDestination:
         if isinstance(destination, TemporaryQueue | TemporaryTopic):  # not kept: that would keep the destination
+            if self._temporary is None:
+                self._temporary = _OfDestination(self._metrics, TEMPORARY)
             return self._temporary
         found = self._by_destination.get(destination)
         if found is None:
