@@ -73,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         factory(arguments, may_create=False),
         interval=round(arguments.interval * 1000),
         estimate=arguments.estimate,
+        in_child=True,
         user=user,
         password=password,
     )

@@ -15,9 +15,10 @@ try:
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError("kjms.exporter needs prometheus_client: pip install 'kjms[prometheus]'") from missing
 
-from kjms.admin import Admin, QueueFigures, SubscriptionFigures
+from kjms.admin import QueueFigures, SubscriptionFigures
 from kjms.errors import JMSException
 from kjms.exporter._families import QUEUE_FAMILIES, SUBSCRIPTION_FAMILIES, metrics_of
+from kjms.exporter._sources import ChildSource, OwnSource, Request, Source
 from kjms.options import milliseconds
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = ["ClusterCollector"]
 _log = logging.getLogger("kjms.exporter")
 
 INTERVAL_MS: Final = 15_000
-CLOSE_SECONDS: Final = 2.0  # a question to a broker that does not answer is left to its thread
+CLOSE_SECONDS: Final = 5.0  # a question to a broker that does not answer is left to its thread
 QUEUE_LABELS: Final = ("queue", "kind")
 SUBSCRIPTION_LABELS: Final = ("subscription", "client_id", "topic")
 
@@ -56,6 +57,8 @@ class ClusterCollector:
         factory: As the programs use it; see `kjms.admin.Admin`.
         interval: Milliseconds from the end of one collection to the start of the next.
         estimate: Whether to read no messages: there are upper bounds then, and no depth or age.
+        in_child: Whether a child process asks the cluster. librdkafka may abort its process while brokers restart; a
+            child is then started again. *factory* must be one that can be pickled.
         user: The name for SASL; None: the one in the factory's settings, if any.
         password: The password for it.
 
@@ -70,21 +73,21 @@ class ClusterCollector:
         *,
         interval: int | timedelta = INTERVAL_MS,
         estimate: bool = False,
+        in_child: bool = False,
         user: str | None = None,
         password: str | None = None,
     ) -> None:
+        self._is_over = threading.Event()
+        request = Request(factory, user, password, estimate)
+        self._source: Source = ChildSource(request, self._is_over) if in_child else OwnSource(request)
         self._factory = factory
         self._interval = milliseconds(interval, "interval") / 1000
         if self._interval <= 0:
             raise ValueError(f"interval must be positive, and is {interval}")
-        self._estimate = estimate
-        self._credentials = user, password
-        self._admin: Admin | None = None
         self._snapshot: _Snapshot | None = None
         self._failure = "no collection has ended yet"
         self._failures = 0
         self._uncounted: set[str] = set()
-        self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
@@ -134,16 +137,12 @@ class ClusterCollector:
                 self._collect()
                 self._is_over.wait(self._interval)
         finally:
-            if self._admin is not None:
-                self._admin.close()
+            self._source.close()
 
     def _collect(self) -> None:
         begun = time.monotonic()
         try:
-            if self._admin is None:
-                self._admin = Admin(self._factory, *self._credentials)
-            queues = self._admin.queues(estimate=self._estimate)
-            subscriptions = self._admin.subscriptions(estimate=self._estimate)
+            queues, subscriptions = self._source.ask()
             found = _Snapshot(queues, subscriptions, time.time(), time.monotonic() - begun)
         except Exception as error:
             self._failed(error)

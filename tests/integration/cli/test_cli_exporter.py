@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kjms import Connection, ConnectionFactory, Queue
@@ -63,7 +64,7 @@ def exporter(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
 def test_the_exporter_serves_what_a_browser_shows(
     exporter: Callable[[str], Exporter], kjms_broker: Any, connection: Connection, queue: Queue
 ) -> None:
-    """The depth is exact while messages come and go; the exporter ends at once on SIGTERM."""
+    """The depth is exact, also after the process that asks was aborted; on SIGTERM all processes end."""
     running = exporter(kjms_broker.bootstrap_servers)
     send_with_length(connection, queue, *map(str, range(10)))
     wait_for(lambda: running.depth(queue) == 10)
@@ -72,8 +73,16 @@ def test_the_exporter_serves_what_a_browser_shows(
     wait_for(lambda: running.depth(queue) == 6)
     assert len(browse(connection, queue)) == 6
     assert ask(running.host, running.port, ready=True).is_healthy
+    (child,) = [each for each in psutil.Process(running.process.pid).children() if "spawn_main" in str(each.cmdline())]
+    child.send_signal(signal.SIGABRT)  # as librdkafka ends it
+    wait_for(lambda: running.value("kjms_collection_failures_total") == 1)
+    wait_for(lambda: running.depth(queue) == 6)
+    others = psutil.Process(running.process.pid).children(recursive=True)
+    assert others
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(20) == 128 + signal.SIGTERM
+    _, alive = psutil.wait_procs(others, 20)
+    assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []  # of an init that reaps late
 
 
 @pytest.mark.slow
