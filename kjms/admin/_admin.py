@@ -55,8 +55,10 @@ class Admin:
     unsettled message, and more for one that expires. With ``estimate=True`` it reads no messages, and gives an upper
     bound.
 
-    One `Admin` may be used by several threads; its questions are then asked one after the other. It outlives an outage
-    of the cluster: a question raises JMSException during the outage, and succeeds afterwards.
+    One `Admin` may be used by several threads; its questions are then asked one after the other. During an outage of
+    the cluster a question raises JMSException, and it succeeds afterwards. However, librdkafka may abort the process if
+    a broker goes while it is asked for the offsets of a group: long-running programs ask in a child process, as
+    `kjms.exporter` does with ``in_child=True``.
 
     Args:
         factory: The factory of the programs: its address, credentials, prefixes and redelivery policies are used, its

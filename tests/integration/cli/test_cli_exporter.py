@@ -17,7 +17,7 @@ import pytest
 from kjms import Connection, ConnectionFactory, Queue
 from kjms.broker import LocalBroker
 from kjms.health import ask
-from tests.helpers import browse, program_environment, send_with_length, take, wait_for
+from tests.helpers import browse, consume, program_environment, send_with_length, take, wait_for
 
 pytest.importorskip("prometheus_client")
 
@@ -64,7 +64,7 @@ def exporter(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
 def test_the_exporter_serves_what_a_browser_shows(
     exporter: Callable[[str], Exporter], kjms_broker: Any, connection: Connection, queue: Queue
 ) -> None:
-    """The depth is exact, also after the process that asks was aborted; on SIGTERM all processes end."""
+    """The depth is exact while messages come and go; on SIGTERM all processes of the exporter end."""
     running = exporter(kjms_broker.bootstrap_servers)
     send_with_length(connection, queue, *map(str, range(10)))
     wait_for(lambda: running.depth(queue) == 10)
@@ -73,16 +73,27 @@ def test_the_exporter_serves_what_a_browser_shows(
     wait_for(lambda: running.depth(queue) == 6)
     assert len(browse(connection, queue)) == 6
     assert ask(running.host, running.port, ready=True).is_healthy
-    (child,) = [each for each in psutil.Process(running.process.pid).children() if "spawn_main" in str(each.cmdline())]
-    child.send_signal(signal.SIGABRT)  # as librdkafka ends it
-    wait_for(lambda: running.value("kjms_collection_failures_total") == 1)
-    wait_for(lambda: running.depth(queue) == 6)
     others = psutil.Process(running.process.pid).children(recursive=True)
     assert others
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(20) == 128 + signal.SIGTERM
     _, alive = psutil.wait_procs(others, 20)
     assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []  # of an init that reaps late
+
+
+@pytest.mark.slow
+def test_the_exporter_outlives_an_abort(
+    exporter: Callable[[str], Exporter], kjms_broker: Any, connection: Connection, queue: Queue
+) -> None:
+    """If the process that asks the cluster is aborted, one collection fails, and the next ones succeed."""
+    running = exporter(kjms_broker.bootstrap_servers)
+    consume(connection, queue).close()
+    send_with_length(connection, queue, *"abc")
+    wait_for(lambda: running.depth(queue) == 3)
+    (child,) = [each for each in psutil.Process(running.process.pid).children() if "spawn_main" in str(each.cmdline())]
+    child.send_signal(signal.SIGABRT)  # as librdkafka ends it
+    wait_for(lambda: running.value("kjms_collection_failures_total") == 1)
+    wait_for(lambda: running.depth(queue) == 3)
 
 
 @pytest.mark.slow
