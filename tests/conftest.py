@@ -38,7 +38,7 @@ ONE_WORKER = {"breakable_broker", "secured", "users_broker"}  # fixtures that st
 
 
 def pytest_configure() -> None:
-    """Let programs that the tests start hear of Ctrl-C: whoever runs the tests in the background may ignore it."""
+    """Let programs that the tests start get Ctrl-C: a run in the background may ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

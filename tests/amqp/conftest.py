@@ -62,7 +62,7 @@ def start_gateway(proton: None, kjms_factory: ConnectionFactory) -> Iterator[Cal
 
 @pytest.fixture(scope="session")
 def gateway(start_gateway: Callable[..., RunningGateway], kjms_factory: ConnectionFactory) -> Iterator[RunningGateway]:
-    """A gateway that lets anybody in; another connection keeps the engine meanwhile."""
+    """A gateway that admits every client; another connection keeps the engine meanwhile."""
     with kjms_factory.create_connection():
         yield start_gateway()
 
@@ -81,7 +81,7 @@ def java(proton: None) -> Iterator[Java]:
 
 @pytest.fixture(scope="session")
 def artemis(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
-    """An ActiveMQ Artemis that lets anybody in."""
+    """An ActiveMQ Artemis that admits every client."""
     broker = load_module(HERE / "artemis_process.py").Artemis(tmp_path_factory.mktemp("artemis"))
     broker.start()
     yield broker

@@ -255,7 +255,7 @@ def test_listeners(
     kjms_destination_name: str,
     eventually: Callable[..., None],
 ) -> None:
-    """A listener of Java hears every message, in order, and what it heard is gone."""
+    """A listener of Java gets every message, in order, and what it got is settled."""
     sent = fill(here, kjms_destination_name, 100)
     session = connect().createSession(False, AUTO)
     heard = java.new("kjms.Heard")
@@ -309,7 +309,7 @@ def test_a_transaction_that_lacks_a_message_cannot_commit(
     start_gateway: Callable[..., Any], connect: Callable[..., JavaObject], here: Session, kjms_destination_name: str,
     why: str,
 ) -> None:  # fmt: skip
-    """A Java program that does not wait for what it sends hears at the commit that a message was not taken."""
+    """A Java program that does not wait for what it sends learns at the commit that a message was not taken."""
     name = kjms_destination_name
     fill(here, f"{name}-in", 1)
     small = start_gateway(max_message_size=100_000 if why == "too large for the gateway" else 16 << 20)

@@ -185,7 +185,7 @@ def test_a_filter_with_a_character_that_there_is_not(proton: None, code: int) ->
 
 
 def test_a_filter_that_is_described_by_a_list(proton: None) -> None:
-    """A descriptor of a type that nobody uses is one that nobody knows: the filter is left out."""
+    """A descriptor of an unused type is unknown: the filter is left out."""
     from proton import Described, symbol
 
     odd = {symbol("odd"): Described([1, 2], "a = 1")}

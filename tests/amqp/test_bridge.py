@@ -382,7 +382,7 @@ def test_the_broker_goes_and_comes_back(
     kjms_destination_name: str,
     eventually: Callable[[Callable[[], object]], None],
 ) -> None:
-    """Bridges wait for a broker that was killed, and go on when it is back: nothing is lost, nothing comes twice."""
+    """Bridges wait for a broker that was killed, and continue when it is back: nothing is lost, nothing comes twice."""
     url = f"amqp://mover:secret@127.0.0.1:{guarded.port}"
     name = kjms_destination_name
     factory = java.new("org.apache.qpid.jms.JmsConnectionFactory", "mover", "secret", guarded.url)

@@ -92,7 +92,7 @@ def test_over_tls(
 
 
 def test_the_command(java: Java, artemis: Artemis, kjms_broker: Any, kjms_destination_name: str) -> None:
-    """``kjms bridge`` says what it did, ends with 0 when it is told to, and with a clear line when it cannot work."""
+    """``kjms bridge`` says what it did, ends with 0 when it is asked to, and with a clear line when it cannot work."""
 
     def command(*arguments: str) -> list[str]:
         return [

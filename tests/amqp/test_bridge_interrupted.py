@@ -1,4 +1,4 @@
-"""A bridge that is told to end while it connects."""
+"""A bridge that gets a signal while it connects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_signal_ends_a_bridge_that_connects(
     number: int,
     code: int,
 ) -> None:
-    """Ctrl-C and SIGTERM end a bridge that connects at once, without a word, with the exit code of other commands."""
+    """Ctrl-C and SIGTERM end a bridge that connects at once, without output, with the exit code of other commands."""
     kafka = "127.0.0.1:9" if place == "no kafka" else kjms_broker.bootstrap_servers
     port = silent if place == "silent" else closed
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Who may come in, under which name, and what happens to clients that leave, break the rules or are too many."""
+"""Which clients are admitted, under which name, and what becomes of clients that leave or break the rules."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_the_gateway_offers(gateway: Any) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(start_gateway: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A gateway with a file of users, and nobody else."""
+    """A gateway that admits the users of a file only."""
     from kjms.gateway import hashed
 
     users = tmp_path_factory.mktemp("gateway") / "users.txt"
@@ -91,7 +91,7 @@ def test_users_come_in_with_their_passwords(java: Java, guarded: Any) -> None:
 
 
 def test_without_sasl_only_where_anybody_may_come(guarded: Any) -> None:
-    """A client that begins without SASL is told what is spoken here, and cut off."""
+    """A client that begins without SASL gets the supported header, and is cut off."""
     with socket.create_connection(("localhost", guarded.port)) as client:
         client.sendall(AMQP)
         assert _all(client) == SASL
@@ -125,7 +125,7 @@ def _all(client: socket.socket) -> bytes:
     ],
 )
 def test_nonsense_ends_that_connection_alone(gateway: Any, there: JavaObject, data: bytes) -> None:
-    """A client that does not keep to the protocol is cut off; the others go on."""
+    """A client that does not keep to the protocol is cut off; the others stay connected."""
     with socket.create_connection(("localhost", gateway.port)) as client:
         with contextlib.suppress(ConnectionError):
             client.sendall(data)
@@ -134,7 +134,7 @@ def test_nonsense_ends_that_connection_alone(gateway: Any, there: JavaObject, da
 
 
 def test_a_client_that_does_not_open_its_connection_is_cut_off(start_gateway: Callable[..., Any]) -> None:
-    """Who connects and says nothing has a time limit."""
+    """A client that connects and sends nothing has a time limit."""
     gateway = start_gateway(handshake_timeout=100)
     for beginning in (b"", SASL, b"AM"):
         with socket.create_connection(("localhost", gateway.port)) as client:
@@ -184,7 +184,7 @@ def test_a_silent_client_counts_as_gone(start_gateway: Callable[..., Any]) -> No
 
 
 def test_limits(start_gateway: Callable[..., Any], java: Java, kjms_destination_name: str) -> None:
-    """More links than allowed are refused, and messages that are too large; the connection goes on."""
+    """More links than allowed are refused, and messages that are too large; the connection stays open."""
     gateway = start_gateway(max_links=3, max_message_size=10_000)
     connection = java.new("org.apache.qpid.jms.JmsConnectionFactory", gateway.url).createConnection()
     connection.start()
@@ -274,7 +274,7 @@ def test_programs_without_jms(gateway: Any, here: Session, kjms_destination_name
 def test_the_relay_rejects_what_it_cannot_relay(
     gateway: Any, here: Session, kjms_destination_name: str, address: str | None
 ) -> None:
-    """A message without an address, or to what is no destination, is rejected; the link goes on with the next one."""
+    """A message without an address, or to what is no destination, is rejected; the link takes the next one."""
     from proton import Delivery, Message
     from proton.utils import BlockingConnection, SendException
 
@@ -337,7 +337,7 @@ def test_two_gateways_and_a_client_that_fails_over(
     here: Session,
     eventually: Eventually,
 ) -> None:
-    """SIGTERM ends a gateway with code 0, one line for each event; its client goes on with another gateway."""
+    """SIGTERM ends a gateway with code 0, one line for each event; its client continues with another gateway."""
     process, port = command("--anonymous")
     _, other = command("--anonymous")
     url = f"failover:(amqp://localhost:{port},amqp://localhost:{other})?failover.reconnectDelay=20"
@@ -363,7 +363,7 @@ def test_two_gateways_and_a_client_that_fails_over(
 
 
 def test_the_command_says_what_is_wrong(kjms_broker: Broker, tmp_path: Path, proton: None) -> None:
-    """Nobody could come in: that is wrong use; a port that is in use is one clear line."""
+    """Options that admit no client are wrong use; a port that is in use is one clear line."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("KJMS_")}
     environment = {**own, "KJMS_BOOTSTRAP": kjms_broker.bootstrap_servers}
 

@@ -65,7 +65,7 @@ def test_tcp_holds_back_a_client_that_sends_faster_than_kafka_takes(
     start_gateway: Callable[..., RunningGateway], here: Session, kjms_destination_name: str,
     eventually: Callable[[Callable[[], object]], None],
 ) -> None:  # fmt: skip
-    """The gateway reads no more of a client while it holds so much of it, and goes on when that is sent."""
+    """The gateway reads no more of a client while it holds so much of it, and resumes when that is sent."""
     from proton import Message
 
     largest, size, count = 200_000, 90_000, 400

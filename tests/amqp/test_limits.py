@@ -319,7 +319,7 @@ def test_refused_links_count(start_gateway: Callable[..., Any]) -> None:
 def test_a_client_that_does_not_read_is_cut_off_in_the_end(
     start_gateway: Callable[..., Any], here: Session, kjms_destination_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that has ended does not wait for ever until its client takes what was sent to it."""
+    """A connection that has ended does not wait without limit until its client takes what was sent to it."""
     monkeypatch.setattr("kjms.gateway._clients.LINGER_SECONDS", 0.2)
     gateway = start_gateway(idle_timeout=1_000)
     producer = here.create_producer(Queue(kjms_destination_name))

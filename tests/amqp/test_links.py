@@ -96,7 +96,7 @@ def test_a_link_name_is_one_links(gateway: Any, kjms_destination_name: str) -> N
 
 
 def test_links_without_subscription_are_stolen_too(gateway: Any, here: Session, kjms_destination_name: str) -> None:
-    """Whoever attaches a receiver or sender again in another session ends the first; what that had comes again."""
+    """A receiver or sender that is attached again in another session ends the first; its messages are redelivered."""
     name = kjms_destination_name
     here.create_producer(Queue(name)).send(TextMessage("a"))
     with Peer(gateway.port, name) as peer:
@@ -175,7 +175,7 @@ class Wire:
                 target.sendall(data)
 
     def cut(self) -> None:
-        """Let clients find the wire broken; the gateway hears nothing of it."""
+        """Let clients find the wire broken; the gateway does not notice."""
         for client in self._clients:
             client.shutdown(socket.SHUT_RDWR)
         self._clients.clear()

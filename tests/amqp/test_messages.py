@@ -346,7 +346,7 @@ def test_large_messages(both: Both, size: int) -> None:
 
 
 def test_asynchronous_and_non_persistent_sends(both: Both, java: Java) -> None:
-    """Sends with a completion listener complete in order, and those that nobody waits for arrive, too."""
+    """Sends with a completion listener complete in order, and those without a listener arrive, too."""
     producer = both.there.createProducer(both._their_queue)
     heard = java.new("kjms.Heard")
     for number in range(50):

@@ -155,7 +155,7 @@ def test_a_changed_selector_makes_a_new_subscription(
 def test_java_and_python_share_durable_subscriptions(
     connect: Connect, here: Session, kjms_factory: ConnectionFactory, kjms_destination_name: str
 ) -> None:
-    """A durable subscription that a Java program made goes on in Python, under the same client id."""
+    """A durable subscription that a Java program made continues in Python, under the same client id."""
     client_id = f"client-{kjms_destination_name}"
     connection = connect(client_id=client_id)
     session = connection.createSession(False, 1)

@@ -86,7 +86,7 @@ def test_add_user_writes_the_file(proton: None, tmp_path: Path) -> None:
 def test_a_damaged_file_refuses_logins(
     start_gateway: Callable[..., Any], users: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While the file of users is damaged nobody logs in, a line says why; when it is whole again users come in."""
+    """While the file of users is damaged every login fails, and a line says why; when it is repaired, users log in."""
     from proton import ConnectionException
     from proton.utils import BlockingConnection
 
@@ -196,7 +196,7 @@ def test_a_python_program_may_have_any_client_id(
     users: Path,
     kjms_destination_name: str,
 ) -> None:
-    """A program that Kafka lets in uses a user's subscription, which goes on belonging to the user."""
+    """A program that connects to the cluster uses a user's subscription, which stays the user's."""
     client_id = f"client-{kjms_destination_name}"
     gateway = start_gateway(users=users, anonymous=False)
     anns = connect(java, gateway.url, "ann", client_id)

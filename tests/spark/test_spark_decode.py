@@ -1,4 +1,4 @@
-"""Records that nobody should have written are rows like the others, and read as Python reads them."""
+"""Damaged records are rows like the others, and read as Python reads them."""
 
 from __future__ import annotations
 
@@ -154,6 +154,6 @@ def test_java_compiles_what_reads_messages(records, chosen):
 
 
 def test_a_frame_without_headers_is_refused(spark):
-    """Who forgot to ask Spark for headers is told so."""
+    """Without Spark's headers the error names the missing option."""
     with pytest.raises(MessageFormatException, match="includeHeaders"):
         spark_decode(spark.range(1).selectExpr("CAST(id AS STRING) AS key"))

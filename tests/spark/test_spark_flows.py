@@ -94,7 +94,7 @@ def test_a_route_is_taken_again_after_a_crash_with_the_same_ids(spark, kjms_brok
 
 
 def test_a_route_that_makes_no_sense_is_refused_before_it_runs(spark, kjms_factory, kjms_queue, tmp_path, f):
-    """Wrong selectors, and changes that cannot be sent, are told at once."""
+    """Wrong selectors, and changes that cannot be sent, raise at once."""
     kjms_factory.create_connection().close()
     to = Topic(f"{kjms_queue.queue_name}.t")
     with kjms_factory.create_connection() as connection:

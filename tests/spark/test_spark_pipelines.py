@@ -107,7 +107,7 @@ def test_an_archive_is_sent_again_as_it_was(spark, kjms_factory, kjms_connection
 
 
 def test_what_is_missing_is_said(spark, kjms_factory, kjms_topic, tmp_path, capsys):
-    """No archive, and arguments that make no sense, are told in a line."""
+    """No archive, and arguments that make no sense, are one-line errors."""
     with pytest.raises(JMSException, match="holds no archive"):
         replay(spark, kjms_factory, str(tmp_path / "nothing"), kjms_topic)
     with pytest.raises(ValueError, match="rate is a whole number"):

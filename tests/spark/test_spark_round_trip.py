@@ -196,7 +196,7 @@ def test_bodies_of_plain_columns(spark, kjms_factory, kjms_connection, kjms_queu
 
 
 def test_columns_that_do_not_fit_are_named_before_anything_is_written(spark, kjms_factory, kjms_broker, kjms_queue):
-    """Each column that cannot be part of a message is told, and what would be needed."""
+    """The error names each column that cannot be part of a message, and what would be needed."""
     frame = spark.sql("SELECT 'x' AS text, 'high' AS priority, current_date() AS day, 1 AS `no name`, 2 AS JMSXGroupID")
     with pytest.raises(MessageFormatException) as failure:
         write_batch(frame, kjms_factory, kjms_queue)

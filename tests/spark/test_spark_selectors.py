@@ -82,7 +82,7 @@ def generated(strategy, count):
 
 @pytest.fixture
 def interpreted(spark):
-    """Spark that evaluates conditions as they stand: most of these would not be compiled, being too many at once."""
+    """Spark that evaluates conditions unchanged: most of these would not be compiled, being too many at once."""
     settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():

@@ -221,10 +221,10 @@ class Told:
     """A completion listener."""
 
     def on_completion(self, message: object) -> None:
-        """Hear it."""
+        """Take it."""
 
     def on_exception(self, message: object, exception: Exception) -> None:
-        """Hear it."""
+        """Take it."""
 
 
 def lifecycle(servers: str, seconds: float, threads: int, seed: int) -> list[str]:

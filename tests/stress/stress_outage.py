@@ -1,4 +1,4 @@
-"""A broker that is away for a while, under load: afterwards everything goes on, and nothing confirmed is lost."""
+"""A broker that is away for a while, under load: afterwards everything continues, and nothing confirmed is lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sender(threading.Thread):
 
 
 class Receiver(threading.Thread):
-    """Receives until it is told to end and nothing comes any more."""
+    """Receives until it is asked to end and nothing comes any more."""
 
     def __init__(self, factory: ConnectionFactory) -> None:
         super().__init__(name="stress-receiver")

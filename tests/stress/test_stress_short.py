@@ -24,7 +24,7 @@ def test_lifecycle_calls_from_many_threads(kjms_broker: Any) -> None:
 
 @pytest.mark.requirement("JMS-4.3.8-4", "NEV-187", "NET-421", "NET-417", "NET-418")
 def test_an_outage_under_load(kjms_broker: Any) -> None:
-    """Sends and receives go on after an outage, nothing confirmed is lost, and the exception listener hears it once."""
+    """Work continues after an outage, nothing confirmed is lost, and the exception listener gets it once."""
     run("--seconds 0 --connections 0 --engines 0 --outage 2 --soak 0", kjms_broker.bootstrap_servers)
 
 
@@ -34,7 +34,7 @@ def test_a_mixed_soak(kjms_broker: Any) -> None:
 
 
 def run(options: str, servers: str) -> None:
-    """Run it in a process of its own, whose threads and memory are nobody else's."""
+    """Run it in a process of its own, whose threads and memory are its own."""
     environment = {**os.environ, "KJMS_BOOTSTRAP": servers}
     done = subprocess.run(
         [sys.executable, STRESS, *options.split()],

@@ -17,7 +17,7 @@ SECONDS = 30_000
 
 
 class Watching:
-    """An exception listener that wants to hear of the ends of outages, too."""
+    """An exception listener with `on_recovery`, too."""
 
     def __init__(self) -> None:
         self.failures: list[JMSException] = []
@@ -35,7 +35,7 @@ class Watching:
 def test_a_connection_outlives_its_broker(
     breakable_broker: LocalBroker, queue: Queue, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The exception listener and the log hear once of the loss of a broker, and once of its return; all goes on."""
+    """The exception listener and the log get the loss of a broker once, and its return once; work continues."""
     broker = breakable_broker
     told: list[JMSException] = []
     watching = Watching()
@@ -77,7 +77,7 @@ def test_a_connection_outlives_its_broker(
 
 
 async def watched_in_loop(broker: LocalBroker) -> Watching:
-    """Return what a listener heard in an event loop while *broker* was away for some time."""
+    """Return what a listener got in an event loop while *broker* was away for some time."""
     watching = Watching()
     async with aio.ConnectionFactory(broker.bootstrap_servers, send_timeout=3_000).create_context() as context:
         context.exception_listener = watching
@@ -92,7 +92,7 @@ async def watched_in_loop(broker: LocalBroker) -> Watching:
 
 @pytest.mark.slow
 def test_the_end_of_an_outage_in_a_loop(breakable_broker: LocalBroker) -> None:
-    """A listener of asyncio's context hears of an outage and of its end, too."""
+    """A listener of asyncio's context gets an outage and its end, too."""
     watching = asyncio.run(asyncio.wait_for(watched_in_loop(breakable_broker), 60))
     assert len(watching.failures) == 1
     assert watching.recoveries == watching.failures

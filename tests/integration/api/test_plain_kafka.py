@@ -35,7 +35,7 @@ def test_plain_kafka_reads_what_kjms_writes(connection: Connection, queue: Queue
 
 
 def test_kjms_reads_what_plain_kafka_wrote(connection: Connection, queue: Queue, kjms_broker: object) -> None:
-    """An existing Kafka topic is a queue as it stands: texts and bytes, headers as String properties."""
+    """An existing Kafka topic is a queue without any change: texts and bytes, headers as String properties."""
     session = connection.create_session()
     session.create_producer(queue)  # makes the topic
     producer = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})  # type: ignore[attr-defined]

@@ -119,7 +119,7 @@ def test_a_stopped_connection_starves_no_other_of_its_process(kjms_broker: Any, 
 def test_a_waiting_consumer_gets_what_came_while_a_listener_was_busy(
     connection: Connection, queue: Queue, other_queue: Queue
 ) -> None:
-    """A session busy with one consumer's message does not keep another consumer's message from who waits for it."""
+    """A session busy with one consumer's message does not keep another's message from a session that waits for it."""
     busy, may_return = threading.Event(), threading.Event()
 
     def listener(_message: Message) -> None:
@@ -256,7 +256,7 @@ def test_a_consumer_and_its_session_may_close_at_once(connection: Connection, to
 
 
 def test_stop_does_not_wait_for_a_receive_in_a_session_that_once_had_a_listener(kjms_broker: Any) -> None:
-    """Stop holds delivery and returns, though a receive goes on waiting."""
+    """Stop holds delivery and returns, though a receive still waits."""
     code = """
 import sys, threading, time
 from kjms import *
@@ -295,7 +295,7 @@ def test_a_session_whose_connection_stops_can_be_set_up_without_disturbance(
 
 @pytest.mark.requirement("JMS-4.3.5-10")
 def test_a_send_that_meets_the_close_is_refused(kjms_broker: Any) -> None:
-    """A send that finds its session closed when its turn comes is refused; it does not wait for ever."""
+    """A send whose session is closed while it waits for the session is refused; it does not wait without limit."""
     code = """
 import sys
 from kjms import *
@@ -421,7 +421,7 @@ def test_completions_come_in_the_order_of_sending(kjms_broker: Any, queue: Queue
 
 @pytest.mark.requirement("JMS-4.3.8-3", "NEV-186")
 def test_an_exception_listener_is_called_by_one_thread_at_a_time(kjms_broker: Any, eventually: Eventually) -> None:
-    """Two problems at once are told one after the other."""
+    """Two problems at once are reported one after the other."""
     inside, most, told = [0], [0], [0]
     lock = threading.Lock()
 
@@ -487,7 +487,7 @@ print("closed")
 def test_a_message_that_no_dead_letter_queue_takes_is_not_lost(
     kjms_broker: Any, queue: Queue, eventually: Eventually
 ) -> None:
-    """Where the dead-letter queue is missing, the exception listener hears it; the message goes there in the end."""
+    """Where the dead-letter queue is missing, the exception listener gets that; the message goes there in the end."""
     servers = kjms_broker.bootstrap_servers
     with ConnectionFactory(servers).create_connection() as connection:
         send(connection, queue, "bad", "good")
@@ -516,7 +516,7 @@ def test_a_message_that_no_dead_letter_queue_takes_is_not_lost(
 def test_a_setting_that_kafka_refuses_is_a_jms_exception(
     kjms_broker: Any, queue: Queue, setting: dict[str, str]
 ) -> None:
-    """Settings that librdkafka refuses are told as a JMSException that names them, wherever they are first used."""
+    """Settings that librdkafka refuses raise a JMSException that names them, wherever they are first used."""
 
     def use() -> None:
         with ConnectionFactory(kjms_broker.bootstrap_servers, kafka=setting).create_connection() as connection:
@@ -647,7 +647,7 @@ def test_looking_a_topic_up_does_not_make_it() -> None:
 
 
 def test_two_messages_at_once_for_a_session_do_not_wait_behind_its_first(connection: Connection, queue: Queue) -> None:
-    """Of two messages that arrive together, the one that a busy session cannot take goes to whoever waits for it."""
+    """Of two messages that arrive together, the one that a busy session cannot take goes to one that waits for it."""
     busy, may_return = threading.Event(), threading.Event()
 
     def listener(_message: Message) -> None:

@@ -16,7 +16,7 @@ from kjms import (
 
 
 def test_a_dead_address_is_named_within_the_send_timeout() -> None:
-    """Connecting to an address where nobody answers fails in bounded time, and says which address."""
+    """Connecting to an address without a server fails in bounded time, and says which address."""
     began = time.monotonic()
     with pytest.raises(JMSException, match=r"127\.0\.0\.1:9.*500 ms"):
         ConnectionFactory("127.0.0.1:9", send_timeout=500).create_connection()

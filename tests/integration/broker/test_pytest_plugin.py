@@ -22,7 +22,7 @@ def _same_kafka(kjms_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_documented_example_passes(pytester: pytest.Pytester) -> None:
-    """The example of docs/broker.md is a test file that passes as it stands."""
+    """The example of docs/broker.md is a test file that passes unchanged."""
     examples = re.findall(r"<!-- tested: pytest -->\n```python\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     assert len(examples) == 1
     pytester.makepyfile(examples[0])

@@ -1,4 +1,4 @@
-"""Queue browsers on a real Kafka: what they show, and that nobody notices them."""
+"""Queue browsers on a real Kafka: what they show, and that they change nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
 
 
 def test_what_was_relocated_is_shown_once(desk: Desk, queue: Queue) -> None:
-    """A message that made way for the settlement's sake is still on the queue, during the move and after it."""
+    """A message that was relocated to keep the settlement small is still on the queue, during the move and after it."""
     with tuned(metadata_limit=300):
         connection = desk.connect()
     session = connection.create_session()

@@ -22,7 +22,7 @@ WAIT_SECONDS = 60
 
 @pytest.fixture
 def environment(kjms_broker: Broker) -> dict[str, str]:
-    """The environment of a user whose Kafka is the tests' one, and who has ``kjms`` on the PATH."""
+    """The environment of a user with the tests' Kafka, with ``kjms`` on the PATH."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("KJMS_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", os.defpath)])
     return {**own, "PATH": path, "KJMS_BOOTSTRAP": kjms_broker.bootstrap_servers}

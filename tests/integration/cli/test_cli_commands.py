@@ -144,7 +144,7 @@ def test_a_selector_leaves_the_rest_in_the_queue(kjms: Kjms, queue: Queue, conne
 
 
 def test_what_a_selector_took_does_not_come_again(kjms: Kjms, queue: Queue, connection: Connection) -> None:
-    """What was received past messages that nobody wanted is done with, for later processes, too."""
+    """What was received past unmatched messages is settled, for later processes, too."""
     orders = texts("1", "2", "3", "4")
     for number, order in enumerate(orders, 1):
         order.set_int_property("number", number)
@@ -176,7 +176,7 @@ def test_headers_are_readable(kjms: Kjms, queue: Queue, connection: Connection) 
 
 
 def test_a_broken_pipe_loses_nothing(start: Start, queue: Queue, connection: Connection) -> None:
-    """What was received and did not leave the process is delivered again, and the command ends without a word."""
+    """What was received and did not leave the process is delivered again, and the command ends without output."""
     lines = [f"{number}:".ljust(4_000, "x") for number in range(200)]
     send(connection, queue, *texts(*lines))
     receiver = start("receive", queue.queue_name, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
@@ -215,7 +215,7 @@ def test_a_signal_in_the_middle_loses_nothing_and_repeats_nothing(
 
 
 def test_ctrl_c_while_nothing_comes_is_quiet(start: Start, queue: Queue) -> None:
-    """Ctrl-C in a waiting receive is exit code 130 without a word."""
+    """Ctrl-C in a waiting receive is exit code 130 without output."""
     receiver = start("receive", queue.queue_name, "--create", "-v", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert receiver.stderr is not None
     receiver.stderr.readline()  # it waits now
@@ -246,7 +246,7 @@ def test_wait_ends_when_nothing_comes(kjms: Kjms, queue: Queue) -> None:
 
 @pytest.mark.parametrize("command", [("send", "orders", "x"), ("destinations",)])
 def test_a_dead_address_is_one_line(kjms: Kjms, command: tuple[str, ...]) -> None:
-    """Where no Kafka answers, one line names the address, within the time that was given."""
+    """Where no broker answers, one line names the address, within the time that was given."""
     run = kjms(*command, "--bootstrap", "127.0.0.1:9", "--timeout", "0.5", expected=1)
     assert run.stdout == b""
     (line,) = run.stderr.decode().splitlines()

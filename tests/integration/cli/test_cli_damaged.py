@@ -45,7 +45,7 @@ def mixed(kjms: Kjms, produce: Callable[..., None], queue: Queue) -> Queue:
 
 
 def test_a_damaged_message_is_written_and_settled_with_the_others(kjms: Kjms, mixed: Queue) -> None:
-    """`receive` writes a damaged message with its damage and its bytes, goes on, and none of them comes again."""
+    """`receive` writes a damaged message with its damage and its bytes, continues, and none of them comes again."""
     run = kjms("receive", mixed.queue_name, "--no-wait")
     before, damaged, after = run.stdout.decode().splitlines()
     assert (before, after) == ("before", "after")
@@ -56,7 +56,7 @@ def test_a_damaged_message_is_written_and_settled_with_the_others(kjms: Kjms, mi
 
 
 def test_a_damaged_message_is_browsed(kjms: Kjms, mixed: Queue) -> None:
-    """`browse` shows it in each form, and goes on."""
+    """`browse` shows it in each form, and continues."""
     lines = kjms("browse", mixed.queue_name).stdout.decode().splitlines()
     assert (lines[0], lines[2]) == ("before", "after")
     assert "is not a body of type 'map'" in lines[1]

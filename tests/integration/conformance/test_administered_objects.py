@@ -107,7 +107,7 @@ def test_a_destination_wraps_an_address_of_any_form(kjms_broker: Any, kjms_desti
 
 @pytest.mark.requirement("JMS-4.2-1", "NET-112")
 def test_they_hold_nothing_elsewhere() -> None:
-    """Making them opens no connection, starts no thread, asks nobody, and costs some thousand bytes at the most."""
+    """Making them opens no connection, starts no thread, sends no request, and costs a few thousand bytes."""
     code = """
 import tracemalloc, psutil, kjms
 kjms.ConnectionFactory("127.0.0.1:1")

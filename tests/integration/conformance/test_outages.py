@@ -1,4 +1,4 @@
-"""A Kafka that is slow, out of reach for a moment, or gone: who waits, who is told, and what calls raise."""
+"""A Kafka that is slow, out of reach, or gone: which calls wait, what is reported, and what calls raise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.helpers import NOTHING_MS, NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Co
     "JAK-close-12", "JAK-close-13",
 )  # fmt: skip
 def test_a_message_counts_as_sent_when_kafka_has_confirmed_it(breakable_broker: LocalBroker, queue: Queue) -> None:
-    """Until then no listener is told, and no close or send returns, but for those of NON_PERSISTENT messages."""
+    """Until then no listener is called, and no close or send returns, but for those of NON_PERSISTENT messages."""
     completions = Completions()
     completions.may_return.clear()
     with ConnectionFactory(breakable_broker.bootstrap_servers).create_connection() as connection:
@@ -90,7 +90,7 @@ def cut_connections(broker: LocalBroker) -> int:
 def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
     breakable_broker: LocalBroker, queue: Queue, eventually: Eventually
 ) -> None:
-    """What can be repaired is repaired: messages go on in both directions, and the exception listener hears nothing."""
+    """What can be repaired is repaired: messages flow again both ways, and the exception listener gets nothing."""
     told: list[JMSException] = []
     with ConnectionFactory(breakable_broker.bootstrap_servers).create_connection() as connection:
         connection.exception_listener = told.append
@@ -168,7 +168,7 @@ def test_a_killed_broker_neither_loses_nor_doubles_a_persistent_message(
 def test_when_kafka_is_gone_calls_raise_and_the_exception_listener_is_told(
     breakable_broker: LocalBroker, connection: Connection, queue: Queue, eventually: Eventually
 ) -> None:
-    """Calls raise a JMSException; who only listens is told, and may do what it likes; other connections are not."""
+    """Calls raise a JMSException; the exception listener gets it and may do what it likes; other connections do not."""
     unknown = Queue(f"{queue.queue_name}-unknown")
     factory = ConnectionFactory(breakable_broker.bootstrap_servers, send_timeout=1_000)
     told: list[tuple[JMSException, str]] = []
@@ -237,7 +237,7 @@ for spare in range(8, 0, -1):  # the clients open pipes, too, before they open s
 @pytest.mark.skipif(sys.platform == "win32", reason="limits are those of POSIX")
 @pytest.mark.requirement("NET-44")
 def test_a_connection_without_sockets_says_that_resources_are_missing(kjms_broker: Any) -> None:
-    """A process that may open no more sockets hears of that at once, not that nobody answers."""
+    """A process that may open no more sockets gets that error at once, not that no broker answers."""
     starved = subprocess.run(
         [sys.executable, "-c", STARVED, kjms_broker.bootstrap_servers],
         check=False,

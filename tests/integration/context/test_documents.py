@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "simplified-api.md"
 
 
 def test_the_page_prints_what_it_says(kjms_broker: Any) -> None:
-    """The program in docs/simplified-api.md runs as it stands, and prints what stands below it."""
+    """The program in docs/simplified-api.md runs unchanged, and prints the output below it."""
     page = PAGE.read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     (output,) = re.findall(r"```text\n(.*?)```", page, flags=re.DOTALL)

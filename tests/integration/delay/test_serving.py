@@ -1,4 +1,4 @@
-"""Who serves delayed messages: one process at a time, while it uses the destination, and another one after it."""
+"""Delayed messages are served by one process at a time, while it uses the destination, and another one after it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_another_process_takes_over_from_one_that_was_killed(desk: Any, queue: Q
 
 @pytest.mark.requirement("JMS-3.4.13-5")
 def test_a_process_that_slept_moves_nothing_twice(desk: Any, queue: Queue, start: Start) -> None:
-    """A process that was stopped, and whose part others took over, goes on without moving anything that they moved."""
+    """A process that was stopped, and whose part others took over, moves nothing that they have moved."""
     names = [f"{number}" for number in range(50)]
     process = start("send", "700", *names)
     assert serves(process)
@@ -92,7 +92,7 @@ def test_a_clock_that_is_set_counts_at_once(desk: Any, served: Any, queue: Queue
 
 
 def test_a_process_that_ends_hands_over(desk: Any, queue: Queue, start: Start) -> None:
-    """A program that sent a delayed message and ended leaves it to whoever consumes from the queue."""
+    """A program that sent a delayed message and ended leaves it to the consumers of the queue."""
     consumer = desk.connect(kafka=SHORT_SESSION).create_session().create_consumer(queue)
     process = start("send", "1500", "left behind")
     assert serves(process)
@@ -102,7 +102,7 @@ def test_a_process_that_ends_hands_over(desk: Any, queue: Queue, start: Start) -
 
 
 def test_a_consumer_finds_messages_that_wait_already(desk: Any, queue: Queue, start: Start) -> None:
-    """Whoever begins to consume serves what waits; who consumes already finds out that messages wait now."""
+    """A process that begins to consume serves waiting messages; one that consumes already finds them, too."""
     with tuned(delayed_check_seconds=0.2):
         connection = desk.connect(is_apart=True)
     consumer = connection.create_session().create_consumer(queue)  # there is nothing yet
@@ -180,7 +180,7 @@ def test_a_backlog_that_does_not_fit_into_memory(desk: Any, queue: Queue) -> Non
 
 
 def test_the_log_is_written_anew(desk: Any, queue: Queue, eventually: Eventually) -> None:
-    """A message that waits long does not make the log grow for ever: it moves to its end, and still comes once."""
+    """A message that waits long does not make the log grow without limit: it moves to its end, and still comes once."""
     hasty = {"delayed_retention_seconds": 0.2, "delayed_commit_seconds": 0.1}
     with tuned(delayed_slack=20, delayed_far_ms=500, **hasty):
         connection = desk.connect(is_apart=True)
@@ -213,7 +213,7 @@ def test_a_note_cancels(desk: Any, served: Any, queue: Queue, eventually: Eventu
 
 
 def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventually) -> None:
-    """While the destination takes nothing, its delayed messages wait, and the exception listener hears of it."""
+    """While the destination takes nothing, its delayed messages wait, and the exception listener gets the failure."""
     failures: list[Exception] = []
     with tuned(flush_seconds=0.3):
         connection = desk.connect()
@@ -248,7 +248,7 @@ def test_what_waits_in_a_topic_that_was_made_again_is_delivered(
 
 
 def test_cancelling_leaves_it_to_the_owner(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
-    """A program that cancels does not serve where somebody does; what became due meanwhile is not cancelled."""
+    """A program that cancels does not serve where another one does; what became due meanwhile is not cancelled."""
     desk.send(queue, "never", "tomorrow", delivery_delay=DAY)
     eventually(lambda: served(queue))
     other = desk.connect(is_apart=True)

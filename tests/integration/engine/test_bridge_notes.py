@@ -26,7 +26,7 @@ def copies(topic: str, *texts: str) -> list[Copy]:
 
 
 def test_a_later_life_knows_what_came_and_ends_the_earlier_one(engine: Engine, kjms_destination_name: str) -> None:
-    """Who begins anew knows the ids that came through; the one before writes no more until it begins anew itself."""
+    """A bridge that begins knows the moved ids; the one before writes no more until it begins again itself."""
     topic, _ = engine.topic_of(Queue(kjms_destination_name), engine.options)
     first, second = (Bridged(engine, topic, "bridge", most=3) for _ in range(2))
     first.begin()
@@ -47,7 +47,7 @@ def test_a_later_life_knows_what_came_and_ends_the_earlier_one(engine: Engine, k
 
 
 def test_what_is_too_large_is_told_apart(engine: Engine, kjms_destination_name: str) -> None:
-    """A message that Kafka will never take is told apart from what passes, and nothing of its batch is there."""
+    """A message that can never be written is distinguished from passing failures, and nothing of its batch is there."""
     topic, _ = engine.topic_of(Queue(kjms_destination_name), engine.options)
     bridged = Bridged(engine, topic, "bridge")
     bridged.begin()

@@ -10,7 +10,7 @@ from tests.helpers import Desk
 
 
 def test_a_commit_on_a_closed_engine_raises(desk: Desk, queue: Queue) -> None:
-    """However the engine was closed, a commit returns or raises, and never waits for ever."""
+    """However the engine was closed, a commit returns or raises, and never waits without limit."""
     connection = desk.connect(is_apart=True)
     session = desk.transacted(connection)
     desk.send(queue, "a", by=session)

@@ -111,7 +111,7 @@ def bookkeeping_of(engine: Engine) -> Bookkeeping:
 def test_copies_of_settlement_are_found(
     connection: Connection, queue: Queue, kjms_broker: LocalBroker, write_all_the_time: Write
 ) -> None:
-    """What a group committed is recalled from `kjms.bookkeeping` while others write there."""
+    """What a group committed is read again from `kjms.bookkeeping` while others write there."""
     engine = engine_of(connection)
     books = bookkeeping_of(engine)
     topic = topic_for(queue)

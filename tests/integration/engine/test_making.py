@@ -26,7 +26,7 @@ def desk(kjms_factory: ConnectionFactory, topic: Topic) -> Iterator[TopicDesk]:
 
 
 def test_a_maker_that_was_killed_half_way_leaves_a_whole_subscription(desk: Any) -> None:
-    """The definition says where it starts: whoever comes next commits what its maker did not."""
+    """The definition has the start: the next process commits what its creator did not."""
     desk.send("before", "1")
     connection: Connection = desk.connect(desk.client)
     identity = Identity("durable", desk.client, "daily")
@@ -56,7 +56,7 @@ def test_offsets_that_kafka_forgot_repeat_messages_and_lose_none(desk: Any) -> N
 def test_who_consumes_what_another_has_ended_is_told(
     desk: Any, kjms_broker: Any, eventually: Callable[[Callable[[], object]], None]
 ) -> None:
-    """A consumer whose subscription's definition is gone is closed, and its exception listener hears of it."""
+    """A consumer whose subscription's definition is gone is closed, and its exception listener gets that."""
     connection = desk.connect(desk.client)
     told: list[JMSException] = []
     connection.exception_listener = told.append
@@ -93,7 +93,7 @@ def test_an_open_transaction_is_not_missed(desk: Any, kjms_broker: Any) -> None:
 
 
 def test_partitions_that_the_topic_is_given_later_are_read_from_their_start(desk: Any, kjms_broker: Any) -> None:
-    """Nothing that is sent to a new partition before anybody has read of it is missed."""
+    """Nothing that is sent to a new partition before a consumer knows of it is missed."""
     session = desk.session(desk.client)
     session.create_durable_consumer(desk.topic, "daily").close()
     admin = engine_of(session).topics.admin

@@ -40,7 +40,7 @@ def test_a_delivery_that_is_recorded_and_not_made_does_not_count(
 
 
 def test_a_delivery_that_is_recorded_and_given_back_does_not_count(kjms_broker: Any, queue: Queue) -> None:
-    """A repeated delivery that Kafka knows of, and no program saw, is none for the next process, either."""
+    """A repeated delivery that is recorded, and reached no program, is none for the next process, either."""
     with apart(kjms_broker.bootstrap_servers) as first:
         send(first, queue, "a")
         with first.create_session(Session.CLIENT_ACKNOWLEDGE) as session:

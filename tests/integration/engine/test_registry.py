@@ -82,7 +82,7 @@ def test_who_lives_is_heard_and_who_does_not_is_buried(registries: list[Registry
 
 
 def test_a_claim_that_others_took_away_is_lost(registries: list[Registry], name: str, eventually: Eventually) -> None:
-    """Its owner hears of it, and finds out when it checks."""
+    """Its owner gets the loss, and finds out when it checks."""
     one, other, _ = registries
     lost: list[str] = []
     one.on_lost = lost.append
@@ -113,7 +113,7 @@ def test_a_claim_that_was_given_up_and_arrives_is_taken_away(
 def test_strange_records_in_the_log_do_no_harm(
     registries: list[Registry], name: str, kjms_broker: Any, kjms_factory: Any
 ) -> None:
-    """Whatever somebody writes there, the registry is read on."""
+    """The registry skips records that it does not know."""
     producer = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
     with registries[0].locked(name):
         pass

@@ -1,4 +1,4 @@
-"""Messages of a queue go to whoever wants them, in whatever process: selectors, busy owners, ends of all kinds.
+"""Messages of a queue go to consumers that match, in any process: selectors, busy owners, ends of all kinds.
 
 Two connections with different Kafka settings have engines of their own, and so are to each other as processes are.
 """

@@ -194,7 +194,7 @@ def test_closing_a_context_closes_what_was_made_with_it(kjms_broker: Any, config
 
 
 def test_a_listener_cannot_close_its_context(names: Context) -> None:
-    """As with connections: a message listener that closes the context it is in hears IllegalStateException."""
+    """As with connections: a message listener that closes the context it is in gets IllegalStateException."""
     heard: list[BaseException] = []
     done = threading.Event()
 

@@ -40,7 +40,7 @@ load_module(Path(__file__).parent / "secured_roles.py")  # for the tests that im
 
 @dataclass
 class SecuredKafka:
-    """A Kafka that lets nobody do anything who has no ACL for it.
+    """A Kafka that allows only what an ACL allows.
 
     Attributes:
         addresses: Of its listeners, by name.

@@ -55,7 +55,7 @@ def test_the_page_names_the_roles() -> None:
 
 
 def test_a_sender(secured: Any, name: str) -> None:
-    """Who sends needs Write alone."""
+    """A sender needs Write alone."""
     user = secured.user(*acls("sends", name))
     with secured.factory(user).create_context() as context:
         context.create_producer().send(Queue(name), "x")
@@ -63,7 +63,7 @@ def test_a_sender(secured: Any, name: str) -> None:
 
 
 def test_a_sender_in_transactions(secured: Any, name: str) -> None:
-    """Who sends in transactions needs kjms's own topics and producers, too."""
+    """A sender in transactions needs kjms's own topics and producers, too."""
     user = secured.user(*acls("sends in transactions", name))
     with secured.factory(user).create_context(JMSContext.SESSION_TRANSACTED) as context:
         context.create_producer().send(Queue(name), "x")
@@ -72,7 +72,7 @@ def test_a_sender_in_transactions(secured: Any, name: str) -> None:
 
 
 def test_a_sender_with_a_delay(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
-    """Who sends with a delay keeps the message in a topic beside, and moves it when it is due."""
+    """A sender with a delay keeps the message in a topic beside, and moves it when it is due."""
     user = secured.user(*acls("sends with a delay", name))
     with secured.factory(user).create_context() as context, all_rights.create_context() as other:
         consumer = other.create_consumer(Queue(name))
@@ -82,7 +82,7 @@ def test_a_sender_with_a_delay(secured: Any, all_rights: ConnectionFactory, name
 
 
 def test_a_receiver(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
-    """Who receives can do so in every mode, dead letters included."""
+    """A receiver can use every mode, dead letters included."""
     user = secured.user(*acls("receives from a queue, in any mode", name))
     send(all_rights, "a", "b", "c", to=Queue(name))
     factory = secured.factory(user, redelivery=RedeliveryPolicy(max_deliveries=1))
@@ -100,7 +100,7 @@ def test_a_receiver(secured: Any, all_rights: ConnectionFactory, name: str) -> N
 
 
 def test_a_browser(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
-    """Who browses needs no right to write to the queue, or to receive from it."""
+    """A browser needs no right to write to the queue, or to receive from it."""
     user = secured.user(*acls("browses a queue", name))
     send(all_rights, "a", to=Queue(name))
     with secured.factory(user).create_context() as context:
@@ -109,7 +109,7 @@ def test_a_browser(secured: Any, all_rights: ConnectionFactory, name: str) -> No
 
 
 def test_a_subscriber(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
-    """Who subscribes to a topic without a name for it needs little."""
+    """A subscriber of a topic without a name needs little."""
     user = secured.user(*acls("subscribes to a topic", name))
     with secured.factory(user).create_context() as context:
         consumer = context.create_consumer(Topic(name))
@@ -119,7 +119,7 @@ def test_a_subscriber(secured: Any, all_rights: ConnectionFactory, name: str) ->
 
 
 def test_a_durable_subscriber(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
-    """Who has subscriptions of a name can make, share, use and end them."""
+    """A program with named subscriptions can create, share, use and end them."""
     user = secured.user(*acls("has durable or shared subscriptions", name))
     with secured.factory(user, client_id=user).create_context() as context:
         consumers = [
@@ -159,7 +159,7 @@ def test_a_requester_and_who_answers(secured: Any, name: str) -> None:
 
 
 def test_who_makes_destinations(secured: Any, kjms_destination_name: str) -> None:
-    """A destination that is missing is made by who has the right; who has not hears what is missing."""
+    """A program with the right creates a missing destination; without it, the error names the missing right."""
     name = kjms_destination_name
     sends = acls("sends", name)
     said = f"the ACL Create on the topic '{name}' is missing"
@@ -224,7 +224,7 @@ RECEIVE: list[tuple[str, str]] = [
 def test_a_receive_without_the_right(
     secured: Any, all_rights: ConnectionFactory, name: str, missing: str, said: str, eventually: Callable[..., None]
 ) -> None:
-    """A receive that would wait for ever tells what is missing; so does the listener; then it is granted, and works."""
+    """A receive that would wait without limit names the missing right; so does the listener; once granted, it works."""
     missing, said = missing.format(name=name), said.format(name=name)
     role = without(acls("receives from a queue, in any mode", name), missing)
     user = secured.user(f"Describe topic {name}", *role)

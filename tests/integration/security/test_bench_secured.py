@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("secured")
 
 @pytest.mark.slow
 def test_bench_works_with_the_rights_that_it_is_said_to_need(secured: Any, tmp_path: Path) -> None:
-    """Who may do anything with names that begin with the prefix can measure; nothing is refused, no topic stays."""
+    """A user with all rights on names with the prefix can measure; nothing is refused, no topic stays."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}-"
     user = secured.user(
         f"Read, Write, Create, Delete, Alter, DescribeConfigs topic {prefix}*",

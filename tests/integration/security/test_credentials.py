@@ -1,4 +1,4 @@
-"""Who a program is, on a secured Kafka: what gets in, and how it is told that something does not."""
+"""Credentials on a secured Kafka: which are accepted, and the errors of the others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_scram_plain_oauthbearer_and_certificates_get_in(secured: Any) -> None:
 
 
 def test_a_function_gives_the_token(secured: Any, kjms_destination_name: str) -> None:
-    """With OAUTHBEARER, ``oauth_cb`` says who the program is, for every one of its Kafka clients."""
+    """With OAUTHBEARER, ``oauth_cb`` names the program's user, for every one of its Kafka clients."""
     name = kjms_destination_name
     secured.make(name)
     secured.allow("otto", f"Read, Write topic {name}", f"Describe topic {name}.kjms.*", "Describe group kjms.*")

@@ -1,4 +1,4 @@
-"""An AMQP gateway that passes its clients' names and passwords on to a secured Kafka, which decides who may what."""
+"""An AMQP gateway that passes its clients' names and passwords on to a secured Kafka, whose ACLs decide."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def refused(
 
 
 def test_a_missing_right_to_send_is_named(refused: tuple[Any, Any], amqp: Any, kjms_destination_name: str) -> None:
-    """Who may not send hears amqp:unauthorized-access and the ACL that is missing, in Java as JMSSecurityException."""
+    """A client that may not send gets amqp:unauthorized-access and the missing ACL, in Java as JMSSecurityException."""
     from proton import Message
 
     connection, session = refused
@@ -127,7 +127,7 @@ def test_a_missing_right_to_send_is_named(refused: tuple[Any, Any], amqp: Any, k
 def test_a_missing_right_to_receive_is_named(
     refused: tuple[Any, Any], amqp: Any, kjms_destination_name: str, kind: str
 ) -> None:
-    """Who may not receive hears amqp:unauthorized-access and the ACL that is missing, when it attaches or later."""
+    """A client that may not receive gets amqp:unauthorized-access and the missing ACL, when it attaches or later."""
     from proton.utils import LinkDetached
 
     connection, session = refused

@@ -1,4 +1,4 @@
-"""What befalls messages and groups from outside: what is written down of it, and what is made good."""
+"""Incidents of messages and groups from outside: what is recorded of them, and what is repaired."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_each_redelivery_and_dead_letter_is_written_down(
 
 
 def test_a_transaction_that_a_killed_program_left_open_is_ended(kjms_broker: Any, queue: Queue) -> None:
-    """Whoever takes a partition over does not wait until Kafka gives up a dead owner's transaction."""
+    """A process that takes a partition over does not wait until Kafka gives up a dead owner's transaction."""
     servers, topic = kjms_broker.bootstrap_servers, queue.queue_name
     gone = f"gone-{topic}"
     with ConnectionFactory(servers).create_connection() as connection:

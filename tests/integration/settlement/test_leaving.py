@@ -93,7 +93,7 @@ print(time.time(), flush=True)
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_a_program_that_does_not_close_ends_at_once(kjms_broker: LocalBroker, queue: Queue, ending: str) -> None:
-    """The end of a program ends its listeners and leaves its groups, without a word on stderr."""
+    """The end of a program ends its listeners and leaves its groups, with an empty stderr."""
     program = [sys.executable, "-c", PROGRAM.format(ending=ending), kjms_broker.bootstrap_servers, queue.queue_name]
     run = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120)
     ended_at = time.time()

@@ -1,4 +1,4 @@
-"""Messages that nobody wants, in numbers that memory is too good for."""
+"""Unmatched messages, in numbers that do not fit into memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MESSAGES = 3_000
 @pytest.mark.requirement("JMS-3.8.1-3", "JMS-5.8-2", "JMS-5.8-4", "JMS-5.9-3")
 @pytest.mark.parametrize("every", [1, 2])
 def test_what_nobody_wants_stays_and_stops_nothing(kjms_broker: Any, queue: Queue, eventually: Any, every: int) -> None:
-    """However many messages a selector leaves out: those behind come, and who wants them gets them, in their order.
+    """However many messages a selector leaves out: those behind come, and a matching consumer gets them, in order.
 
-    With every second one wanted, the others are moved together before they are parked.
+    With every second one wanted, the others are moved together before they are evicted.
     """
     factory = ConnectionFactory(kjms_broker.bootstrap_servers, prefetch=50)
     with tuned(most_unmatched=400, most_runs=100), factory.create_connection() as connection:

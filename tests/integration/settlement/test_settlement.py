@@ -1,4 +1,4 @@
-"""Each message is settled on its own, and stays so: after crashes, rebalances, and whatever else befalls a group."""
+"""Each message is settled on its own, and stays so: after crashes, rebalances, and other incidents of a group."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ sys.stdin.read()
 
 
 def test_an_orderly_end_leaves_no_suspicion(kjms_broker: Any, connection: Connection, queue: Queue) -> None:
-    """Who closes says exactly what was delivered: the others come unmarked."""
+    """A close records exactly what was delivered: the others come unmarked."""
     send(connection, queue, *range(20))
     with apart(kjms_broker.bootstrap_servers) as first:
         session = first.create_session(Session.CLIENT_ACKNOWLEDGE)
@@ -112,7 +112,7 @@ def test_an_orderly_end_leaves_no_suspicion(kjms_broker: Any, connection: Connec
 
 
 def test_counts_survive_a_crash(kjms_broker: Any, connection: Connection, queue: Queue) -> None:
-    """JMSXDeliveryCount goes on where it was, though the process was killed in the middle of a delivery."""
+    """JMSXDeliveryCount continues where it was, though the process was killed in the middle of a delivery."""
     send(connection, queue, "a")
     program = """
 session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
@@ -309,7 +309,7 @@ def commit(broker: Any, queue: Queue, offset: int, metadata: str) -> None:
 def test_metadata_that_is_not_ours_or_damaged_stops_nobody(
     kjms_broker: Any, connection: Connection, queue: Queue, metadata: str
 ) -> None:
-    """The group goes on from its offset; where our own was damaged, messages come marked."""
+    """The group continues from its offset; where our own was damaged, messages come marked."""
     send(connection, queue, *range(6))
     commit(kjms_broker, queue, 2, metadata)
     received = [seen(message) for message in drain(connection.create_session().create_consumer(queue), count=4)]
@@ -320,7 +320,7 @@ def test_metadata_that_is_not_ours_or_damaged_stops_nobody(
 def test_a_partition_settled_by_a_later_version_is_left_alone(
     kjms_broker: Any, connection: Connection, queue: Queue, eventually: Eventually
 ) -> None:
-    """The exception listener hears of it, and the later version's settlement stays as it is."""
+    """The exception listener gets that, and the later version's settlement stays as it is."""
     heard: list[JMSException] = []
     connection.exception_listener = heard.append
     send(connection, queue, "a")
@@ -357,7 +357,7 @@ def test_settlement_of_a_topic_that_was_made_anew_is_forgotten(
 
 
 def test_what_kafka_has_forgotten_comes_from_a_copy(kjms_broker: Any, queue: Queue) -> None:
-    """After the group's offsets are gone, the queue goes on where it stood; what comes is marked."""
+    """After the group's offsets are gone, the queue continues where it was; what comes is marked."""
     with apart(kjms_broker.bootstrap_servers) as connection:
         send(connection, queue, *range(30))
         consumer = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
@@ -376,7 +376,7 @@ def test_what_kafka_has_forgotten_comes_from_a_copy(kjms_broker: Any, queue: Que
 
 
 def test_acknowledging_a_message_of_a_lost_partition_raises(kjms_broker: Any, queue: Queue) -> None:
-    """Whoever acknowledges too late learns that the message is delivered elsewhere."""
+    """An acknowledgement that comes too late raises that the message is delivered elsewhere."""
     group = queue_group(queue.queue_name)
     with members(kjms_broker.bootstrap_servers) as made, apart(kjms_broker.bootstrap_servers, partitions=1) as first:
         send(first, queue, "a")

@@ -1,4 +1,4 @@
-"""Kafka gets the space back of what a queue has settled, and nothing is deleted that somebody needs."""
+"""Settled records of a queue are deleted, and nothing that a consumer needs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_topic_that_others_made_keeps_everything(kjms_broker: Any, queue: Queu
 
 
 def test_what_was_said_last_of_how_long_it_stays_counts(kjms_broker: Any, queue: Queue) -> None:
-    """A connection that says how long settled messages stay is heard though another one reads the queue already."""
+    """A connection that says how long settled messages stay counts though another one reads the queue already."""
     with factory(kjms_broker, queue).create_connection() as first:
         first.start()
         send(first, queue, *range(5))

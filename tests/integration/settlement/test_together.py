@@ -16,7 +16,7 @@ MESSAGES = 400
 
 @pytest.mark.parametrize("mode", [Session.AUTO_ACKNOWLEDGE, Session.INDIVIDUAL_ACKNOWLEDGE])
 def test_sessions_that_acknowledge_together_share_commits(mode: int, connection: Connection, queue: Queue) -> None:
-    """Each message is in Kafka's hands before its session goes on; one commit tells of those of many sessions."""
+    """Each message is settled in Kafka before its session continues; one commit serves many sessions."""
     with connection.create_session() as session, session.create_producer(queue) as producer:
         for number in range(MESSAGES):
             producer.send(session.create_text_message(str(number)))

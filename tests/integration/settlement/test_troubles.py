@@ -83,7 +83,7 @@ def alter(admin: AdminClient, topic: str, settings: dict[str, str]) -> None:
 
 
 def test_many_dead_letters_are_moved_though_they_do_not_fit_in_one_batch(kjms_broker: Any, queue: Queue) -> None:
-    """A topic's limit counts for the batches of records: where one is too large, each message goes on its own."""
+    """A topic's limit counts for the batches of records: where one is too large, each message is sent alone."""
     servers, name = kjms_broker.bootstrap_servers, queue.queue_name
     admin = AdminClient({"bootstrap.servers": servers})
     topic = NewTopic(f"{name}.dlq", 1, config={"max.message.bytes": "20000"})

@@ -23,7 +23,7 @@ Start = Callable[[], Any]
     *["JAK-createDurableConsumer-8", "JAK-createDurableSubscriber-8"],
 )
 def test_a_client_id_and_its_subscriptions_are_one_processs_at_a_time(desk: Any, programs: Start) -> None:
-    """Another process is refused while it is in use, gets it when it is free, and goes on where the first stopped."""
+    """Another process is refused while it is in use, gets it when it is free, and continues where the first stopped."""
     program = programs()
     connection = desk.connect(desk.client)
     consumer = connection.create_session().create_durable_consumer(desk.topic, "daily")
@@ -112,7 +112,7 @@ def test_what_a_killed_process_of_this_machine_held_is_free_after_one_question(
 
 @pytest.mark.requirement("JMS-4.3.2-7", "JMS-6.11.5-1")
 def test_a_process_that_slept_too_long_is_told_what_it_lost(desk: Any, programs: Start) -> None:
-    """Who did not answer for the lease loses its place: its exception listener hears it, its consumer is closed."""
+    """A process that missed its lease loses its place: its exception listener gets that, its consumer is closed."""
     program = programs()
     program.do("client", desk.client)
     program.do("start")

@@ -70,7 +70,7 @@ def claims_on(servers: str, inbox: str) -> set[bytes]:
 
 
 def take_claims_away(servers: str, inbox: str) -> None:
-    """Write into the registry that nobody claims *inbox*."""
+    """Write into the registry that no program claims *inbox*."""
     writer = Producer({"bootstrap.servers": servers})
     for key in claims_on(servers, inbox):
         writer.produce(REGISTRY, None, key, 0)
@@ -79,7 +79,7 @@ def take_claims_away(servers: str, inbox: str) -> None:
 
 @pytest.mark.requirement("JMS-4.4.3-7")
 def test_a_clean_end_leaves_nothing(kjms_broker: Any, programs: Start) -> None:
-    """A program that ends in order takes its inbox along; while it lives, the inbox is no destination of anybody's."""
+    """A program that ends in order deletes its inbox; while it lives, no program can use the inbox as a destination."""
     program = programs()
     inbox = text_of(program.do("create")).queue_name.rpartition("/")[0]
     assert is_internal(inbox)
@@ -90,7 +90,7 @@ def test_a_clean_end_leaves_nothing(kjms_broker: Any, programs: Start) -> None:
 
 @pytest.mark.requirement("JMS-4.4.3-7")
 def test_a_killed_program_is_cleaned_up_after(kjms_broker: Any, programs: Start, eventually: Eventually) -> None:
-    """Whoever makes an inbox deletes those of engines that do not answer, with their claims, and no other one."""
+    """A process that creates an inbox deletes those of engines that do not answer, with their claims, and no other."""
     killed, alive = programs(), programs()
     left = text_of(killed.do("create")).queue_name.rpartition("/")[0]
     name = alive.do("create")
@@ -108,7 +108,7 @@ def test_a_killed_program_is_cleaned_up_after(kjms_broker: Any, programs: Start,
 def test_a_program_that_was_taken_for_gone_begins_anew(
     kjms_broker: Any, session: Session, eventually: Eventually
 ) -> None:
-    """When its claim is taken away its temporary destinations are deleted, its connections hear of it, and go on."""
+    """When its claim is taken away its temporary destinations are deleted, its connections get that, and stay open."""
     factory = ConnectionFactory(kjms_broker.bootstrap_servers, send_timeout=60_002)  # an engine of its own
     with factory.create_connection() as connection:
         failures: list[JMSException] = []

@@ -1,4 +1,4 @@
-"""Temporary queues that nobody reads: what waits stays in Kafka, and comes in order when somebody does."""
+"""Temporary queues without a consumer: what waits stays in Kafka, and comes in order when one opens."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_selector_finds_what_waits_in_kafka(connection: Connection) -> None:
 
 
 def test_space_is_given_back(kjms_broker: Any, eventually: Eventually) -> None:
-    """What was read, and is in nobody's way, is deleted from the inbox; what a full temporary queue needs is not."""
+    """What was read, and is not needed, is deleted from the inbox; what a full temporary queue needs is not."""
     servers = kjms_broker.bootstrap_servers
     hasty = tuned(inbox_unread=60, inbox_retention_records=10, inbox_retention_seconds=0.05)
     with hasty, apart(servers) as connection:

@@ -124,7 +124,7 @@ def test_what_was_lost_to_another_member_rolls_its_session_back_alone(
 def test_while_members_come_and_go_only_what_was_lost_is_rolled_back(
     desk: Any, queue: Queue, other_queue: Queue
 ) -> None:
-    """A rebalance by itself is no reason; each message is moved once, whoever had it."""
+    """A rebalance by itself is no reason; each message is moved once, whatever process had it."""
     options = {"partitions": 4, "ordering": "none", "is_apart": True}
     count = 200
     stay = desk.connect(**options)
@@ -356,7 +356,7 @@ def test_a_fenced_producer_is_replaced(
 def test_a_commit_whose_answer_is_lost_is_looked_up(
     desk: Any, queue: Queue, other_queue: Queue, is_committed: bool, is_received: bool
 ) -> None:
-    """When the producer ends while Kafka is committing: what Kafka knows decides, and nothing is done twice."""
+    """The producer ends during the commit: the outcome in Kafka decides, and nothing is done twice."""
     calls = []
 
     class Forgetful(Intercepted):
@@ -540,7 +540,7 @@ def test_more_may_be_settled_at_random_than_kafka_has_room_for(desk: Any, queue:
 def test_closing_a_session_gives_nothing_back_that_is_being_committed(
     desk: Any, queue: Queue, other_queue: Queue, monkeypatch: pytest.MonkeyPatch, is_too_large: bool
 ) -> None:
-    """While a commit lasts longer than closing waits, nobody else gets its messages; only if it fails they do."""
+    """While a commit lasts longer than closing waits, no other consumer gets its messages, unless it fails."""
     monkeypatch.setattr(kjms.client.session, "CLOSE_SECONDS", 0.05)
     desk.send(queue, "a")
     may_go_on = threading.Event()
