@@ -62,6 +62,21 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/delivery-delay.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
     ],
+    ("docs/deployment.md", "dockerfile"): [
+        (1, "tests/unit/test_deployment_page.py::test_what_containers_run_is_understood")
+    ],
+    ("docs/deployment.md", "json"): [(2, "tests/unit/test_deployment_page.py::test_the_examples_of_json")],
+    ("docs/deployment.md", "python"): [(1, "tests/unit/test_deployment_page.py::test_the_program_answers_probes")],
+    ("docs/deployment.md", "sh"): [
+        (2, PARSED),
+        (1, "tests/unit/test_deployment_page.py::test_what_containers_run_is_understood"),
+        (1, "tests/unit/test_docker_folder.py::test_a_compose_file_follows_the_specification"),
+        (1, PARSED),
+        (1, "kubectl needs a cluster"),
+    ],
+    ("docs/deployment.md", "yaml"): [
+        (1, "tests/unit/test_deployment_page.py::test_scaling_asks_for_a_metric_that_is_there")
+    ],
     ("docs/gateway.md", "properties"): [
         (1, "tests/unit/test_gateway_page.py::test_the_page_shows_the_jndi_file_of_the_example"),
         (1, "a URL for several gateways, which no test starts"),
