@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kjms.bridge._health import BridgeHealth
 from kjms.bridge._link_spec import LinkSpec
 from kjms.bridge._mark import there, unmarked_only
+from kjms.bridge._metrics import BridgeMetrics
 from kjms.bridge._options import BridgeOptions, PeerOptions
 from kjms.bridge._pace import Pace
 from kjms.bridge._peer_link import PeerLink
@@ -140,6 +141,13 @@ class Bridge:
     def is_connected(self) -> bool:
         """Whether it runs and the broker is there; for any thread."""
         return self._peer is not None and self._peer.is_connected
+
+    def metrics(self) -> tuple[str, bytes]:
+        """Return the content type and the text of its metrics, for `kjms.health.HealthServer`; for any thread.
+
+        prometheus_client has to be installed.
+        """
+        return BridgeMetrics(self).exposition()
 
     @property
     def is_preparing(self) -> bool:

@@ -166,7 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.unsubscribe:
         bridge.end_subscription()
         return 0
-    with serve_health(arguments, live=bridge.health.live, ready=bridge.health.ready):
+    with serve_health(arguments, live=bridge.health.live, ready=bridge.health.ready, metrics=bridge.metrics):
         return _run(bridge, arguments)
 
 

@@ -98,18 +98,24 @@ def test_a_gateway_that_ends_is_not_ready(
 
 def test_a_bridge(kjms_memory: MemoryKafka, memory_gateway: Callable[[MemoryKafka], RunningGateway]) -> None:
     """A bridge is ready while Kafka and the other broker are there; without one of them it is alive and not ready."""
-    from kjms.bridge import BridgeOut, PeerOptions
+    from kjms.bridge import BridgeOptions, BridgeOut, PeerOptions
 
     with MemoryKafka() as other:
         peer = memory_gateway(other)
         with tuned(outage_seconds=0.1, outage_pause_seconds=0.05):
             factory = ConnectionFactory(kjms_memory.bootstrap_servers)
-            bridge = BridgeOut(factory, PeerOptions(peer.url), Queue("orders"))
+            bridge = BridgeOut(factory, PeerOptions(peer.url), Queue("orders"), options=BridgeOptions(name="to-other"))
             thread = threading.Thread(target=bridge.run, daemon=True)
-            server = HealthServer("127.0.0.1", 0, live=bridge.health.live, ready=bridge.health.ready)
+            server = HealthServer(
+                "127.0.0.1", 0, live=bridge.health.live, ready=bridge.health.ready, metrics=bridge.metrics
+            )
 
             def readiness() -> Answer:
                 return ask("127.0.0.1", server.port, ready=True)
+
+            def metrics() -> bytes:
+                with urllib.request.urlopen(f"http://{server.address}/metrics", timeout=10) as answer:
+                    return bytes(answer.read())
 
             with server:
                 assert readiness().failed.keys() == {"kafka", "broker"}
@@ -122,6 +128,8 @@ def test_a_bridge(kjms_memory: MemoryKafka, memory_gateway: Callable[[MemoryKafk
                     context.create_producer().send(Queue("orders"), "ten pens")
                 with ConnectionFactory(other.bootstrap_servers).create_context() as context:
                     assert context.create_consumer(Queue("orders")).receive(WAIT_MS) is not None
+                wait_for(lambda: b'kjms_bridge_moved_total{bridge="to-other"} 1.0\n' in metrics())
+                assert b'kjms_bridge_connected{bridge="to-other"} 1.0\n' in metrics()
                 peer.run(peer.gateway.stop())
                 wait_for(lambda: readiness().failed.keys() == {"broker"})
                 assert ask("127.0.0.1", server.port).is_healthy
