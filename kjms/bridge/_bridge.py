@@ -147,7 +147,7 @@ class Bridge:
 
         prometheus_client has to be installed.
         """
-        return BridgeMetrics(self).exposition()
+        return BridgeMetrics(self.name, lambda: self.progress, lambda: self.is_connected).exposition()
 
     @property
     def is_preparing(self) -> bool:
