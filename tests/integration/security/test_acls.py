@@ -21,7 +21,8 @@ from kjms import (
     Topic,
     TransactionRolledBackException,
 )
-from tests.helpers import WAIT_MS
+from kjms.admin import Admin
+from tests.helpers import WAIT_MS, wait_for
 
 pytestmark = pytest.mark.xdist_group("secured")
 
@@ -156,6 +157,22 @@ def test_a_requester_and_who_answers(secured: Any, name: str) -> None:
     service.join()
     assert not secured.refused(asking)
     assert not secured.refused(answering)
+
+
+def test_who_monitors(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """Who monitors counts messages of queues and subscriptions, and lists their consumers."""
+    with all_rights.create_context() as context:
+        context.create_shared_durable_consumer(Topic(name), "kept").close()
+        consumer = context.create_consumer(Queue(name))
+        send(all_rights, "a", "b", to=Queue(name))
+        assert consumer.receive_body(str, WAIT_MS) == "a"
+        user = secured.user(*sorted({*acls("monitors queues and subscriptions", name)}))  # both have one name here
+        with Admin(secured.factory(user)) as admin:
+            wait_for(lambda: admin.queue(name).depth == 1)
+            assert [(each.name, each.consumers, each.error) for each in admin.queues()] == [(name, 1, None)]
+            assert [(each.name, each.depth) for each in admin.subscriptions()] == [("kept", 2)]
+            assert [each.destination for each in admin.consumers()] == [Queue(name)]
+        assert not secured.refused(user)
 
 
 def test_who_makes_destinations(secured: Any, kjms_destination_name: str) -> None:
