@@ -2,7 +2,6 @@
 
     python tests/prose.py            a table of pages: sentences, their length, passive and inverted ones, banned words
     python tests/prose.py --words    each banned word, with file and line, and what to write instead
-    python tests/prose.py --write    note in tests/prose.tsv what is left to rewrite; its counts only fall
 
 Texts are the pages, and of the source: docstrings, comments, and strings (errors, log lines, ``--help``).
 """
@@ -16,14 +15,12 @@ import re
 import statistics
 import sys
 import tokenize
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-ALLOWED: Final = Path(__file__).with_name("prose.tsv")
 GENERATED: Final = {"docs/conformance.md"}
 
 PEOPLE: Final = (
@@ -270,11 +267,6 @@ def hits(found: Iterable[Text] | None = None) -> Iterator[Hit]:
                 yield Hit(text.path, line, text.kind, name, " ".join(text.text[begin:end].split()))
 
 
-def counts(found: Iterable[Hit]) -> Counter[str]:
-    """Return how many of the hits *found* are in each file."""
-    return Counter(hit.path for hit in found)
-
-
 SENTENCE: Final = re.compile(r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<=[.!?])[\"')]*\s+(?=[A-Z0-9\"'(`]|code\b)")
 WORD: Final = re.compile(r"[\w'§%/.+-]*\w[\w'%+-]*")
 INVERTED: Final = re.compile(r"(?:What|Where|Who)(?:ever|soever)?\b(?!.*\?$)")
@@ -339,42 +331,14 @@ def table(root: Path) -> Iterator[str]:
         yield f"{name:76} {figures if of.sentences else ' ' * len(figures)}  {of.banned:6}"
 
 
-def read(path: Path = ALLOWED) -> dict[str, int]:
-    """Return file -> how many banned words it may still have."""
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return {
-        name: int(count) for name, count in (line.split("\t") for line in lines if line and not line.startswith("#"))
-    }
-
-
-def write(path: Path = ALLOWED) -> None:
-    """Note what is left; a count never rises, and a file that is new in the list keeps its words to itself.
-
-    Raises:
-        SystemExit: A file has more banned words than it may.
-    """
-    found, allowed = counts(hits()), read(path)
-    risen = [f"{name}: {count}" for name, count in found.items() if allowed and count > allowed.get(name, 0)]
-    if risen:
-        raise SystemExit("these have more banned words than they may:\n" + "\n".join(risen))
-    lines = [f"{name}\t{count}" for name, count in sorted(found.items())]
-    path.write_text(
-        "\n".join(["# Files with banned words, and how many they may still have. Counts only fall.", *lines, ""]),
-        "utf-8",
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table or the words, or write the list."""
+    """Print the table or the words."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--words", action="store_true", help="each banned word, with file and line")
-    parser.add_argument("--write", action="store_true", help=f"lower the counts in {ALLOWED.name}")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout of the project")
     parser.add_argument("path", nargs="*", help="with --words: only these files or folders")
     options = parser.parse_args(arguments)
-    if options.write:
-        write()
-    elif options.words:
+    if options.words:
         for hit in hits(texts(options.root)):
             if not options.path or hit.path.startswith(tuple(options.path)):
                 print(f"{hit.path}:{hit.line}: {hit.context!r}: {hit.name} -> {BANNED[hit.name][1]}")
