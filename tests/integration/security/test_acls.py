@@ -160,7 +160,7 @@ def test_a_requester_and_who_answers(secured: Any, name: str) -> None:
 
 
 def test_who_monitors(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
-    """Who monitors counts messages of queues and subscriptions, and lists their consumers."""
+    """With the ACLs for monitoring, a program counts messages of queues and subscriptions, and lists consumers."""
     with all_rights.create_context() as context:
         context.create_shared_durable_consumer(Topic(name), "kept").close()
         consumer = context.create_consumer(Queue(name))
