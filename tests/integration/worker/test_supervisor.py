@@ -12,11 +12,13 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from tests.helpers import program_environment, wait_for
+from kjms import ConnectionFactory, Queue, RedeliveryPolicy
+from tests.helpers import WAIT_MS, program_environment, seen, wait_for
 
 pytestmark = pytest.mark.slow  # starting processes takes seconds
 
@@ -41,6 +43,17 @@ app = Application(factory, [pack])
 if "BUSY" in os.environ:
     with factory.create_context() as context:
         context.create_producer().send(Queue("orders"), os.environ["BUSY"])
+"""
+
+STUCK = """
+import threading
+from kjms import Queue, Session
+from kjms.worker import listener
+
+@listener(Queue("{queue}"), session_mode=Session.SESSION_TRANSACTED)
+def pack(body: str):
+    print("began", body, flush=True)
+    threading.Event().wait()
 """
 
 
@@ -181,6 +194,25 @@ def test_what_outlasts_the_grace_period_ends_with_the_process(start: Start) -> N
     worker.signal(signal.SIGTERM)
     assert worker.end() == 1
     worker.wait_for("1 listeners still ran at the end of the grace period")
+
+
+def test_a_stuck_function_gives_its_message_back_uncounted(
+    start: Start, kjms_broker: Any, queue: Queue, tmp_path: Path
+) -> None:
+    """Another process gets it at once, marked; it does not count towards the maximum, nor does what was held ahead."""
+    (tmp_path / "stuck.py").write_text(STUCK.format(queue=queue.queue_name), "utf-8")
+    with ConnectionFactory(
+        kjms_broker.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=1)
+    ).create_context() as shop:
+        for body in ("one", "two"):
+            shop.create_producer().send(queue, body)
+        worker = start("stuck", "--grace", "10ms", "--bootstrap", kjms_broker.bootstrap_servers)
+        worker.wait_for("began one")
+        worker.signal(signal.SIGTERM)
+        assert worker.end() == 1
+        with shop.create_consumer(queue) as consumer:
+            got = sorted([seen(consumer.receive(WAIT_MS)), seen(consumer.receive(WAIT_MS))])
+    assert got == [("one", True, 2), ("two", False, 1)]
 
 
 def test_a_second_ctrl_c_ends_the_grace_period(start: Start) -> None:
