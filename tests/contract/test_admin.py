@@ -321,15 +321,12 @@ def test_a_topic_that_was_made_again(
 
 def test_every_queue_is_listed_with_its_depth(figures: Admin, connection: Connection, queue: Queue) -> None:
     """A queue is listed once a consumer has received from it, or if kjms created it, with the figures of `queue`."""
-    consume(connection, queue).close()
-    send_with_length(connection, queue, *"abc")
-    found: dict[str, QueueFigures] = {}
-
-    def is_listed() -> bool:
-        found.update({each.name: each for each in figures.queues()})
-        return queue.queue_name in found
-
-    wait_for(is_listed)
-    assert found[queue.queue_name].depth == 3 == figures.queue(queue).depth
+    send_with_length(connection, queue, *"abcd")
+    with connection.create_session() as session, session.create_consumer(queue) as consumer:
+        take(consumer, 1)
+    wait_for(lambda: figures.queue(queue).depth == 3)
+    found = {each.name: each for each in figures.queues()}
+    assert isinstance(found[queue.queue_name], QueueFigures)
+    assert found[queue.queue_name].depth == 3
     (listed,) = [each for each in figures.destinations() if each.name == queue.queue_name]
     assert (listed.kind, listed.depth, listed.depth_up_to, listed.warnings) == ("queue", 3, 3, ())
