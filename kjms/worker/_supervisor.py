@@ -271,7 +271,7 @@ class Supervisor:
         """Do what is due."""
         for process in self._processes():
             if process.kill_if_due(now):
-                _log.warning("%s did not end in the grace period of %g s: it is killed", process, self._grace)
+                _log.warning("%s did not end in the grace period of %s s: it is killed", process, f"{self._grace:g}")
         if self._is_stopping:
             return
         if not self._has_served:
