@@ -241,7 +241,7 @@ class Survey:
         kept = committed.get(place) or self._copies.settlements.get((scope.group, *place))
         state = None
         if kept is not None:
-            state, _ = kept_state(kept[1], kept[0], identity, lambda: end)
+            state = kept_state(kept[1], kept[0], identity, lambda: end)
         elif place[0] == scope.topic and place[1] < len(scope.starts):
             begin = max(begin, scope.starts[place[1]])
         return State(begin, begin, (), begin) if state is None else state

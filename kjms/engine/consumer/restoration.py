@@ -131,10 +131,8 @@ class SettlementRestorer:
         return list(consumer.committed(places, ASK_SECONDS))
 
     def _state(self, consumer: ConsumerPort, known: TopicPartition, identity: str) -> State | None:
-        state, why = kept_state(known.metadata, known.offset, identity, lambda: _end(consumer, known))
-        if why:
-            _log.warning("partition %d of %s: %s", known.partition, known.topic, why)
-        return state
+        place = f"partition {known.partition} of {known.topic}"
+        return kept_state(known.metadata, known.offset, identity, lambda: _end(consumer, known), place)
 
     def _remembered(
         self, consumer: ConsumerPort, place: TopicPartition, identity: str, offset: int, metadata: str
@@ -152,38 +150,42 @@ class SettlementRestorer:
         return replace(state, dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
 
 
-def kept_state(metadata: str | None, offset: int, identity: str, end: Callable[[], int]) -> tuple[State | None, str]:
-    """Return the settlement that a commit keeps, and what is wrong with it, if anything.
+def kept_state(
+    metadata: str | None, offset: int, identity: str, end: Callable[[], int], place: str | None = None
+) -> State | None:
+    """Return the settlement that a commit keeps; None: the partition is read from its start.
 
     Args:
         metadata: What stands beside the offset.
         offset: The committed offset; negative: there is none.
         identity: The topic's id; ``-``: it is not known.
         end: Returns where the log ends.
-
-    Returns:
-        None as the settlement: the partition is read from its start.
+        place: How the log calls the partition; None: what is wrong with the settlement is not logged.
 
     Raises:
         NewerStateError: A later version of kjms wrote it.
     """
     if offset < 0:
-        return None, ""
+        return None
+    if place and is_foreign(metadata):
+        _log.warning("%s: the group's last offset was committed by another library; kjms continues from there", place)
     topic_id, _ = owner(metadata)
     if identity != "-" and topic_id not in {"", "-", identity}:
-        return None, "the topic was deleted and created again; kjms reads it from its start"
+        if place:
+            _log.warning("%s: the topic was deleted and created again; kjms reads it from its start", place)
+        return None
     try:
         state = read_state(metadata, offset)
     except DamagedStateError as error:
-        return (
-            State(offset, end(), (), offset),
-            f"{error}; messages from there may have been delivered before",
-        )
+        if place:
+            _log.warning("%s: %s; messages from there may have been delivered before", place, error)
+        return State(offset, end(), (), offset)
     last = end()
     if state.committed_offset > last:
-        return None, "the log ends before the settled offset; kjms reads it from its start"
-    foreign = "the group's last offset was committed by another library; kjms continues from there"
-    return state.within(last), foreign if is_foreign(metadata) else ""
+        if place:
+            _log.warning("%s: the log ends before the settled offset; kjms reads it from its start", place)
+        return None
+    return state.within(last)
 
 
 def beginning(consumer: ConsumerPort, place: TopicPartition) -> int:
