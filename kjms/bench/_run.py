@@ -63,6 +63,8 @@ def run_workloads(
         try:
             results.append(run_workload(workload, stage, rounds=rounds, messages=messages, progress=progress))
         except Exception as error:  # what the others found in many minutes is not lost
+            if isinstance(error.__cause__, KeyboardInterrupt):  # it came inside of a call of the Kafka client
+                raise error.__cause__ from None
             failed[workload.name] = f"{type(error).__name__}: {error}"
             progress(f"{workload.name} failed: {failed[workload.name]}")
     return results, failed

@@ -151,15 +151,19 @@ def _run(arguments: argparse.Namespace) -> int:
         except BrokenPipeError:  # the reader of the output has enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        except KeyboardInterrupt:
-            return SIGNALLED + signal.SIGINT
-        except Terminated:
-            return SIGNALLED + signal.SIGTERM
+        except (KeyboardInterrupt, Terminated) as ending:
+            return _signalled(ending)
         except Exception as error:
+            if isinstance(error.__cause__, KeyboardInterrupt | Terminated):  # inside of a call of the Kafka client
+                return _signalled(error.__cause__)
             return _say(arguments.command, error, FAILED, is_json=is_json)
         finally:
             signal.signal(signal.SIGTERM, before)
     return code
+
+
+def _signalled(ending: KeyboardInterrupt | Terminated) -> int:
+    return SIGNALLED + (signal.SIGINT if isinstance(ending, KeyboardInterrupt) else signal.SIGTERM)
 
 
 def _terminate(number: int, frame: object) -> None:

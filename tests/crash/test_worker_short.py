@@ -27,5 +27,5 @@ def test_a_disturbed_worker_loses_nothing_and_repeats_what_was_in_flight(kinds: 
     said = re.search(r"(\d+) sent, (\d+) handled", done.stdout)
     assert said is not None, done.stdout
     assert said[1] == said[2] != "0"
-    if "kill" not in kinds:
+    if "kill" not in kinds and "\n0 lost a partition" in done.stdout:
         assert " 0 repeated, 0 marked, 0 by inference" in done.stdout

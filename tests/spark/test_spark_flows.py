@@ -111,7 +111,7 @@ def test_a_route_that_makes_no_sense_is_refused_before_it_runs(spark, kjms_facto
             transform=lambda x: x.withColumn("day", f.current_date()),
             **how,
         )
-    with pytest.raises(ValueError, match="no routes"):
+    with pytest.raises(ValueError, match="routes is empty"):
         route(spark, kjms_factory, kjms_queue, {}, **how)
     assert not list(tmp_path.iterdir())
 

@@ -102,5 +102,5 @@ def test_what_cannot_be_pending_is_refused(spark, factory, kjms_queue, kjms_topi
     for wrong in (kjms_topic, Topic("t"), [kjms_queue, kjms_topic], Pattern(Queue, "orders.*")):
         with pytest.raises(InvalidDestinationException, match="pending"):
             read_batch(spark, factory, wrong, pending=True)
-    with pytest.raises(ValueError, match="no starting"):
+    with pytest.raises(ValueError, match="neither starting"):
         read_batch(spark, factory, kjms_queue, pending=True, starting=time.time_ns() // 1_000_000)

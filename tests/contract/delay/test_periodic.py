@@ -131,20 +131,21 @@ def test_a_name_is_unique_at_its_destination(
     desk: Desk, queue: Queue, other_queue: Queue, schedules: Schedules
 ) -> None:
     """A second definition of a name is refused, and the first one stays; other destinations have names of their own."""
-    first = schedules.add("tea", queue, "first", cron=YEARLY)
-    with pytest.raises(IllegalStateException, match=r"has a periodic message 'tea' \(0 0 1 1 \*, UTC\).*--replace"):
-        schedules.add("tea", queue, "second", cron=SECONDLY)
+    name = f"tea for {queue.queue_name}"  # other tests have definitions on the same cluster
+    first = schedules.add(name, queue, "first", cron=YEARLY)
+    with pytest.raises(IllegalStateException, match=rf"has a periodic message '{name}' \(0 0 1 1 \*, UTC\).*--replace"):
+        schedules.add(name, queue, "second", cron=SECONDLY)
     assert schedules.list(queue) == [first]
-    other = schedules.add("tea", other_queue, "other", cron=YEARLY)
-    with pytest.raises(IllegalStateException, match="2 destinations have a periodic message 'tea'"):
-        schedules.remove("tea")
-    schedules.remove("tea", queue)
+    other = schedules.add(name, other_queue, "other", cron=YEARLY)
+    with pytest.raises(IllegalStateException, match=f"2 destinations have a periodic message '{name}'"):
+        schedules.remove(name)
+    schedules.remove(name, queue)
     assert schedules.list(queue) == []
     assert schedules.list(other_queue) == [other]
-    schedules.remove("tea")
-    with pytest.raises(JMSException, match="there is no periodic message 'tea'"):
-        schedules.remove("tea")
-    schedules.add("tea", queue, "again", cron=YEARLY)
+    schedules.remove(name)
+    with pytest.raises(JMSException, match=f"there is no periodic message '{name}'"):
+        schedules.remove(name)
+    schedules.add(name, queue, "again", cron=YEARLY)
 
 
 def test_one_of_several_programs_defines_a_name(desk: Desk, queue: Queue) -> None:
