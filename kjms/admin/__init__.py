@@ -1,4 +1,4 @@
-"""What operators ask of a cluster: depth, age and consumers of queues and subscriptions, without consuming anything.
+"""What operators ask of a cluster, and change in it: queues, subscriptions, their messages, and dead letters.
 
 Each name is loaded when it is first used.
 """
@@ -20,26 +20,61 @@ if TYPE_CHECKING:
         Redeliveries,
         SubscriptionFigures,
     )
+    from kjms.admin._messages import (
+        Changed,
+        DeadLetter,
+        DeadLetterCause,
+        DeadLetterQueue,
+        MessageFigures,
+        OnProgress,
+        Page,
+        Progress,
+        RedeliveryEvent,
+        Source,
+        Subscription,
+    )
 
 _MODULES = {
     "Admin": "kjms.admin._admin",
+    "Changed": "kjms.admin._messages",
     "ConnectionFigures": "kjms.admin._figures",
     "ConsumerFigures": "kjms.admin._figures",
+    "DeadLetter": "kjms.admin._messages",
+    "DeadLetterCause": "kjms.admin._messages",
+    "DeadLetterQueue": "kjms.admin._messages",
     "DelayedMessage": "kjms.admin._figures",
     "DestinationFigures": "kjms.admin._figures",
+    "MessageFigures": "kjms.admin._messages",
+    "OnProgress": "kjms.admin._messages",
+    "Page": "kjms.admin._messages",
+    "Progress": "kjms.admin._messages",
     "QueueFigures": "kjms.admin._figures",
     "Redeliveries": "kjms.admin._figures",
+    "RedeliveryEvent": "kjms.admin._messages",
+    "Source": "kjms.admin._messages",
+    "Subscription": "kjms.admin._messages",
     "SubscriptionFigures": "kjms.admin._figures",
 }
 
 __all__ = [
     "Admin",
+    "Changed",
     "ConnectionFigures",
     "ConsumerFigures",
+    "DeadLetter",
+    "DeadLetterCause",
+    "DeadLetterQueue",
     "DelayedMessage",
     "DestinationFigures",
+    "MessageFigures",
+    "OnProgress",
+    "Page",
+    "Progress",
     "QueueFigures",
     "Redeliveries",
+    "RedeliveryEvent",
+    "Source",
+    "Subscription",
     "SubscriptionFigures",
 ]
 

@@ -1,64 +1,52 @@
-"""`Admin`: one place for what commands, exporter and scripts ask of a cluster."""
+"""`Admin`: one place for what commands, console, exporter and scripts ask of a cluster, and change in it."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING
 
-from kjms.admin._figures import (
-    ConnectionFigures,
-    ConsumerFigures,
-    DelayedMessage,
-    DestinationFigures,
-    QueueFigures,
-    Redeliveries,
-    SubscriptionFigures,
-)
-from kjms.admin._retention import CLEANUP, RETENTION, RETENTION_BYTES, retention, retention_warnings
+from kjms.admin._changes import Changes, Choice
+from kjms.admin._cluster import ClusterFigures
+from kjms.admin._destinations import Destinations
+from kjms.admin._letters import causes_of, count_letters, queue_of
+from kjms.admin._reader import MessageReader, selector_of
 from kjms.client.connection import Connection
-from kjms.client.engine_access import engine_of
-from kjms.client.no_local import NotLocal
 from kjms.destinations import Queue, Topic
-from kjms.engine import DURABLE, Backlog, Found, Scope
-from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
-from kjms.mapping import decode
-from kjms.mapping.names import delayed, destination_for, is_internal, queue_group, topic_for
-from kjms.options import RedeliveryPolicy
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
+    from kjms.admin._messages import (
+        Changed,
+        DeadLetterCause,
+        DeadLetterQueue,
+        MessageFigures,
+        OnProgress,
+        Page,
+        RedeliveryEvent,
+        Source,
+    )
+    from kjms.admin._scopes import Chosen
     from kjms.client.connection_factory import ConnectionFactory
-    from kjms.engine import Member
 
 __all__ = ["Admin"]
 
-_log = logging.getLogger("kjms.admin")
 
-QUEUE: Final = queue_group("")
-HOUR_MS: Final = 3_600_000  # of the redelivery log, before the first question
-SETTINGS_SECONDS: Final = 60.0  # until the settings of topics are asked for again
+class Admin(ClusterFigures):
+    """Ask what a cluster's queues and subscriptions hold, and change it.
 
+    Questions consume nothing, and join no consumer group. Messages are counted one by one, since Kafka's offsets have
+    holes. An `Admin` remembers what it has counted: the first question reads the unsettled messages, and later ones
+    what came since. That takes 16 bytes of memory for each unsettled message, and more for one that expires. With
+    ``estimate=True`` it reads no messages, and gives an upper bound.
 
-class Admin:
-    """Ask what a cluster's queues and subscriptions hold. It consumes nothing, and joins no consumer group.
-
-    Messages are counted one by one, since Kafka's offsets have holes. An `Admin` remembers what it has read: the first
-    question reads the unsettled messages, and later ones what came since. That takes 16 bytes of memory for each
-    unsettled message, and more for one that expires. With ``estimate=True`` it reads no messages, and gives an upper
-    bound.
-
-    One `Admin` may be used by several threads; its questions are then asked one after the other. During an outage of
-    the cluster a question raises JMSException, and it succeeds afterwards. However, librdkafka may abort the process if
-    a broker goes while it is asked for the offsets of a group: long-running programs ask in a child process, as
-    `kjms.exporter` does with ``in_child=True``.
+    One `Admin` may be used by several threads; its counts are then made one after the other. During an outage of
+    the cluster a call raises JMSException, and it succeeds afterwards. However, librdkafka may abort the process if
+    a broker goes while it is asked for the offsets of a group: long-running programs ask for `queues` and
+    `subscriptions` in a child process, as `kjms.exporter` does with ``in_child=True``. Pages and searches of messages
+    ask in another way, without that risk.
 
     Args:
         factory: The factory of the programs: its address, credentials, prefixes and redelivery policies are used, its
@@ -76,8 +64,8 @@ class Admin:
     ...     factory = ConnectionFactory(kafka.bootstrap_servers)
     ...     with factory.create_context() as context, Admin(factory) as admin:
     ...         _ = context.create_producer().send(Queue("orders"), "ten pens")
-    ...         admin.queue("orders").depth
-    1
+    ...         admin.queue("orders").depth, [each.message.text for each in admin.browse("orders").messages]
+    (1, ['ten pens'])
     """
 
     def __init__(self, factory: ConnectionFactory, user: str | None = None, password: str | None = None) -> None:
@@ -85,15 +73,11 @@ class Admin:
         self._begin(Connection(options, user, password), is_own=True)
 
     def _begin(self, connection: Connection, *, is_own: bool) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._is_own = is_own
-        self._options = connection._options
-        engine = engine_of(connection)
-        self._cluster = engine.admin
-        self._survey = engine.survey()
-        self._since = engine.tuning.now_ms() - HOUR_MS
-        self._settings: dict[str, dict[str, str]] = {}
-        self._settings_at = 0.0
+        self._reader = MessageReader(self._engine, self._scopes)
+        self._changes = Changes(self._engine, self._options, self._reader, self._scopes)
+        self._destinations = Destinations(self._engine, self._options)
 
     @classmethod
     def of(cls, connection: Connection) -> Self:
@@ -102,384 +86,461 @@ class Admin:
         admin._begin(connection, is_own=False)
         return admin
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Admin of {self._options.bootstrap_servers}: {self._survey!r}>"
-
     def close(self) -> None:
         """Close the connection to the cluster; a second call does nothing."""
-        self._survey.close()
+        super().close()
         if self._is_own:
             self._connection.close()
 
-    # Queues.
+    # Messages.
 
-    def queues(self, *, estimate: bool = False) -> list[QueueFigures]:
-        """Return all queues, sorted by name, with what they hold.
-
-        A queue is a Kafka topic that was consumed as a queue, that kjms created for one, or that is the dead-letter
-        queue of one. A topic of another program is a queue once a consumer has received from it as one.
-
-        Args:
-            estimate: Whether to give upper bounds, and read no messages.
-
-        Raises:
-            JMSException: The broker does not answer.
-        """
-        there = self._cluster.topics()
-        groups = self._cluster.groups()
-        topics, letters = self._find_queues(there, groups)
-        return self._queue_figures(topics | letters, letters, there, groups, estimate=estimate)
-
-    def queue(self, name: str | Queue, *, estimate: bool = False) -> QueueFigures:
-        """Return what one queue holds.
-
-        Args:
-            name: The queue, or its name.
-            estimate: Whether to give upper bounds, and read no messages.
-
-        Raises:
-            InvalidDestinationException: Its Kafka topic does not exist.
-            JMSException: The broker does not answer.
-        """
-        queue = Queue(name) if isinstance(name, str) else name
-        topic, there = self._existing(queue)
-        groups = self._cluster.groups()
-        _, letters = self._find_queues(there, groups)
-        own = {self._letters(queue)} & there.keys()
-        found = self._queue_figures({topic} | own, letters, there, groups, estimate=estimate)
-        for each in found:
-            if each.topic == topic:
-                return each
-        raise InvalidDestinationException(f"{queue}: its Kafka topic {topic!r} is being created or deleted; try again")
-
-    def _find_queues(self, there: Mapping[str, int], groups: Collection[str]) -> tuple[set[str], set[str]]:
-        """Return the Kafka topics of queues, and those of dead-letter queues."""
-        topics = {group.removeprefix(QUEUE) for group in groups if group.startswith(QUEUE)} & there.keys()
-        topics |= self._survey.queues_made(there)
-        topics = {topic for topic in topics if not is_internal(topic)}
-        return topics, {self._letters(self._queue(topic)) for topic in topics} & there.keys()
-
-    def _queue_figures(
+    def browse(
         self,
-        topics: Collection[str],
-        letters: Collection[str],
-        there: Mapping[str, int],
-        groups: Collection[str],
+        source: Source,
+        selector: str | None = None,
         *,
-        estimate: bool,
-    ) -> list[QueueFigures]:
-        queues = {topic: self._queue(topic) for topic in topics}
-        scopes = [self._scope(queue, topic) for topic, queue in queues.items()]
-        backlogs = self._look(scopes, there, estimate=estimate)
-        wanted = {queue_group(topic) for topic in topics}
-        members = self._cluster.members(wanted & set(groups))
-        events = self._survey.redeliveries(there, self._since)
-        found = []
-        for topic, queue in queues.items():
-            group = queue_group(topic)
-            backlog = backlogs.get(group)
-            if backlog is None:
-                continue
-            found.append(
-                QueueFigures(
-                    name=queue.queue_name,
-                    topic=topic,
-                    partitions=there[topic],
-                    is_dead_letter_queue=topic in letters,
-                    dead_letters=self._dead_letters(queue, backlogs, there),
-                    **_messages(backlog, members.get(group, ()), events.get(group)),
-                )
-            )
-        return sorted(found, key=lambda each: each.name)
+        limit: int = 100,
+        after: str | None = None,
+        scan_limit: int | None = None,
+        progress: OnProgress | None = None,
+    ) -> Page:
+        """Return a page of the messages that a queue or a durable subscription holds, and consume nothing.
 
-    def _dead_letters(
-        self, queue: Queue, backlogs: Mapping[str, Backlog | JMSException], there: Mapping[str, int]
-    ) -> int | None:
-        topic = self._letters(queue)
-        if topic not in there:
-            return 0
-        backlog = backlogs.get(queue_group(topic))
-        if not isinstance(backlog, Backlog) or not backlog.is_exact:
-            return None
-        if "{queue}" in self._policy(queue).dead_letter:  # this queue's alone
-            return backlog.depth
-        return backlog.dead_letters.get(str(queue), 0)
-
-    def _policy(self, queue: Queue) -> RedeliveryPolicy:
-        return self._options.destination(queue.queue_name).redelivery or RedeliveryPolicy()
-
-    def _letters(self, queue: Queue) -> str:
-        """Return the Kafka topic of the dead-letter queue of *queue*; empty: its name cannot be one."""
-        try:
-            letters = Queue(self._policy(queue).dead_letter_queue(queue.queue_name))
-            return topic_for(letters, self._options.queue_prefix)
-        except InvalidDestinationException:
-            return ""
-
-    def _queue(self, topic: str) -> Queue:
-        """Return the queue whose Kafka topic is *topic*."""
-        try:
-            found = destination_for(topic, Queue, self._options.queue_prefix)
-        except InvalidDestinationException:  # without the prefix: not a queue of this factory
-            found = destination_for(topic, Queue)
-        assert isinstance(found, Queue)
-        return found
-
-    def _scope(self, queue: Queue, topic: str) -> Scope:
-        convention = self._options.destination(queue.queue_name).convention or "kjms"
-        return Scope(queue, topic, queue_group(topic), convention=convention)
-
-    def _existing(self, destination: Queue | Topic) -> tuple[str, dict[str, int]]:
-        """Return the Kafka topic of *destination*, and the partitions of every topic."""
-        topic = topic_for(destination, self._options.queue_prefix, self._options.topic_prefix)
-        there = self._cluster.topics()
-        if topic not in there:
-            raise InvalidDestinationException(
-                f"{destination}: there is no Kafka topic {topic!r} at {self._options.bootstrap_servers}"
-            )
-        return topic, there
-
-    # Subscriptions.
-
-    def subscriptions(self, *, estimate: bool = False) -> list[SubscriptionFigures]:
-        """Return all named subscriptions, sorted by name: the durable ones, and shared ones with a consumer.
+        It shows what a browser shows: what is not settled, messages in flight included; not what has expired or is not
+        due yet. A page begins where the last one ended, so it costs the same wherever it is. It has the messages of one
+        partition after the other, each in its order. A message that kjms relocates between two pages may be on both.
 
         Args:
-            estimate: Whether to give upper bounds, and read no messages.
+            source: The queue, its name, or the subscription.
+            selector: Which of its messages; None is all.
+            limit: How many messages the page has at the most, from 1 to 10,000. It has fewer where they are larger than
+                32 MB together.
+            after: The attribute ``next`` of the page before; None: the first page.
+            scan_limit: How many messages are looked at, at the most. The page may have fewer messages than *limit*, or
+                none, and a next page. None: any number; if few messages match, that may take long.
+            progress: Called once for every thousand messages that were looked at.
+
+        Raises:
+            InvalidDestinationException: There is no such queue or subscription.
+            InvalidSelectorException: The selector's syntax is wrong.
+            ValueError: *limit* or *scan_limit* is out of range, or *after* is of another destination.
+            JMSSecurityException: The broker does not let this user read there.
+            JMSException: The broker does not answer.
+        """
+        wanted = selector_of(selector)
+        return self._reader.page(self._scopes.chosen(source), wanted, limit, after, scan_limit, progress)
+
+    def messages(
+        self, source: Source, selector: str | None = None, *, progress: OnProgress | None = None
+    ) -> Generator[MessageFigures, None, None]:
+        """Return all messages that a queue or a durable subscription holds, one by one, as `browse` shows them.
+
+        They are read while they are asked for, so any number of them needs little memory. It ends with what is there
+        when it begins.
+
+        Args:
+            source: The queue, its name, or the subscription.
+            selector: Which of its messages; None is all.
+            progress: Called once for every thousand messages that were looked at.
+
+        Raises:
+            InvalidDestinationException: There is no such queue or subscription.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSException: The broker does not answer.
+        """
+        wanted = selector_of(selector)
+        return self._reader.messages(self._scopes.chosen(source), wanted, progress)
+
+    def count(
+        self,
+        source: Source,
+        selector: str | None = None,
+        *,
+        limit: int | None = None,
+        progress: OnProgress | None = None,
+    ) -> int:
+        """Return how many messages of a queue or durable subscription match *selector*: the preview of a change.
+
+        Args:
+            source: The queue, its name, or the subscription.
+            selector: Which of its messages; None is all.
+            limit: Where counting ends; None: at the last message.
+            progress: Called once for every thousand messages that were looked at.
+
+        Raises:
+            InvalidDestinationException: There is no such queue or subscription.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSException: The broker does not answer.
+        """
+        wanted = selector_of(selector)
+        return self._reader.count(self._scopes.chosen(source), wanted, limit, progress)
+
+    def message(self, source: Source, message_id: str, *, progress: OnProgress | None = None) -> MessageFigures | None:
+        """Return a message, where it is, and what happened to it; None: it is settled, or was never there.
+
+        Messages that are not due yet are looked for, too.
+
+        Args:
+            source: The queue, its name, or the subscription.
+            message_id: The message's JMSMessageID.
+            progress: Called once for every thousand messages that were looked at.
+
+        Raises:
+            InvalidDestinationException: There is no such queue or subscription.
+            JMSException: The broker does not answer.
+        """
+        return self._reader.find(self._scopes.chosen(source), message_id, progress)
+
+    def find(
+        self,
+        message_id: str,
+        *,
+        progress: OnProgress | None = None,
+        found: Callable[[MessageFigures], object] | None = None,
+    ) -> list[MessageFigures]:
+        """Return the places of a message in all queues, dead-letter queues and durable subscriptions.
+
+        It reads what is not settled of all of them, the shortest first; *progress* may end that by raising an
+        exception. Queues that may not be read, or that a later version of kjms settles, are left out and named in the
+        log.
+
+        Args:
+            message_id: The message's JMSMessageID.
+            progress: Called once for every thousand messages that were looked at, and for each destination.
+            found: Called with each place as soon as it is found.
 
         Raises:
             JMSException: The broker does not answer.
         """
-        found = self._cluster.subscriptions()
-        if not found:
-            return []
         there = self._cluster.topics()
-        scopes = [self._subscribed(each) for each in found if each.terms.topic in there]
-        backlogs = self._look(scopes, there, estimate=estimate)
-        members = self._cluster.members({scope.group for scope in scopes})
-        events = self._survey.redeliveries(there, self._since)
-        return [
-            SubscriptionFigures(
-                name=each.identity.name,
-                client_id=each.identity.client_id,
-                topic=each.terms.destination.topic_name,
-                durable=each.identity.space == DURABLE,
-                shared=each.terms.is_shared,
-                selector=None if each.terms.selector is None else each.terms.selector.text,
-                no_local=each.terms.no_local,
-                state=each.state,
-                group=each.group,
-                **_messages(backlogs.get(each.group), members.get(each.group, ()), events.get(each.group)),
-            )
-            for each in found
-        ]
+        queues, letters = self._find_queues(there, self._cluster.groups())
+        every = self._scopes.every(queues | letters)
+        topics = {each.scope.topic: there[each.scope.topic] for each in every if each.scope.topic in there}
+        sizes = {topic: sum(end - start for start, end in each) for topic, each in self._cluster.spans(topics).items()}
+        every.sort(key=lambda each: sizes.get(each.scope.topic, 0))
+        return self._reader.find_everywhere(every, message_id, progress, found)
 
-    def _subscribed(self, found: Found) -> Scope:
-        terms, client_id = found.terms, found.identity.client_id
-        wanted = terms.selector
-        if terms.no_local and client_id is not None:
-            wanted = NotLocal(terms.selector, client_id, "")
-        return Scope(
-            terms.destination,
-            terms.topic,
-            found.group,
-            wanted,
-            (None if terms.selector is None else terms.selector.text, client_id if terms.no_local else None),
-            found.delayed_before,
-            found.starts,
-            self._options.destination(terms.destination.topic_name).convention or "kjms",
-        )
+    def redeliveries(
+        self, message_id: str, *, since: datetime | None = None, progress: OnProgress | None = None
+    ) -> list[RedeliveryEvent]:
+        """Return what happened to a message after its first delivery, oldest first, as the redelivery log says.
 
-    # Consumers.
-
-    def consumers(self) -> list[ConsumerFigures]:
-        """Return the processes that consume queues and named subscriptions, sorted by destination.
-
-        A process is listed once for each queue and subscription that it consumes, however many consumers it has there.
-        Consumers of a topic without a name are in no consumer group, and so are not listed.
+        Args:
+            message_id: The message's JMSMessageID.
+            since: Which events are of interest; None: all that Kafka keeps.
+            progress: Called once for every thousand events that were looked at.
 
         Raises:
             JMSException: The broker does not answer.
         """
-        groups = self._cluster.groups()
-        owned: dict[str, tuple[Queue | Topic, str | None, str]] = {}
-        for group in groups:
-            if group.startswith(QUEUE):
-                topic = group.removeprefix(QUEUE)
-                owned[group] = self._queue(topic), None, topic
-        for each in self._cluster.subscriptions():
-            if each.group in groups:
-                owned[each.group] = each.terms.destination, each.identity.name, each.terms.topic
-        found = []
-        for group, members in self._cluster.members(owned.keys()).items():
-            destination, subscription, topic = owned[group]
-            found += [
-                ConsumerFigures(
-                    destination,
-                    subscription,
-                    group,
-                    member.member_id,
-                    member.client_id,
-                    member.host,
-                    tuple(sorted(number for name, number in member.partitions if name == topic)),
-                )
-                for member in members
-            ]
-        return sorted(found, key=lambda each: (str(each.destination), each.subscription or "", each.member_id))
+        return self._reader.redeliveries(message_id, since, progress)
 
-    def connections(self) -> list[ConnectionFigures]:
-        """Return the programs that consume, by ``client.id`` and host.
+    # Dead letters.
 
-        Kafka does not list connections that only send. Give programs a ``client.id`` of their own with
-        ``kafka={"client.id": "billing"}`` to tell them apart.
+    def dead_letters(
+        self, queue: str | Queue | None = None, *, progress: OnProgress | None = None
+    ) -> list[DeadLetterQueue]:
+        """Return the dead-letter queues, sorted by name, with the number and the causes of their dead letters.
+
+        They are found by their names, as the factory's redelivery policies and expiry queues call them.
+
+        Args:
+            queue: Return only this one, whatever its name; None: all.
+            progress: Called once for every thousand messages that were looked at.
+
+        Raises:
+            InvalidDestinationException: There is no such queue.
+            JMSException: The broker does not answer.
+        """
+        queues = self._scopes.dead_letter_queues() if queue is None else [queue]
+        every = [self._scopes.chosen(each) for each in queues]
+        return [queue_of(each.name, count_letters(self._reader, each, progress)) for each in every]
+
+    def dead_letter_causes(self, *, progress: OnProgress | None = None) -> list[DeadLetterCause]:
+        """Return the causes of dead letters across all dead-letter queues, the most frequent first.
+
+        Args:
+            progress: Called once for every thousand messages that were looked at.
 
         Raises:
             JMSException: The broker does not answer.
         """
-        programs: dict[tuple[str, str], list[ConsumerFigures]] = {}
-        for consumer in self.consumers():
-            programs.setdefault((consumer.client_id, consumer.host), []).append(consumer)
-        return [ConnectionFigures(*program, tuple(consumers)) for program, consumers in sorted(programs.items())]
+        every = [self._scopes.chosen(queue) for queue in self._scopes.dead_letter_queues()]
+        tallies = {each.name: count_letters(self._reader, each, progress) for each in every}
+        return causes_of(tallies)
+
+    # Changes of messages.
+
+    def purge(
+        self,
+        source: Source,
+        selector: str | None = None,
+        *,
+        limit: int | None = None,
+        message_ids: Collection[str] | None = None,
+        progress: OnProgress | None = None,
+    ) -> Changed:
+        """Delete messages of a queue or durable subscription: those that are there when the call begins.
+
+        It receives them as a consumer does, so consumers may run meanwhile: what they have in flight stays, and is
+        theirs. It goes in batches of 500 messages; if the call is interrupted, the batches before stay done, and the
+        same call continues.
+
+        Args:
+            source: The queue, its name, or the subscription. An unshared subscription must not have a consumer.
+            selector: Which messages; None is all.
+            limit: How many at the most; None: any number.
+            message_ids: Only those with these JMSMessageIDs; None: whatever their ids.
+            progress: Called after each batch, and once for every thousand messages that are looked at before.
+
+        Returns:
+            How many were deleted, why others stayed, and how many there were: see `Changed`.
+
+        Raises:
+            InvalidDestinationException: There is no such queue or subscription.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSSecurityException: The broker does not let this user receive there.
+            JMSException: The broker does not answer, or the subscription has a consumer. The text says how many
+                messages were deleted before.
+        """
+        choice = chosen_messages(selector, limit, message_ids)
+        return self._changes.purge(self._scopes.chosen(source), choice, progress)
+
+    def move(
+        self,
+        source: Source,
+        target: str | Queue | Topic,
+        selector: str | None = None,
+        *,
+        limit: int | None = None,
+        message_ids: Collection[str] | None = None,
+        progress: OnProgress | None = None,
+    ) -> Changed:
+        """Move messages of a queue or durable subscription to another destination, unchanged, each exactly once.
+
+        One Kafka transaction writes a batch of 500 messages to the target and settles it in the source. The messages
+        keep ids, properties, expiration and group; their delivery count begins anew. Otherwise as `purge`.
+
+        Args:
+            source: The queue, its name, or the subscription.
+            target: The queue, its name, or the topic that gets them. It must exist.
+            selector: Which messages; None is all.
+            limit: How many at the most; None: any number.
+            message_ids: Only those with these JMSMessageIDs; None: whatever their ids.
+            progress: Called after each batch, and once for every thousand messages that are looked at before.
+
+        Raises:
+            InvalidDestinationException: Source or target does not exist, or both are the same.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSSecurityException: The broker does not let this user receive, or send.
+            JMSException: The broker does not answer, or the subscription has a consumer. The text says how many
+                messages were moved before.
+        """
+        choice = chosen_messages(selector, limit, message_ids)
+        return self._changes.move(self._scopes.chosen(source), destination_of(target), choice, progress)
+
+    def copy(
+        self,
+        source: Source,
+        target: str | Queue | Topic,
+        selector: str | None = None,
+        *,
+        limit: int | None = None,
+        message_ids: Collection[str] | None = None,
+        progress: OnProgress | None = None,
+    ) -> Changed:
+        """Copy messages of a queue or durable subscription to another destination, those in flight included.
+
+        It takes nothing. Each batch of 500 messages is one Kafka transaction. The copies have the JMSMessageIDs of the
+        originals. A call that failed says how many messages were copied before; a second call copies these again.
+
+        Args:
+            source: The queue, its name, or the subscription.
+            target: The queue, its name, or the topic that gets them. It must exist.
+            selector: Which messages; None is all.
+            limit: How many at the most; None: any number.
+            message_ids: Only those with these JMSMessageIDs; None: whatever their ids.
+            progress: Called after each batch.
+
+        Raises:
+            InvalidDestinationException: Source or target does not exist, or both are the same.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSSecurityException: The broker does not let this user read, or send.
+            JMSException: The broker does not answer.
+        """
+        choice = chosen_messages(selector, limit, message_ids)
+        return self._changes.copy(self._scopes.chosen(source), destination_of(target), choice, progress)
+
+    def retry_dead_letters(
+        self,
+        queue: str | Queue,
+        *,
+        message_ids: Collection[str] | None = None,
+        selector: str | None = None,
+        limit: int | None = None,
+        topics: bool = False,
+        progress: OnProgress | None = None,
+    ) -> Changed:
+        """Move dead letters back to where they came from, as they were sent; their delivery count begins anew.
+
+        Each moves exactly once, as with `move`. They expire when they would have, or never if that time is over.
+
+        Args:
+            queue: A dead-letter queue; or the queue that the dead letters came from, if its dead-letter queue exists:
+                only its own dead letters are moved then.
+            message_ids: Only those with these JMSMessageIDs; None: whatever their ids.
+            selector: Which of them; None is all. Dead letters have properties such as JMS_kjms_Cause.
+            limit: How many at the most; None: any number.
+            topics: Whether to move those that came from topics, too: every subscription receives them again.
+            progress: Called after each batch, and once for every thousand messages that are looked at before.
+
+        Raises:
+            InvalidDestinationException: There is no such queue, or a dead letter came from a destination that does not
+                exist any more; nothing was moved.
+            InvalidSelectorException: The selector's syntax is wrong.
+            JMSException: The broker does not answer. The text says how many messages were moved before.
+        """
+        choice = chosen_messages(selector, limit, message_ids)
+        named = Queue(queue) if isinstance(queue, str) else queue
+        holder, origin = self._scopes.holder_of_letters(named)
+        return self._changes.retry(holder, choice, progress, origin=origin, topics=topics)
 
     # Delayed messages.
 
-    def delayed(self, destination: str | Queue | Topic) -> list[DelayedMessage]:
-        """Return the messages of a destination that are not due yet, the first due first.
+    def cancel(self, message_id: str, destination: str | Queue | Topic | None = None) -> bool:
+        """Cancel a message that is not due yet, and return when it is certain that it will not be delivered.
 
         Args:
-            destination: The queue or topic; a name is that of a queue.
+            message_id: Its JMSMessageID.
+            destination: Its queue or topic; a name is that of a queue. None: it is searched for everywhere.
+
+        Returns:
+            Whether it was cancelled; if not, there is no such message, or it was delivered meanwhile.
 
         Raises:
-            InvalidDestinationException: Its Kafka topic does not exist.
-            JMSException: The broker does not answer.
+            InvalidDestinationException: There is no such destination.
+            JMSException: The broker does not answer, or no process serves the delayed messages; the request stays.
         """
-        wanted = Queue(destination) if isinstance(destination, str) else destination
-        topic, there = self._existing(wanted)
-        if delayed(topic) not in there:
-            return []
-        with self._cluster.delayed(topic) as waiting:
-            return [
-                DelayedMessage(
-                    decode(each.record, wanted).jms_message_id,
-                    _moment(each.due),
-                    each.place[0],
-                    each.place[1],
-                )
-                for each in waiting.read()
-            ]
+        return self._changes.cancel(self._delayed_at(destination), message_id)
 
-    # Destinations.
-
-    def destinations(self, *, internal: bool = False, estimate: bool = False) -> list[DestinationFigures]:
-        """Return the cluster's Kafka topics as destinations, sorted by name, with what is unsettled in queues.
+    def deliver(self, message_id: str, destination: str | Queue | Topic | None = None) -> bool:
+        """Deliver a message that is not due yet, and return when it is on its destination.
 
         Args:
-            internal: Whether to include the internal topics of kjms and Kafka.
-            estimate: Whether to give upper bounds, and read no messages.
+            message_id: Its JMSMessageID.
+            destination: Its queue or topic; a name is that of a queue. None: it is searched for everywhere.
+
+        Returns:
+            Whether it was delivered; if not, there is no such message, or it was cancelled meanwhile.
 
         Raises:
+            InvalidDestinationException: There is no such destination.
+            JMSException: The broker does not answer, or no process serves the delayed messages; the request stays.
+        """
+        return self._changes.deliver(self._delayed_at(destination), message_id)
+
+    def _delayed_at(self, destination: str | Queue | Topic | None) -> list[Chosen]:
+        if destination is None:
+            return self._scopes.with_delayed()
+        return [self._scopes.anywhere(destination_of(destination))]
+
+    # Destinations and subscriptions.
+
+    def create_queue(
+        self, name: str | Queue, *, partitions: int | None = None, config: Mapping[str, object] | None = None
+    ) -> None:
+        """Create a queue. It keeps its messages until they are consumed, unless *config* says otherwise.
+
+        Args:
+            name: The queue, or its name.
+            partitions: The partitions of its Kafka topic; None: as the factory's options say, or 1.
+            config: Kafka's settings of the topic, such as ``{"max.message.bytes": 5_000_000}``; None: the broker's.
+
+        Raises:
+            InvalidDestinationException: It exists already, or the name cannot be one.
+            JMSSecurityException: The broker does not let this user create topics.
+            JMSException: The broker refuses a setting, or does not answer.
+        """
+        self._destinations.create(Queue(name) if isinstance(name, str) else name, partitions, config)
+
+    def create_topic(
+        self, name: str | Topic, *, partitions: int | None = None, config: Mapping[str, object] | None = None
+    ) -> None:
+        """Create a topic; as `create_queue`, but Kafka deletes its messages after the broker's retention time.
+
+        Args:
+            name: The topic, or its name.
+            partitions: The partitions of its Kafka topic; None: as the factory's options say, or 1.
+            config: Kafka's settings of the topic, such as ``{"retention.ms": 86_400_000}``; None: the broker's.
+
+        Raises:
+            InvalidDestinationException: It exists already, or the name cannot be one.
+            JMSSecurityException: The broker does not let this user create topics.
+            JMSException: The broker refuses a setting, or does not answer.
+        """
+        self._destinations.create(Topic(name) if isinstance(name, str) else name, partitions, config)
+
+    def delete_queue(self, name: str | Queue) -> None:
+        """Delete a queue with its messages, its delayed messages, and all that kjms keeps of it.
+
+        Its dead-letter queue is a queue of its own, and stays. A second call finishes what an interrupted one began.
+
+        Args:
+            name: The queue, or its name.
+
+        Raises:
+            InvalidDestinationException: There is no such queue.
+            IllegalStateException: It has consumers; nothing was deleted.
+            JMSSecurityException: The broker does not let this user delete topics or groups.
             JMSException: The broker does not answer.
         """
-        there = self._cluster.topics()
-        topics = {
-            topic: partitions
-            for topic, partitions in there.items()
-            if internal or not (is_internal(topic) or topic.startswith("__"))
-        }
-        groups = self._cluster.groups()
-        spans = self._cluster.spans(topics)
-        settings = self._cluster.settings(topics, (RETENTION, RETENTION_BYTES, CLEANUP))
-        queues = [topic for topic in topics if queue_group(topic) in groups]
-        backlogs = self._look([self._scope(self._queue(topic), topic) for topic in queues], there, estimate=estimate)
-        found = []
-        for topic in topics.keys() & spans.keys() & settings.keys():
-            is_queue = queue_group(topic) in groups
-            backlog = backlogs.get(queue_group(topic)) if is_queue else None
-            name = self._name(topic, is_queue=is_queue)
-            warnings = retention_warnings(name, settings[topic]) if is_queue else ()
-            if isinstance(backlog, JMSException):
-                warnings += (f"Cannot count the messages that wait in queue {name}: {backlog}",)
-            counted = backlog if isinstance(backlog, Backlog) else None
-            found.append(
-                DestinationFigures(
-                    name=name,
-                    kind="queue" if is_queue else None,
-                    topic=topic,
-                    partitions=len(spans[topic]),
-                    depth=None if counted is None else counted.depth,
-                    depth_up_to=None if counted is None else counted.unsettled_offsets,
-                    kept_up_to=sum(end - begin for begin, end in spans[topic]),
-                    retention_ms=retention(settings[topic]),
-                    warnings=warnings,
-                )
-            )
-        return sorted(found, key=lambda each: each.name)
+        self._destinations.delete_queue(Queue(name) if isinstance(name, str) else name)
 
-    def _name(self, topic: str, *, is_queue: bool) -> str:
-        options = self._options
-        try:
-            kind: type[Queue] | type[Topic] = Queue if is_queue else Topic
-            found = destination_for(topic, kind, options.queue_prefix, options.topic_prefix)
-        except InvalidDestinationException:  # without the prefix: not a destination of this factory
-            return topic
-        return found.queue_name if isinstance(found, Queue) else found.topic_name
+    def delete_topic(self, name: str | Topic) -> None:
+        """Delete a topic with its messages, and all that kjms keeps of it.
 
-    # Looking.
+        Args:
+            name: The topic, or its name.
 
-    def _look(
-        self, scopes: list[Scope], there: Mapping[str, int], *, estimate: bool
-    ) -> dict[str, Backlog | JMSException]:
-        compacted = set() if estimate else self._compacted({scope.topic for scope in scopes})
-        return self._survey.look(scopes, there, is_exact=not estimate, changing=compacted)
+        Raises:
+            InvalidDestinationException: There is no such topic.
+            IllegalStateException: It has named subscriptions; nothing was deleted. Consumers without a subscription
+                are in no group, so they are not noticed.
+            JMSSecurityException: The broker does not let this user delete topics.
+            JMSException: The broker does not answer.
+        """
+        self._destinations.delete_topic(Topic(name) if isinstance(name, str) else name)
 
-    def _compacted(self, topics: Collection[str]) -> set[str]:
-        """Return those of *topics* of which Kafka deletes messages that are neither settled nor the oldest."""
-        now = time.monotonic()
-        if now - self._settings_at > SETTINGS_SECONDS:
-            self._settings_at, self._settings = now, {}
-        unknown = set(topics) - self._settings.keys()
-        try:
-            self._settings.update(self._cluster.settings(sorted(unknown), (CLEANUP,)))
-        except JMSSecurityException:  # without the right, a count may include what compaction has removed
-            _log.info("the settings of topics cannot be read, so compacted topics are not known", exc_info=True)
-            self._settings.update({topic: {} for topic in unknown})
-        return {topic for topic in topics if "compact" in self._settings.get(topic, {}).get(CLEANUP, "")}
+    def unsubscribe(self, name: str, client_id: str | None = None) -> None:
+        """Delete a durable subscription, with the messages that wait for it.
+
+        Args:
+            name: Its name.
+            client_id: The client identifier that it belongs to; None for a shared subscription without one.
+
+        Raises:
+            InvalidDestinationException: There is no durable subscription of that name.
+            IllegalStateException: It has an open consumer.
+            JMSException: The broker does not answer.
+        """
+        self._cluster.remove_subscription(name, client_id)
 
 
-def _messages(
-    backlog: Backlog | JMSException | None, members: Collection[Member], events: Counter[str] | None
-) -> dict[str, Any]:
-    """Return the figures that queues and subscriptions share."""
-    counted = backlog if isinstance(backlog, Backlog) else None
-    events = events or Counter()
-    return {
-        "depth": None if counted is None else counted.depth,
-        "depth_up_to": None if counted is None else counted.unsettled_offsets,
-        "oldest": None if counted is None or counted.oldest is None else _moment(counted.oldest),
-        "in_flight": (None if counted is None else counted.dispatched) if members else 0,
-        "delayed": None if counted is None else counted.delayed,
-        "overdue": None if counted is None else counted.overdue,
-        "overflow": None if counted is None else counted.overflow,
-        "transfer": None if counted is None else counted.transfer,
-        "expired": None if counted is None else counted.expired,
-        "unreclaimed": None if counted is None else counted.unreclaimed,
-        "consumers": len(members),
-        "hosts": len({member.host for member in members}),
-        "redeliveries": Redeliveries(events["redelivery"], events["dead letter"], events["expired"]),
-        "error": str(backlog) if isinstance(backlog, JMSException) else None,
-    }
+def destination_of(destination: str | Queue | Topic) -> Queue | Topic:
+    """Return *destination*; a name is that of a queue."""
+    return Queue(destination) if isinstance(destination, str) else destination
 
 
-def _moment(milliseconds: int) -> datetime:
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
-    except (OverflowError, OSError, ValueError):  # later than Python's last year
-        return datetime.max.replace(tzinfo=timezone.utc)
+def chosen_messages(selector: str | None, limit: int | None, message_ids: Collection[str] | None) -> Choice:
+    """Return the choice of messages, whose selector was checked.
+
+    Raises:
+        InvalidSelectorException: Its syntax is wrong.
+        ValueError: *limit* is negative, or *message_ids* is a text.
+    """
+    selector_of(selector)
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit is 0 or more, not {limit!r}")
+    if isinstance(message_ids, str):
+        raise ValueError(f"message_ids is a collection of ids, not the text {message_ids!r}")
+    return Choice(selector, limit, message_ids)

@@ -143,6 +143,9 @@ class ConsumerFigures:
         client_id: The ``client.id`` of its Kafka client: ``kjms`` unless ``kafka={"client.id": ...}`` says otherwise.
         host: The address from which it connects.
         partitions: The partitions of the Kafka topic that it holds; none: it gets messages by handover.
+        in_flight: An upper bound of the messages in these partitions, and in those of the overflow topic that belong to
+            them, that it has received and not settled, as of `QueueFigures`; None: it was not asked for, or could not
+            be counted. Messages that it got by handover count for no process: Kafka does not say whose they are.
     """
 
     destination: Queue | Topic
@@ -152,6 +155,7 @@ class ConsumerFigures:
     client_id: str
     host: str
     partitions: tuple[int, ...]
+    in_flight: int | None = None
 
 
 @dataclass(frozen=True)

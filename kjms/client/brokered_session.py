@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, cast
 
@@ -101,6 +101,10 @@ class Brokered(Acknowledgement):
         self._last = delivery
         self._open[delivery] = None
 
+    def hold(self, deliveries: Sequence[tuple[Delivery, Message]]) -> None:
+        """Note that the messages of *deliveries* are processed together: if that fails, none is to blame."""
+        self._open.update((delivery, None) for delivery, _ in deliveries)
+
     def take(self, delivery: Delivery) -> bool:
         """Tell whether *delivery* was open; it is not any more."""
         if delivery not in self._open:
@@ -181,6 +185,11 @@ class ObservedBrokered(Brokered):
     def received(self, delivery: Delivery, message: Message) -> None:
         self._observation.received(delivery, message)
         super().received(delivery, message)
+
+    def hold(self, deliveries: Sequence[tuple[Delivery, Message]]) -> None:
+        for delivery, message in deliveries:
+            self._observation.received(delivery, message)
+        super().hold(deliveries)
 
     def settle(self, deliveries: list[Delivery]) -> None:
         super().settle(deliveries)

@@ -105,8 +105,14 @@ class SessionCore:
         found = self.take(slot, destination, deliver)
         return None if found is None else found[1]
 
-    def acceptable(self, delivery: Delivery, destination: Destination) -> Message | None:
-        """Return the message of *delivery*; None if it has expired or was delivered too often: then it is settled."""
+    def acceptable(self, delivery: Delivery, destination: Destination, *, records: bool = True) -> Message | None:
+        """Return the message of *delivery*; None if it has expired or was delivered too often: then it is settled.
+
+        Args:
+            delivery: The delivery.
+            destination: What the consumer is on.
+            records: Whether a repeated delivery is recorded durably before it is made.
+        """
         message = delivery.decoded
         if message is None:
             message = delivery.message(destination)
@@ -115,7 +121,9 @@ class SessionCore:
             if expires and expires < self._now_ms():
                 self._expire(delivery, destination)
                 return None
-        if delivery.count > 1 and (self.redelivery.is_one_too_many(delivery) or not self._is_recorded(delivery)):
+        if delivery.count > 1 and (
+            self.redelivery.is_one_too_many(delivery) or (records and not self._is_recorded(delivery))
+        ):
             return None
         return message
 

@@ -131,7 +131,7 @@ class SessionSender:
             pending = completions.begin(route.topic, original, listener)
             try:
                 completions.publisher.send(route.topic, partition, record, pending)
-            except BaseException:
+            except Exception:  # but not an interrupt: the client library may have taken the record, and reports it
                 completions.cancel()
                 raise
         finally:

@@ -12,12 +12,14 @@ from kjms._lazy import loader
 if TYPE_CHECKING:
     from kjms.engine.admin.admin import Admin, Member
     from kjms.engine.admin.group_progress import GroupProgress
+    from kjms.engine.admin.scan import Position, Scan, Scanned
     from kjms.engine.admin.scopes import Backlog, Scope
     from kjms.engine.admin.survey import Survey
     from kjms.engine.browsing import Browsing
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
     from kjms.engine.consumer.kafka_source import KafkaSource
+    from kjms.engine.consumer.restoration import NEWER_SETTLEMENT
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages, PeriodicMessage
     from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from kjms.engine.temporary.inbox_browsing import InboxLook
     from kjms.engine.temporary.temporary_destinations import Address
     from kjms.engine.transactions.bridged import Bridged, TooLargeError
-    from kjms.engine.transactions.errors import UnknownError
+    from kjms.engine.transactions.errors import LostError, UnknownError
     from kjms.engine.transactions.group_committer import SessionTransaction
     from kjms.engine.transactions.plan import Copy
 
@@ -50,11 +52,16 @@ _MODULES = {
     "GroupProgress": "kjms.engine.admin.group_progress",
     "Identity": "kjms.engine.subscriptions.definitions",
     "InboxLook": "kjms.engine.temporary.inbox_browsing",
+    "NEWER_SETTLEMENT": "kjms.engine.consumer.restoration",
     "NON_DURABLE": "kjms.engine.subscriptions.definitions",
     "PeriodicMessage": "kjms.engine.delayed.inspection",
+    "LostError": "kjms.engine.transactions.errors",
     "Member": "kjms.engine.admin.admin",
+    "Position": "kjms.engine.admin.scan",
     "Publisher": "kjms.engine.publisher",
     "Receipt": "kjms.engine.consumer.delivery",
+    "Scan": "kjms.engine.admin.scan",
+    "Scanned": "kjms.engine.admin.scan",
     "Scope": "kjms.engine.admin.scopes",
     "Slot": "kjms.engine.consumer.delivery",
     "Space": "kjms.engine.subscriptions.definitions",
@@ -74,6 +81,7 @@ _MODULES = {
 
 __all__ = [
     "DURABLE",
+    "NEWER_SETTLEMENT",
     "NON_DURABLE",
     "Address",
     "Admin",
@@ -92,11 +100,15 @@ __all__ = [
     "Identity",
     "InboxLook",
     "KafkaSource",
+    "LostError",
     "Member",
     "MessageSource",
     "PeriodicMessage",
+    "Position",
     "Publisher",
     "Receipt",
+    "Scan",
+    "Scanned",
     "Scope",
     "SessionTransaction",
     "Slot",

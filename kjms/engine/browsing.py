@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.admin.group_progress import read_progress
+from kjms.engine.admin.log_index import is_unsettled
 from kjms.engine.kafka import (
     ConsumerPort,
     KafkaError,
@@ -98,7 +97,7 @@ class QueueReading:
         """Return whether *source*, a record of the queue's own topic, is among what is read."""
         place, offset = (source.topic() or "", source.partition() or 0), source.offset() or 0
         state = self._states.get(place) if place[0] == self._topic else None
-        return state is not None and offset < self._ends[place] and _is_unsettled(state, offset)
+        return state is not None and offset < self._ends[place] and is_unsettled(state, offset)
 
     def close(self) -> None:
         """Close the Kafka consumer."""
@@ -158,7 +157,7 @@ class QueueReading:
                 raise KafkaException(error)
             _log.debug("browse %s: %s", self._name, error)
         elif end is not None:
-            if error is None and offset < end and _is_unsettled(self._states[place], offset):
+            if error is None and offset < end and is_unsettled(self._states[place], offset):
                 self.ready.append(record)
             if offset >= (end if error is not None else end - 1):
                 del self._left[place]
@@ -250,16 +249,3 @@ class Browsing:
         if 0 < message.jms_expiration < now or message.jms_delivery_time > max(now, message.jms_timestamp):
             return None
         return message if self._selector is None or self._selector.matches(message) else None
-
-
-def _is_unsettled(state: State, offset: int) -> bool:
-    """Tell whether the message at *offset* is not settled.
-
-    >>> state = State(3, 0, ((3, 4), (6, 8)), 10)
-    >>> [offset for offset in range(12) if _is_unsettled(state, offset)]
-    [3, 6, 7, 10, 11]
-    """
-    if offset >= state.known:
-        return True
-    at = bisect_right(state.runs, (offset, sys.maxsize)) - 1
-    return at >= 0 and offset < state.runs[at][1]

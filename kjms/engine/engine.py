@@ -20,6 +20,8 @@ from kjms.engine.admin.bookkeeping import Bookkeeping
 from kjms.engine.admin.group_progress import GroupProgress, find_progress
 from kjms.engine.admin.registry import Registry
 from kjms.engine.admin.retention import RetentionCleaner
+from kjms.engine.admin.scan import Position, Scan
+from kjms.engine.admin.scopes import Scope
 from kjms.engine.admin.survey import Survey
 from kjms.engine.admin.topics import Topics
 from kjms.engine.browsing import Browsing
@@ -132,7 +134,8 @@ class Engine:
     @property
     def admin(self) -> Admin:
         """What tools ask of the cluster."""
-        return Admin(self.topics, self.subscriptions, self.schedule, self.prompt, self.options.send_timeout / 1000)
+        timeout = self.options.send_timeout / 1000
+        return Admin(self.topics, self.subscriptions, self.schedule, self.prompt, self.overflows.bookkeeping, timeout)
 
     def survey(self) -> Survey:
         """Return what counts the messages of many destinations, which the caller closes."""
@@ -358,6 +361,21 @@ class Engine:
             selector,
             self.options.send_timeout / 1000,
         )
+
+    def scan(self, scope: Scope, position: Position | None = None) -> Scan:
+        """Return a reading of the unsettled messages of *scope*; what is settled in this process is settled for it.
+
+        Args:
+            scope: The queue or subscription.
+            position: Where an earlier one has got to; None: from the start.
+
+        Raises:
+            JMSException: The broker does not answer.
+        """
+        self.sources.flush_queue(scope.topic)
+        overflow = self.overflows.of(scope.topic, scope.group)
+        config, timeout = consumer_settings(self.settings, scope.group), self.options.send_timeout / 1000
+        return Scan(scope, config, overflow, timeout, position)
 
     def progress(self, destination: Destination, topic: str, group: str) -> list[tuple[GroupProgress, int]]:
         """Return the progress of *group* in the topics of *destination*, and where each of their partitions begins.

@@ -590,7 +590,7 @@ def jms_error(
     linked = error if isinstance(error, KafkaException) else KafkaException(error)
     missing = ""
     if code == KafkaError.GROUP_AUTHORIZATION_FAILED and group:
-        missing = f"Read on the group {group!r}"
+        missing = f"{'Read' if topic else to or 'Read'} on the group {group!r}"
     elif code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and transactional_id:
         missing = f"Write on the transactional id {transactional_id!r}"
     elif code in _OF_TOPICS and topic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from kjms.engine.kafka import ConsumerPort, KafkaError, KafkaException, KafkaMessage
@@ -19,10 +19,15 @@ UNTIL_END: Final = {"enable.partition.eof": True}
 
 BATCH: Final = 1_000  # records taken from librdkafka at once
 POLL_SECONDS: Final = 0.1  # how soon the end of reading is noticed
+QUIET_SECONDS: Final = 1.0  # without a record or event, before the caller is asked which topics are still there
 
 
 def records(
-    consumer: ConsumerPort, ends: Mapping[Place, int], timeout: float, is_over: Callable[[], bool] = lambda: False
+    consumer: ConsumerPort,
+    ends: Mapping[Place, int],
+    timeout: float,
+    is_over: Callable[[], bool] = lambda: False,
+    gone: Callable[[set[str]], Collection[str]] = lambda _: (),
 ) -> Iterator[KafkaMessage]:
     """Give the records of what *consumer* is assigned, until each partition was read up to its end.
 
@@ -31,6 +36,8 @@ def records(
         ends: The offset before which each partition is read.
         timeout: Seconds without a record or event after which reading fails.
         is_over: Says whether no more is wanted.
+        gone: Returns which topics of a set were deleted: for these Kafka sends neither a record nor an event. It is
+            called once a second while nothing arrives; their partitions are finished.
 
     A partition is finished by its last record before the end, by any record at or beyond the end, or by librdkafka's
     end-of-partition event. While others keep writing, the event may never come.
@@ -40,7 +47,7 @@ def records(
         KafkaException: The broker refuses the request.
     """
     left = dict(ends)
-    deadline = time.monotonic() + timeout
+    arrived = asked = time.monotonic()
     while left and not is_over():
         first = consumer.poll(POLL_SECONDS)
         for record in () if first is None else (first, *consumer.consume(BATCH, 0)):
@@ -53,12 +60,17 @@ def records(
             end = left.get(place)
             if end is None:  # finished: what came later is none of this reading's
                 continue
-            deadline = time.monotonic() + timeout
+            arrived = asked = time.monotonic()
             if error is None and offset < end:
                 yield record
                 offset += 1
             if offset >= end:  # a later record says so, too: before the end there may stand a transaction's marker
                 del left[place]
-        if left and time.monotonic() > deadline:
+        now = time.monotonic()
+        if left and now - asked > min(QUIET_SECONDS, timeout):
+            deleted = gone({topic for topic, _ in left})
+            left = {place: end for place, end in left.items() if place[0] not in deleted}
+            asked = time.monotonic()
+        if left and now - arrived > timeout:
             topic = next(iter(left))[0]
             raise JMSException(f"the Kafka topic {topic!r} has not answered for {timeout:g} s")

@@ -37,6 +37,7 @@ class Overflows:
 
     Attributes:
         engine: The engine's name.
+        bookkeeping: Keeps copies of settlement.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Overflows:
     ) -> None:
         self.engine = engine
         self._topics = topics
-        self._bookkeeping = bookkeeping
+        self.bookkeeping = bookkeeping
         self._tuning = tuning
         relocator_id, _, sync_relocator_id = transactional_ids(engine)
         self._relocator = Relocator(config, relocator_id, report, bookkeeping.is_visible, tuning)
@@ -64,7 +65,7 @@ class Overflows:
             self._relocator,
             self._sync_relocator,
             self._topics,
-            self._bookkeeping,
+            self.bookkeeping,
             self._redelivery_log,
             group,
             topic,

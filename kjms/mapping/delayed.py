@@ -3,8 +3,9 @@
 A message stands there as it was sent; the header ``JMSDeliveryTime`` says when it is due. The process that serves
 a partition writes *notes* beside the messages: records with a header ``kjms-delayed`` of ``1;<what>``, where
 ``<what>`` is ``moved``, ``cancelled`` or ``rewritten``, and a value that is a JSON array: the offsets of the messages
-concerned. Any program may write a note ``1;cancel``, which asks for cancellation. The copy of a message carries its
-first place: ``kjms-delayed`` is ``1;<partition>;<offset>`` then.
+concerned. Any program may write a note ``1;cancel``, which asks for cancellation, or ``1;deliver``, which asks for
+delivery before the time. The copy of a message carries its first place: ``kjms-delayed`` is ``1;<partition>;<offset>``
+then.
 
 Definitions of periodic messages (`kjms.mapping.periodic`) stand there as well. An array in a note ``moved``,
 ``[offset, next, last]``, says when the message of a definition comes next, and which time it was sent for last.
@@ -23,13 +24,16 @@ __all__ = [
     "CANCEL",
     "CANCELLED",
     "DELAYED",
+    "DELIVER",
     "DELIVERY_TIME",
     "MOVED_ON",
+    "REQUESTS",
     "REWRITTEN",
     "Note",
     "Progress",
     "copied",
     "due_at",
+    "early",
     "noted",
     "place_of",
     "read",
@@ -42,9 +46,12 @@ DELIVERY_TIME: Final = "JMSDeliveryTime"
 
 CANCEL: Final = "cancel"
 CANCELLED: Final = "cancelled"
+DELIVER: Final = "deliver"
 MOVED_ON: Final = "moved"
 REWRITTEN: Final = "rewritten"
-_KINDS: Final = {b"1;" + kind.encode(): kind for kind in (CANCEL, CANCELLED, MOVED_ON, REWRITTEN)}
+_KINDS: Final = {b"1;" + kind.encode(): kind for kind in (CANCEL, CANCELLED, DELIVER, MOVED_ON, REWRITTEN)}
+REQUESTS: Final = frozenset({CANCEL, DELIVER})
+"""Notes that ask the owner of the partition for something; the others say what became of messages."""
 
 
 class Progress(NamedTuple):
@@ -62,7 +69,7 @@ class Progress(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What a record says of messages in the same partition: `CANCEL`, `CANCELLED`, `MOVED_ON` or `REWRITTEN`."""
+    """What a record says of messages in its partition: `CANCEL`, `CANCELLED`, `DELIVER`, `MOVED_ON` or `REWRITTEN`."""
 
     kind: str
     offsets: tuple[int, ...]
@@ -113,6 +120,16 @@ def copied(record: SourceRecord) -> KafkaRecord:
         headers = [header for header in headers if header[0] != DELAYED]
         headers.append((DELAYED, b"1;%d;%d" % (record.partition() or 0, record.offset() or 0)))
     return KafkaRecord(record.key(), record.value(), headers, max(record.timestamp()[1], 0))
+
+
+def early(record: KafkaRecord, now: int) -> KafkaRecord:
+    """Return *record*, the copy of a message that was to be delivered later, as one that is due *now*.
+
+    >>> early(KafkaRecord(None, b"", [("JMSDeliveryTime", b"9000")], 0), 2_000).headers
+    [('JMSDeliveryTime', b'2000')]
+    """
+    due = b"%d" % now
+    return record._replace(headers=[(name, due if name == DELIVERY_TIME else data) for name, data in record.headers])
 
 
 def place_of(record: SourceRecord) -> tuple[int, int] | None:

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, shown
 
 __all__ = [
+    "ARCHIVES",
     "BOOKKEEPING",
     "INBOX",
     "REDELIVERIES",
     "REGISTRY",
+    "archive_group",
+    "beside",
     "bridge_transactional_id",
     "bridged",
     "delayed",
@@ -45,6 +49,9 @@ BOOKKEEPING: Final = "kjms.bookkeeping"
 REDELIVERIES: Final = "kjms.redeliveries"
 REGISTRY: Final = "kjms.registry"
 
+ARCHIVES: Final = "kjms.archive."
+"""What the consumer groups of archives begin with."""
+
 INBOX: Final = "kjms.inbox."
 """What the topics begin with that are inboxes."""
 
@@ -53,7 +60,8 @@ _OVERFLOW: Final = ".kjms.overflow"
 _INTEREST: Final = ".kjms.interest"
 _HANDOVER: Final = ".kjms.handover"
 _BRIDGED: Final = ".kjms.bridged"
-_OF_GROUP: Final = re.compile(r".*\.kjms\.(overflow|interest|handover|bridged)(\.[0-9a-f]{12})?")
+_GROUP_SUFFIX: Final = r"\.kjms\.(overflow|interest|handover|bridged)(\.[0-9a-f]{12})?"
+_OF_GROUP: Final = re.compile(".*" + _GROUP_SUFFIX)
 _MARK: Final = "--"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _ILLEGAL_BYTE = re.compile(rb"[^a-zA-Z0-9._]")
@@ -159,6 +167,22 @@ def subscription_group(topic: str, name: str, client_id: str | None, registry_of
     return f"kjms.sub.{topic}:{registry_offset}:{client_id or ''}:{name}"
 
 
+def archive_group(name: str) -> str:
+    """Return the id of the consumer group of the archive *name*.
+
+    Raises:
+        InvalidDestinationException: *name* is empty, or has other characters than letters, digits, ``.``, ``_``, ``-``.
+
+    >>> archive_group("orders")
+    'kjms.archive.orders'
+    """
+    if not _LEGAL.fullmatch(name):
+        raise InvalidDestinationException(
+            f"the name of an archive consists of letters, digits, '.', '_' and '-'; it is not {shown(name)}"
+        )
+    return ARCHIVES + name
+
+
 def overflow(topic: str, group: str) -> str:
     """Return the overflow topic of the consumer group *group*: for messages of *topic* that it relocates.
 
@@ -195,6 +219,18 @@ def bridged(topic: str, name: str) -> str:
     'orders.kjms.bridged.0f677666ea14'
     """
     return _beside(topic, f"{_BRIDGED}.{hashlib.sha256(name.encode()).hexdigest()[:12]}")
+
+
+def beside(topic: str, there: Iterable[str]) -> set[str]:
+    """Return those of the topics *there* that kjms keeps for the destination whose Kafka topic is *topic*.
+
+    >>> sorted(beside("orders", ["orders", "orders.kjms.delayed", "orders.kjms.handover", "orders.old.kjms.delayed"]))
+    ['orders.kjms.delayed', 'orders.kjms.handover']
+    """
+    group = queue_group(topic)
+    own = {delayed(topic), overflow(topic, group), interest(topic, group), handover(topic, group)}
+    is_own = re.compile(re.escape(topic) + _GROUP_SUFFIX).fullmatch
+    return {each for each in there if each in own or is_own(each)}
 
 
 def bridge_transactional_id(notes: str) -> str:

@@ -48,6 +48,8 @@ class PartitionSettlement(Generic[T]):
         dispatch_limit: The dispatch limit that is committed.
         histories_end: `history` has something to say of no offset from here on, but for what was noted since.
         evicted: How many messages are evicted.
+        version: Counts the changes.
+        committed_version: The version that Kafka has.
 
     >>> partition = PartitionSettlement(State(7, 7, (), 7))
     >>> all([partition.read(offset, "message") for offset in (7, 8, 10)])
@@ -62,7 +64,6 @@ class PartitionSettlement(Generic[T]):
 
     __slots__ = (
         "_ahead",
-        "_committed",
         "_done",
         "_evicted_from",
         "_histories",
@@ -70,6 +71,7 @@ class PartitionSettlement(Generic[T]):
         "_reread",
         "_restored",
         "_unsettled",
+        "committed_version",
         "dispatch_limit",
         "dispatched",
         "evicted",
@@ -84,7 +86,7 @@ class PartitionSettlement(Generic[T]):
         self.dispatched = start
         self.dispatch_limit = -1 if state is None else state.dispatch_limit
         self.version = 0
-        self._committed = 0
+        self.committed_version = 0
         self._open: dict[int, T] = {}  # read and not settled
         self._unsettled = UnsettledRuns()  # the keys of _open, and what is evicted
         self._ahead: dict[int, T | None] = {}  # known, and not read yet: see `place`; None is settled
@@ -276,16 +278,22 @@ class PartitionSettlement(Generic[T]):
             for offset in range(begin, end):
                 self._histories.pop(offset, None)
 
+    def possibly_delivered(self, past: int) -> None:
+        """Note that what is unsettled before *past* was possibly delivered, as after an owner that ended unexpectedly.
+
+        It costs no room in the metadata, unlike a history of each message.
+        """
+        if past > self._restored.dispatch_limit:
+            self._restored.dispatch_limit = past
+            self.histories_end = max(self.histories_end, past)
+            self.version += 1
+
     # What is committed.
 
     @property
     def is_dirty(self) -> bool:
         """Whether Kafka does not know everything."""
-        return self.version != self._committed
-
-    def knows(self, version: int) -> bool:
-        """Return whether the state of *version* is committed."""
-        return self._committed >= version
+        return self.version != self.committed_version
 
     @property
     def committed_offset(self) -> int:
@@ -343,7 +351,7 @@ class PartitionSettlement(Generic[T]):
 
     def committed(self, snapshot: Snapshot) -> None:
         """Note that Kafka has *snapshot*."""
-        self._committed = max(self._committed, snapshot.version)
+        self.committed_version = max(self.committed_version, snapshot.version)
         self.dispatch_limit = max(self.dispatch_limit, snapshot.state.dispatch_limit)
 
     def messages(self) -> Iterator[tuple[int, T]]:

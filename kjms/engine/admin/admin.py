@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
-from kjms.engine.admin.topics import Topics
+from kjms.engine.admin.bookkeeping import Bookkeeping
+from kjms.engine.admin.topics import QUEUE_CONFIG, Topics
 from kjms.engine.delayed.inspection import DelayedMessages
 from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.kafka import (
@@ -20,12 +21,14 @@ from kjms.engine.kafka import (
     TopicPartition,
     jms_error,
     kafka_error,
+    open_consumer,
 )
+from kjms.engine.log_reading import UNTIL_END, records
 from kjms.engine.publisher import Publisher
 from kjms.engine.subscriptions.definitions import DURABLE, Found, Identity
 from kjms.engine.subscriptions.subscriptions import Subscriptions
 from kjms.errors import InvalidDestinationException
-from kjms.mapping.names import REGISTRY
+from kjms.mapping.names import REDELIVERIES, REGISTRY
 
 __all__ = ["Admin", "Member"]
 
@@ -61,16 +64,24 @@ class Admin:
         subscriptions: Its subscriptions.
         schedule: Its delayed messages.
         publisher: Writes requests to cancel delayed messages.
+        bookkeeping: Keeps copies of settlement.
         timeout: Seconds for each answer.
     """
 
     def __init__(
-        self, topics: Topics, subscriptions: Subscriptions, schedule: Schedule, publisher: Publisher, timeout: float
+        self,
+        topics: Topics,
+        subscriptions: Subscriptions,
+        schedule: Schedule,
+        publisher: Publisher,
+        bookkeeping: Bookkeeping,
+        timeout: float,
     ) -> None:
         self._topics = topics
         self._subscriptions = subscriptions
         self._schedule = schedule
         self._publisher = publisher
+        self._bookkeeping = bookkeeping
         self._timeout = timeout
 
     # Topics.
@@ -131,6 +142,40 @@ class Admin:
                 found[resource.name] = {name: own[name].value for name in names}
         return found
 
+    def create(
+        self,
+        topic: str,
+        partitions: int,
+        replication_factor: int | None,
+        config: Mapping[str, str],
+        *,
+        is_queue: bool,
+    ) -> None:
+        """Make *topic*, with the settings *config*; that of a queue keeps what was not consumed.
+
+        Another process may make it at the same time.
+        """
+        own = QUEUE_CONFIG if is_queue else {}
+        self._topics.make(topic, partitions, replication_factor, {**own, **config})
+        if is_queue:
+            self._bookkeeping.keep_made(topic, is_awaited=True)
+
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Delete *topics*; those that are not there are deleted already."""
+        self._topics.delete(topics)
+
+    def forget(self, topic: str, partitions: Mapping[str, int], groups: Iterable[str]) -> None:
+        """Forget what is kept of *topic*, which is deleted.
+
+        Args:
+            topic: The Kafka topic of a destination.
+            partitions: How many partitions it had, and each topic that was kept beside it.
+            groups: The consumer groups of its queue.
+        """
+        for group in groups:
+            self._bookkeeping.forget(group, [(each, n) for each, count in partitions.items() for n in range(count)])
+        self._bookkeeping.forget_made(topic)
+
     # Groups.
 
     def groups(self) -> frozenset[str]:
@@ -182,6 +227,26 @@ class Admin:
         places = [TopicPartition(topic, number) for number in range(self.partitions(topic))]
         return {each.partition: each.offset for each in self._topics.committed(group, places) if each.offset >= 0}
 
+    def commit(self, group: str, positions: Mapping[tuple[str, int], int]) -> None:
+        """Commit *positions*, offsets by topic and partition, for *group*, which has no members."""
+        places = [TopicPartition(*place, offset) for place, offset in positions.items()]
+        try:
+            self._topics.commit(group, places)
+        except KafkaException as error:
+            raise jms_error(error, f"commit for group {group!r}", group=group) from error
+
+    def delete_group(self, group: str) -> bool:
+        """Delete what *group* has committed; return False if it has members, and True if there is no such group."""
+        answer = self._topics.admin.delete_consumer_groups([group], request_timeout=self._timeout)[group]
+        try:
+            answer.result()
+        except KafkaException as error:
+            code = kafka_error(error).code()
+            if code not in {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP}:
+                raise jms_error(error, f"delete group {group!r}", to="Delete", group=group) from error
+            return bool(code == KafkaError.GROUP_ID_NOT_FOUND)
+        return True
+
     # Subscriptions.
 
     def subscriptions(self) -> list[Found]:
@@ -198,6 +263,34 @@ class Admin:
         if not self.partitions(REGISTRY):
             raise InvalidDestinationException(f"there is no durable subscription {name!r}")
         self._subscriptions.remove(Identity(DURABLE, client_id, name))
+
+    # Logs.
+
+    def redelivery_log(self, since: int | None = None) -> Generator[bytes, None, None]:
+        """Return the records of the log of redeliveries that are there now.
+
+        Args:
+            since: Which are not of interest because they are older, in milliseconds since the epoch; None: all are.
+        """
+        count = self.partitions(REDELIVERIES)
+        spans = self.spans({REDELIVERIES: count}).get(REDELIVERIES, []) if count else []
+        starts = [begin for begin, _ in spans]
+        if spans and since is not None:
+            found = self._offsets({REDELIVERIES: count}, OffsetSpec.for_timestamp(since))[REDELIVERIES]
+            later = zip(found, spans, strict=False)
+            starts = [end if first < 0 else max(first, begin) for first, (begin, end) in later] or starts
+        ends = {(REDELIVERIES, n): end for n, (_, end) in enumerate(spans) if starts[n] < end}
+        if not ends:
+            return
+        consumer = open_consumer({**self._schedule.reading, **UNTIL_END})
+        try:
+            consumer.assign([TopicPartition(topic, number, starts[number]) for topic, number in ends])
+            for record in records(consumer, ends, self._timeout):
+                yield record.value() or b""
+        except KafkaException as error:
+            raise jms_error(error, f"read the Kafka topic {REDELIVERIES!r}", to="Read", topic=REDELIVERIES) from error
+        finally:
+            consumer.close()
 
     # Delayed messages.
 

@@ -79,13 +79,43 @@ class Bookkeeping:
                 self._topics.ensure_compacted(BOOKKEEPING, partitions=MARKS + 1)
                 self._is_there = True
 
-    def keep_made(self, topic: str) -> None:
+    def keep_made(self, topic: str, *, is_awaited: bool = False) -> None:
         """Record that kjms made *topic*, for a queue.
+
+        Args:
+            topic: The Kafka topic.
+            is_awaited: Whether to return only when Kafka has confirmed it.
 
         Raises:
             JMSException: Kafka does not take it.
         """
-        self._write(_made_key(topic), self._topics.ids.find(topic).encode())
+        identity = self._topics.ids.find(topic).encode()
+        if is_awaited:
+            self._ensure()
+            self._publisher.send_and_wait(BOOKKEEPING, COPIES, KafkaRecord(_made_key(topic), identity, [], 0))
+        else:
+            self._write(_made_key(topic), identity)
+
+    def forget(self, group: str, places: Iterable[tuple[str, int]]) -> None:
+        """Delete the copies of what *group* committed for *places*; it exists no more.
+
+        Raises:
+            JMSException: Kafka does not take it.
+        """
+        self._wipe(_key(group, topic, number) for topic, number in places)
+
+    def forget_made(self, topic: str) -> None:
+        """Delete the record that kjms made *topic*, which exists no more.
+
+        Raises:
+            JMSException: Kafka does not take it.
+        """
+        self._wipe([_made_key(topic)])
+
+    def _wipe(self, keys: Iterable[bytes]) -> None:
+        if self._topics.look_up(BOOKKEEPING):
+            for key in keys:
+                self._publisher.send(BOOKKEEPING, COPIES, KafkaRecord(key, None, [], 0), _report)
 
     def made(self, topics: Iterable[str]) -> set[str]:
         """Return those of *topics* that kjms made, for queues: they, and no later ones of the same names.

@@ -6,18 +6,19 @@ holds the offsets of the messages that were read, sixteen bytes for each, and fo
 
 from __future__ import annotations
 
+import sys
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kjms.mapping.delayed import CANCEL, Note
+from kjms.mapping.delayed import REQUESTS, Note
 from kjms.mapping.periodic import Definition
 from kjms.txn.metadata import State
 
-__all__ = ["DelayedIndex", "Facts", "LogIndex", "Origin", "Tally", "unsettled_runs"]
+__all__ = ["DelayedIndex", "Facts", "LogIndex", "Origin", "Tally", "is_unsettled", "unsettled_runs"]
 
 Origin = tuple[str, int, int]
 """Where a relocated message stood first: topic, partition, offset."""
@@ -79,6 +80,19 @@ def unsettled_runs(state: State, begin: int, end: int) -> Iterator[tuple[int, in
         low, high = max(first, begin), min(past, end)
         if low < high:
             yield low, high
+
+
+def is_unsettled(state: State, offset: int) -> bool:
+    """Tell whether the message at *offset* is not settled.
+
+    >>> state = State(3, 0, ((3, 4), (6, 8)), 10)
+    >>> [offset for offset in range(12) if is_unsettled(state, offset)]
+    [3, 6, 7, 10, 11]
+    """
+    if offset >= state.known:
+        return True
+    at = bisect_right(state.runs, (offset, sys.maxsize)) - 1
+    return at >= 0 and offset < state.runs[at][1]
 
 
 class LogIndex:
@@ -196,7 +210,7 @@ class DelayedIndex:
         """Note what was read at *offset*: when a message is due, what happened to others, or a periodic message."""
         if isinstance(found, int):
             self._due[offset] = found
-        elif isinstance(found, Note) and found.kind != CANCEL:
+        elif isinstance(found, Note) and found.kind not in REQUESTS:
             for settled in found.offsets:
                 self._due.pop(settled, None)
 

@@ -89,6 +89,23 @@ class Questions:
                 continue
         return found
 
+    def gone(self, topics: Collection[str]) -> set[str]:
+        """Return which of *topics* do not exist; where the broker does not say, none."""
+        try:
+            answers = self._topics.admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
+        except (KafkaException, ValueError):
+            return set()
+        found = set()
+        for topic, answer in answers.items():
+            try:
+                answer.result()
+            except KafkaException as error:
+                if kafka_error(error).code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
+                    found.add(topic)
+            except ValueError:
+                continue
+        return found
+
     def committed(self, groups: Sequence[str]) -> dict[str, dict[Place, tuple[int, str]] | JMSException]:
         """Return what each group has committed, offset and metadata, or why the broker does not say."""
         asked = {  # all at once: librdkafka takes one group per request

@@ -63,6 +63,7 @@ class Backlog:
         depth: Messages that a consumer gets, or has.
         oldest: When the oldest of them was sent, in milliseconds since the epoch; None: there is none.
         dispatched: Those of them that a consumer may have received.
+        dispatched_at: How many of those are in each partition, by topic and number; 0 is left out.
         overflow: Those of them that are in the overflow topic.
         transfer: Those of them that are in transfer partitions.
         expired: Messages that have expired and were not removed yet.
@@ -84,6 +85,7 @@ class Backlog:
     delayed: int | None = None
     overdue: int | None = None
     dead_letters: Mapping[str, int] = field(default_factory=dict)
+    dispatched_at: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 def facts_of(record: SourceRecord, scope: Scope, *, is_relocated: bool, now: int) -> Facts | None:

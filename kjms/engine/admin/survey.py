@@ -351,7 +351,8 @@ class Survey:
             if self._consumer is None:
                 self._consumer = open_consumer(self._settings)
             self._consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
-            for record in records(self._consumer, {place: ends[place] for place in starts}, self._timeout):
+            within = {place: ends[place] for place in starts}
+            for record in records(self._consumer, within, self._timeout, gone=self._questions.gone):
                 take(record)
             self._consumer.unassign()
         except KafkaException as error:
@@ -412,11 +413,15 @@ class Survey:
             return False
 
         tallies: dict[str, list[Tally]] = {}
+        dispatched: dict[Place, int] = {}
         for place, state in each.states.items():
             view = scope.view if place[0] == scope.topic else scope.group
             index = self._indexes.get(place, {}).get(view)
             if index is not None:
-                tallies.setdefault(place[0], []).append(index.tally(state, each.ends[place], now, is_double))
+                tally = index.tally(state, each.ends[place], now, is_double)
+                tallies.setdefault(place[0], []).append(tally)
+                if tally.dispatched:
+                    dispatched[place] = tally.dispatched
         every = [tally for found in tallies.values() for tally in found]
         later = delays.get(delayed(scope.topic), [])
         return Backlog(
@@ -432,6 +437,7 @@ class Survey:
             delayed=sum(tally.early for tally in every) + sum(map(len, later)),
             overdue=sum(index.overdue(now) for index in later),
             dead_letters=sum((tally.labels for tally in every), Counter[str]()),
+            dispatched_at=dispatched,
         )
 
 

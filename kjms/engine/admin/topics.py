@@ -13,6 +13,7 @@ from typing import Any, Final
 from kjms.engine.admin.topic_ids import TopicIds
 from kjms.engine.kafka import (
     ConfigResource,
+    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -33,7 +34,7 @@ from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import InvalidDestinationException, JMSException
 from kjms.mapping.names import is_internal
 
-__all__ = ["NOT_READY", "Topics"]
+__all__ = ["NOT_READY", "QUEUE_CONFIG", "Topics"]
 
 _log = logging.getLogger("kjms.topics")
 
@@ -52,6 +53,7 @@ NOT_READY: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+AGAIN_SECONDS: Final = 0.05  # between attempts
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
 MOST_MADE_AGAIN: Final = 1_000
 
@@ -207,7 +209,7 @@ class Topics:
         return found
 
     def make(self, topic: str, partitions: int, replication_factor: int | None, config: Mapping[str, str]) -> None:
-        """Make *topic*, one that kjms keeps for itself and that is not there.
+        """Make *topic*, which is not there.
 
         Raises:
             JMSException: It cannot be made.
@@ -380,6 +382,27 @@ class Topics:
             if known.error is not None:
                 raise KafkaException(known.error)
         return answer
+
+    def commit(self, group: str, places: list[TopicPartition]) -> None:
+        """Commit *places* for *group*, which has no members.
+
+        Raises:
+            KafkaException: The broker did not answer, or refused.
+        """
+        deadline = time.monotonic() + self._timeout
+        while True:
+            wanted = ConsumerGroupTopicPartitions(group, places)
+            try:
+                answer = self.admin.alter_consumer_group_offsets([wanted], request_timeout=self._timeout)
+                for partition in answer[group].result().topic_partitions:
+                    if partition.error is not None:
+                        raise KafkaException(partition.error)
+            except KafkaException as error:
+                if not kafka_error(error).retriable() or time.monotonic() > deadline:
+                    raise
+                time.sleep(AGAIN_SECONDS)  # the group's coordinator has just begun, or moves
+            else:
+                return
 
     def ends(self, topic: str, count: int | None = None) -> dict[int, int]:
         """Return where each partition ends for readers of committed records: an open transaction's come later.

@@ -23,6 +23,7 @@ __all__ = ["Assignment", "Commit", "oldest", "start_of"]
 _log = logging.getLogger("kjms.settlement")
 
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
+MOST_NOTED: Final = 1_000  # messages in flight whose histories are worth their room; a batch may have more
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
 
 
@@ -136,9 +137,7 @@ class Assignment:
                 continue
             is_last = partition in last
             if is_last:
-                for _, delivery in settlement.messages():
-                    if delivery.is_in_flight:
-                        delivery.note(is_last=True)
+                _note_in_flight(partition)
             if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_dispatch_limit):
                 continue
             snapshot = settlement.snapshot(
@@ -172,6 +171,17 @@ class Assignment:
         """Make do with less room for the settlement: the broker allows less; tell whether that is possible."""
         self.limit = self.limit * 3 // 4
         return self.limit >= SMALLEST_LIMIT
+
+
+def _note_in_flight(partition: AssignedPartition) -> None:
+    """Note that what sessions have of *partition*, which is given up, was delivered; of very many, only possibly."""
+    settlement = partition.settlement
+    in_flight = [delivery for _, delivery in settlement.messages() if delivery.is_in_flight]
+    if len(in_flight) > MOST_NOTED:
+        settlement.possibly_delivered(settlement.dispatched)
+        return
+    for delivery in in_flight:
+        delivery.note(is_last=True)
 
 
 def oldest(partition: AssignedPartition, share: float) -> list[Delivery]:

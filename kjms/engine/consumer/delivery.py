@@ -27,6 +27,7 @@ __all__ = ["AssignedPartition", "Delivery", "Event", "MessageSource", "Receipt",
 
 DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
 NARROW: Final = 64  # offsets from the last dispatched message to the dispatch limit: after a crash, possibly delivered
+POSSIBLE: Final = History(1, 1)  # of a message that a program may have seen
 WIDE: Final = 16_384  # the same where many messages are dispatched between two commits
 
 
@@ -321,9 +322,18 @@ class Delivery:
         attempts, history = self.attempts, self.history
         if is_last and self.count > 1 and not attempts.is_made:
             history = History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)
-        noted = self.partition.settlement.noted(self.offset)
-        if history != (attempts.recorded if noted is None else noted):
-            self.partition.settlement.note(self.offset, history)
+        settlement = self.partition.settlement
+        noted = settlement.noted(self.offset)
+        if noted is None:
+            noted = settlement.history(self.offset) if attempts.recorded == NEVER else attempts.recorded
+        if history != noted:
+            settlement.note(self.offset, history)
+
+    def possibly_made(self) -> None:
+        """Note that a program may have seen the message, or not: it comes marked, and the delivery does not count."""
+        if self.count == 1:
+            self.restore(POSSIBLE)
+        self.partition.settlement.possibly_delivered(self.offset + 1)
 
     def restore(self, history: History) -> None:
         """Continue from *history*."""

@@ -315,7 +315,8 @@ class Dispatcher:
                 return
 
     def wait(self, slot: ConsumerSlot) -> Delivery | None:
-        """Note that *slot* waits, though there may be a message; return none."""
+        """Note that *slot* waits, though there may be a message; return none. What batches have is ready again."""
+        self.batches.recall()  # a consumer is woken for what is ready
         if slot.queue is not None:
             self._wait(slot, slot.queue)
         return None

@@ -364,6 +364,10 @@ class KafkaSource:
         """
         return self.relocations.record(delivery, self.destination)
 
+    def wait_before_revoking(self, seconds: float) -> None:
+        """Have rebalances wait, for up to *seconds*, until sessions have settled what they have of what is to go."""
+        self.relocations.waits_seconds = seconds
+
     def give_back(
         self,
         deliveries: Iterable[Delivery],

@@ -179,7 +179,7 @@ class OffsetCommitter:
             if not receipts:
                 return not any(partition.settlement.is_dirty for partition in self._assignment)
             for partition, version, _ in receipts:  # a loop, for speed
-                if partition.is_held and not partition.settlement.knows(version):
+                if partition.is_held and partition.settlement.committed_version < version:
                     return False
             return True
 
@@ -190,7 +190,7 @@ class OffsetCommitter:
             if (
                 partition.is_kept
                 and not (partition.is_held or partition.is_gone)
-                and not partition.settlement.knows(version)
+                and partition.settlement.committed_version < version
             ):
                 lost += count
         return lost

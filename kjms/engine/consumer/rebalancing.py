@@ -178,6 +178,14 @@ class Rebalancing:
         self._unassign(consumer, partitions)
 
     def _on_lost(self, consumer: ConsumerPort, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            numbers = ", ".join(str(each.partition) for each in partitions)
+            _log.warning(
+                "%s: the group no longer counts this process in, and lost are the partitions %s; what was dispatched "
+                "from there comes again, marked as redelivered",
+                self._assignment.name,
+                numbers,
+            )
         with self._lock:
             if self._handover is not None:
                 self._handover.lost()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownErr
 from kjms.engine.transactions.plan import Copy, Made, Move
 from kjms.errors import JMSException
 from kjms.mapping.relocated import relocated_record
-from kjms.txn.delivery_states import COMPLETE, SETTLE
+from kjms.txn.delivery_states import COMPLETE, DISPATCHED, SETTLE
 
 if TYPE_CHECKING:
     from kjms.destinations import Destination
@@ -31,6 +32,7 @@ __all__ = ["Relocations"]
 
 _log = logging.getLogger("kjms.consumer")
 
+LOOK_SECONDS: Final = 0.05  # how soon a rebalance that waits for sessions sees that they are done
 MOST_IN_FLIGHT: Final = 10_000  # messages in flight that a rebalance may wait for
 
 
@@ -50,6 +52,9 @@ class Relocations:
         lock: The lock of the source.
         changed: Its condition: the consumer thread waits for it.
         open_overflow: Makes sure that a partition of the overflow topic is read here.
+
+    Attributes:
+        waits_seconds: For how many seconds a rebalance waits until sessions have settled what they have.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Relocations:
         self._lock = lock
         self._changed = changed
         self._open_overflow = open_overflow
+        self.waits_seconds = 0.0
 
     def __repr__(self) -> str:
         return f"<Relocations of {self._assignment.name}>"
@@ -297,8 +303,10 @@ class Relocations:
     def move_in_flight(self, leaving: Collection[AssignedPartition]) -> None:
         """Move what sessions have of partitions that are *leaving* to one that stays: it can still be acknowledged.
 
-        Message groups are left: the next messages of them are delivered elsewhere at once.
+        Message groups are left: the next messages of them are delivered elsewhere at once. Where sessions are to be
+        waited for, the next owner waits as long for the partitions; all others continue.
         """
+        self._wait_for(leaving)
         with self._lock:
             self._in_flight.collect()
             numbers = {partition.number for partition in leaving}
@@ -321,6 +329,16 @@ class Relocations:
             _log.warning(
                 "another process redelivers %d messages of %s: %s", len(in_flight), self._assignment.name, error
             )
+
+    def _wait_for(self, leaving: Collection[AssignedPartition]) -> None:
+        """Wait, no longer than `waits_seconds`, until no session has anything of the partitions that are *leaving*."""
+        begin = time.monotonic()
+        with self._lock:
+            while time.monotonic() < begin + self.waits_seconds and any(
+                delivery.state is DISPATCHED for partition in leaving for _, delivery in partition.settlement.messages()
+            ):
+                self._changed.wait(LOOK_SECONDS)
+                self._in_flight.collect()
 
     def finish(self, seconds: float) -> None:
         """Return when nothing is left to relocate, or after *seconds*."""

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from kjms.engine.log_reading import Place
     from kjms.mapping.bridges import Decoder
 
-__all__ = ["NOT_KNOWN", "Recall", "SettlementRestorer", "beginning", "kept_state"]
+__all__ = ["NEWER_SETTLEMENT", "NOT_KNOWN", "Recall", "SettlementRestorer", "beginning", "kept_state"]
 
 _log = logging.getLogger("kjms.settlement")
 
 OPEN_SECONDS: Final = 2.0  # a transaction that is being committed takes milliseconds
 ASK_SECONDS: Final = 10.0  # how long the broker may take to say what was committed
+NEWER_SETTLEMENT: Final = "NEWER_SETTLEMENT"
+"""The error code where a later version of kjms wrote what is settled."""
+
 NOT_KNOWN: Final[Mapping[Place, int]] = {}
 
 Recall: TypeAlias = "Callable[[Sequence[Place]], Mapping[Place, tuple[int, str] | None]]"
@@ -94,7 +97,8 @@ class SettlementRestorer:
                     else self._remembered(consumer, known, identity, *copy)
                 )
             except NewerStateError as error:
-                self._on_error(JMSException(f"partition {known.partition} of {self._name} is not read: {error}"))
+                why = f"partition {known.partition} of {self._name} is not read: {error}"
+                self._on_error(JMSException(why, NEWER_SETTLEMENT))
                 continue
             if state is None:
                 first = begins[place] if place in begins else beginning(consumer, known)

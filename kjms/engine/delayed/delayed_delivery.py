@@ -236,7 +236,7 @@ class DelayedDelivery:
             self._busy_at = time.monotonic()
         partition = self._partitions.get(record.partition() or 0)
         if partition is not None and record.topic() == self.delayed_topic:
-            after = fold(partition.waiting, record, partition.cancellations, partition.periodic)
+            after = fold(partition.waiting, record, partition.requests, partition.periodic)
             partition.position = max(partition.position, after)
 
     # What is done for a partition.

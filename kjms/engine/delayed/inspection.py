@@ -19,7 +19,19 @@ from kjms.engine.kafka import (
 from kjms.engine.log_reading import UNTIL_END
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
-from kjms.mapping.delayed import CANCEL, CANCELLED, REWRITTEN, Note, Progress, noted, place_of, read
+from kjms.mapping.delayed import (
+    CANCEL,
+    CANCELLED,
+    DELIVER,
+    MOVED_ON,
+    REQUESTS,
+    REWRITTEN,
+    Note,
+    Progress,
+    noted,
+    place_of,
+    read,
+)
 from kjms.mapping.names import delayed
 from kjms.mapping.periodic import Definition
 
@@ -176,7 +188,7 @@ class DelayedMessages:
                 self._definitions[place] = found
                 if found.next is not None:
                     self._accepted.add(found.message_id)
-        elif found.kind != CANCEL:
+        elif found.kind not in REQUESTS:
             for progress in found.progress:
                 self._advance(number, progress)
             for settled in found.offsets:
@@ -232,9 +244,21 @@ class DelayedMessages:
         Raises:
             JMSException: The broker does not answer; or it is not sure yet.
         """
+        return self._ask(CANCEL, chosen, CANCELLED)
+
+    def deliver(self, chosen: Collection[DelayedMessage]) -> int:
+        """Return how many of *chosen* are delivered now, before their time; the others were cancelled meanwhile.
+
+        Raises:
+            JMSException: The broker does not answer; or it is not sure yet.
+        """
+        return self._ask(DELIVER, chosen, MOVED_ON)
+
+    def _ask(self, what: str, chosen: Collection[DelayedMessage], expected: str) -> int:
+        """Ask for *what* of *chosen*; return of how many the outcome is *expected*, when all outcomes are known."""
         done = 0
         wanted = {entry.origin: entry for entry in chosen}
-        self._order(wanted.values())
+        self._order(what, wanted.values())
         begun = answered_at = time.monotonic()
         while wanted:
             self._read_on()
@@ -242,11 +266,11 @@ class DelayedMessages:
             known = [origin for origin, outcome in outcomes.items() if outcome is not None]
             anew = {entry.origin: entry for entry in self._entries.values() if entry.origin in wanted}
             for origin in known:
-                done += outcomes[origin] == CANCELLED
+                done += outcomes[origin] == expected
                 del wanted[origin]
                 if outcomes[origin] == REWRITTEN and origin in anew:  # to somewhere else: it is asked for again
                     wanted[origin] = anew[origin]
-                    self._order([anew[origin]])
+                    self._order(what, [anew[origin]])
             now = time.monotonic()
             if known:
                 answered_at = now
@@ -254,17 +278,17 @@ class DelayedMessages:
                 self._schedule.serve(self._topic)
             if now - max(begun, answered_at) > ANSWER_SECONDS:
                 raise JMSException(
-                    f"{len(wanted)} delayed messages of {self._topic!r} are not cancelled yet: no process serves the"
-                    " delayed messages of this topic. They are cancelled when one starts, unless they are due before"
+                    f"{len(wanted)} delayed messages of {self._topic!r} are not {expected} yet: no process serves the"
+                    f" delayed messages of this topic. They are {expected} when one starts, unless they are due before"
                 )
             time.sleep(POLL_SECONDS)
         return done
 
-    def _order(self, entries: Iterable[DelayedMessage]) -> None:
+    def _order(self, what: str, entries: Iterable[DelayedMessage]) -> None:
         by_number: dict[int, list[int]] = {}
         for entry in entries:
             by_number.setdefault(entry.place[0], []).append(entry.place[1])
         send: Callable[..., None] = self._publisher.send_and_wait
         for number, offsets in by_number.items():
             for first in range(0, len(offsets), BATCH):
-                send(self._delayed_topic, number, noted(CANCEL, offsets[first : first + BATCH]))
+                send(self._delayed_topic, number, noted(what, offsets[first : first + BATCH]))

@@ -15,7 +15,7 @@ from kjms.engine.transactions.errors import AbortedError, UnknownError
 from kjms.engine.transactions.plan import Copy
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
-from kjms.mapping.delayed import CANCELLED, DELAYED, MOVED_ON, REWRITTEN, copied, noted
+from kjms.mapping.delayed import CANCELLED, DELAYED, MOVED_ON, REWRITTEN, copied, early, noted
 from kjms.mapping.names import delayed, delayed_transactional_id
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class DelayedMoves:
         if partition.is_served:
             partition.waiting.caught_up()
             self._cancel(partition)
+            self._advance(partition)
             self._periodic.serve(partition)
             self._move(partition)
             self._rewrite(partition)
@@ -109,11 +110,21 @@ class DelayedMoves:
 
     def _cancel(self, partition: DelayedPartition) -> None:
         waiting, periodic = partition.waiting, partition.periodic
-        wanted = [offset for offset in partition.cancellations if waiting.may_hold(offset) or offset in periodic]
+        wanted = [
+            offset for offset in partition.requests.cancellations if waiting.may_hold(offset) or offset in periodic
+        ]
         if wanted:
             partition.producer.write([Copy(self.delayed_topic, partition.number, noted(CANCELLED, wanted))])
             partition.settle(wanted)
-        partition.cancellations.clear()
+        partition.requests.cancellations.clear()
+
+    def _advance(self, partition: DelayedPartition) -> None:
+        """Make due what is to be delivered before its time; what has no room in memory is when it is due."""
+        for offset in partition.requests.deliveries:
+            if partition.waiting.message(offset) is not None:
+                partition.waiting.postpone(offset, self._tuning.now_ms())
+                partition.requests.early.add(offset)
+        partition.requests.deliveries.clear()
 
     def _move(self, partition: DelayedPartition) -> None:
         now = self._tuning.now_ms()
@@ -139,6 +150,8 @@ class DelayedMoves:
 
     def _copy(self, partition: DelayedPartition, offset: int, record: KafkaMessage) -> Copy:
         copy = copied(record)
+        if offset in partition.requests.early:
+            copy = early(copy, self._tuning.now_ms())
         if offset in partition.lean:
             copy = copy._replace(headers=[header for header in copy.headers if header[0] != DELAYED])
         is_anywhere = copy.key is not None or partition.number >= self._topics.partitions(self.topic)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kjms.engine.delayed.periodic import PeriodicMessages
-from kjms.engine.delayed.scan import Scan
+from kjms.engine.delayed.scan import Requests, Scan
 from kjms.engine.kafka import KafkaMessage, TopicPartition
 from kjms.engine.transactions.errors import UnknownError
 from kjms.engine.transactions.plan import Copy, TransactionPart
@@ -69,7 +69,7 @@ class DelayedPartition:
         self.periodic: PeriodicMessages[KafkaMessage] = PeriodicMessages()
         self.position = start
         self.log_end = -1  # when the producer was opened; before all until there is read, nothing is moved
-        self.cancellations: list[int] = []  # offsets to be cancelled
+        self.requests = Requests()
         self.scan: Scan | None = None
         self.scan_settled: list[int] = []  # since it began
         self.singly = 0  # so many are moved one by one, after they were too large together
@@ -87,18 +87,18 @@ class DelayedPartition:
     @property
     def has_content(self) -> bool:
         """Whether there is anything that the owner has to see to, be it later."""
-        return bool(len(self.waiting) or self.waiting.forgotten or self.cancellations or len(self.periodic))
+        return bool(len(self.waiting) or self.waiting.forgotten or self.requests or len(self.periodic))
 
     @property
     def next_due(self) -> int:
         """When there is something to do, in milliseconds since the epoch; 0: now; NEVER: there is nothing."""
-        return 0 if self.cancellations else min(self.waiting.next_due, self.periodic.next_due)
+        return 0 if self.requests else min(self.waiting.next_due, self.periodic.next_due)
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is to be done but to wait, and little has to be read to begin again."""
         is_idle = (
-            not self.cancellations
+            not self.requests
             and self.scan is None
             and not self.waiting.forgotten
             and self.periodic.is_settled
@@ -115,6 +115,7 @@ class DelayedPartition:
         """Record that the messages at *offsets* wait no more."""
         for offset in offsets:
             self.waiting.settle(offset)
+            self.requests.early.discard(offset)
             self.periodic.settle(offset)
             if self.scan is not None:
                 self.scan_settled.append(offset)

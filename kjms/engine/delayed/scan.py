@@ -9,16 +9,36 @@ from typing import Any, Final
 
 from kjms.engine.delayed.periodic import PeriodicMessages
 from kjms.engine.kafka import KafkaError, KafkaMessage, TopicPartition, open_consumer
-from kjms.mapping.delayed import CANCEL, Note, read
+from kjms.mapping.delayed import CANCEL, REQUESTS, Note, read
 from kjms.mapping.periodic import Definition
 from kjms.txn.waiting import Waiting
 
-__all__ = ["BATCH", "Scan", "fold"]
+__all__ = ["BATCH", "Requests", "Scan", "fold"]
 
 _log = logging.getLogger("kjms.schedule")
 
 BATCH: Final = 500  # records taken at once, and moved in one transaction
 SCAN_SECONDS: Final = 0.03  # of reading the log again, between looks at what is due
+
+
+class Requests:
+    """What programs ask of the owner of a partition.
+
+    Attributes:
+        cancellations: Offsets of messages to be cancelled.
+        deliveries: Offsets of messages to be delivered before their time.
+        early: Those of them that are due now.
+    """
+
+    __slots__ = ("cancellations", "deliveries", "early")
+
+    def __init__(self) -> None:
+        self.cancellations: list[int] = []
+        self.deliveries: list[int] = []
+        self.early: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self.cancellations or self.deliveries)
 
 
 class Scan:
@@ -68,10 +88,10 @@ class Scan:
 def fold(
     waiting: Waiting[KafkaMessage] | Scan,
     record: KafkaMessage,
-    cancellations: list[int] | None = None,
+    requests: Requests | None = None,
     periodic: PeriodicMessages[KafkaMessage] | None = None,
 ) -> int:
-    """Record *record* in *waiting* or *periodic*, or the cancellations that it asks for; return the next offset."""
+    """Record *record* in *waiting* or *periodic*, or what it asks for; return the next offset."""
     offset = record.offset() or 0
     error = record.error()
     if error is not None:
@@ -88,13 +108,14 @@ def fold(
             periodic.add(offset, found, record)
     elif not isinstance(found, Note):
         waiting.add(offset, found, record)
-    elif found.kind != CANCEL:
+    elif found.kind not in REQUESTS:
         for settled in found.offsets:
             waiting.settle(settled)
         if periodic is not None:
             periodic.advance(found.progress)
             for settled in found.offsets:
                 periodic.settle(settled)
-    elif cancellations is not None:
-        cancellations.extend(each for each in found.offsets if each < offset)
+    elif requests is not None:
+        asked = requests.cancellations if found.kind == CANCEL else requests.deliveries
+        asked.extend(each for each in found.offsets if each < offset)
     return offset + 1

@@ -23,7 +23,6 @@ from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.kafka_source import KafkaSource
 from kjms.engine.kafka import (
     IN_USE,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -295,25 +294,9 @@ class Subscriptions:
             ]
             if not missing:
                 return
-            self._commit_offsets(group, missing)
+            self._topics.commit(group, missing)
         except KafkaException as error:
             raise jms_error(error, f"commit where group {group!r} starts", group=group) from error
-
-    def _commit_offsets(self, group: str, places: list[TopicPartition]) -> None:
-        deadline = time.monotonic() + self._timeout
-        while True:
-            wanted = ConsumerGroupTopicPartitions(group, places)
-            try:
-                answer = self._topics.admin.alter_consumer_group_offsets([wanted], request_timeout=self._timeout)
-                for partition in answer[group].result().topic_partitions:
-                    if partition.error is not None:
-                        raise KafkaException(partition.error)
-            except KafkaException as error:
-                if not kafka_error(error).retriable() or time.monotonic() > deadline:
-                    raise
-                time.sleep(AGAIN_SECONDS)  # the group's coordinator has just begun, or moves
-            else:
-                return
 
     def _committed(self, group: str, topic: str, count: int) -> set[int]:
         places = [TopicPartition(topic, number) for number in range(count)]

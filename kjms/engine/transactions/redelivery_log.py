@@ -1,13 +1,15 @@
 """Record what happened to messages after their first delivery, for people and for Spark.
 
 The topic ``kjms.redeliveries`` gets a record for each repeated delivery, dead letter and message that went to an expiry
-queue. Its key is the Kafka topic that the message came from, its value a JSON object. Nothing in kjms reads it.
+queue. Its key is the Kafka topic that the message came from, its value a JSON object. No delivery depends on it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import socket
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -47,6 +49,7 @@ class RedeliveryLog:
         self._events: deque[dict[str, Any]] = deque(maxlen=MOST)
         self._writing = threading.Lock()
         self._is_there = False
+        self._host = socket.gethostname()
 
     def note(self, event: Event, group: str, destination: Destination, delivery: Delivery) -> None:
         """Record what happens to *delivery*."""
@@ -63,6 +66,8 @@ class RedeliveryLog:
                 "message_id": delivery.message(destination).jms_message_id,
                 "delivery": delivery.count,
                 "cause": delivery.attempts.cause,
+                "host": self._host,
+                "process": os.getpid(),
             }
         )
 

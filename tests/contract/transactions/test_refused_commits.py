@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from kjms import Message, Queue, ResourceAllocationException, TransactionRolledBackException
+from kjms import Message, Queue, ResourceAllocationException, Session, TransactionRolledBackException
 from kjms.engine.kafka import AdminPort, NewTopic
 from tests.helpers import Eventually, text
 
 TOO_LARGE = "x" * 1_200_000  # characters; a Kafka topic takes about a million bytes unless told otherwise
+
+
+def committed(session: Session, desk: Any, written: Queue) -> None:
+    """Commit *session*, which cannot be; say what it has written if it can."""
+    session.commit()
+    pytest.fail(f"was committed, with texts of {[len(each) for each in desk.stored(written)]} characters")
 
 
 @pytest.mark.requirement("JAK-commit-8", "JAK-commit-9", "NET-47", "JMS-7.3-19", "NEV-331")
@@ -23,7 +29,7 @@ def test_a_commit_that_fails_says_so_and_is_a_rollback(desk: Any, queue: Queue, 
         assert desk.seen(consumer, 2) == [("a", count > 1, count), ("b", count > 1, count)]
         desk.send(other_queue, "small", TOO_LARGE, "small", by=session)
         with pytest.raises(TransactionRolledBackException, match="Message size too large") as raised:
-            session.commit()
+            committed(session, desk, other_queue)
         assert isinstance(raised.value.linked_exception, ResourceAllocationException)
         assert raised.value.error_code == "MSG_SIZE_TOO_LARGE"
         assert other_queue.queue_name in str(raised.value)

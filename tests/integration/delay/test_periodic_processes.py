@@ -77,5 +77,5 @@ def test_each_time_comes_once(desk: Desk, queue: Queue, processes: Processes) ->
     with Schedules(factory) as schedules:
         schedules.remove("tea", queue)
     found = times()
-    assert len(found) > 2 * ROUNDS
+    assert len(found) >= 2 * ROUNDS
     assert found == list(range(found[0], found[-1] + 1, 1_000))

@@ -10,20 +10,22 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import Connection, Queue, Session, TextMessage
 from kjms.broker import LocalBroker
 from kjms.engine import Engine
 from kjms.engine.admin import bookkeeping
 from kjms.engine.admin.bookkeeping import Bookkeeping
-from kjms.engine.log_reading import records
+from kjms.engine.log_reading import UNTIL_END, records
 from kjms.engine.settings import consumer_settings
 from kjms.engine.temporary.deletions import Deletions
 from kjms.engine.transactions.bridged import Bridged
+from kjms.errors import JMSException
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 from kjms.mapping.temporary import DELETIONS, MESSAGES
 from kjms.testing.engine import engine_of, tuned
-from tests.helpers import WAIT_MS, Desk, Member, apart, members, wait_for
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Desk, Member, apart, members, wait_for
 
 MOST_SECONDS = 15.0  # a reading takes milliseconds; the one that follows the writing never ends
 MANY = 300
@@ -208,3 +210,45 @@ def test_no_log_is_read_inside_of_a_consumers_client(
         assert isinstance(message, TextMessage)
         assert message.text == "first"
     assert used
+
+
+@pytest.fixture
+def with_a_deleted_topic(kjms_broker: LocalBroker) -> Iterator[tuple[Consumer, str, str]]:
+    """A consumer that reads two topics from their start, and their names: one with a record, and one deleted since."""
+    kept, deleted = (f"{name}-{uuid.uuid4().hex}" for name in ("kept", "deleted"))
+    admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
+    for made in admin.create_topics([NewTopic(kept, 1, 1), NewTopic(deleted, 1, 1)]).values():
+        made.result(WAIT_SECONDS)
+    writing = Producer({"bootstrap.servers": kjms_broker.bootstrap_servers})
+    for topic in (kept, deleted):
+        writing.produce(topic, b"value", partition=0)
+    assert writing.flush(WAIT_SECONDS) == 0
+    with contextlib.closing(Consumer(settings(kjms_broker, **UNTIL_END))) as reading:
+        reading.list_topics(deleted, timeout=WAIT_SECONDS)
+        admin.delete_topics([deleted])[deleted].result(WAIT_SECONDS)
+        wait_for(lambda: deleted not in admin.list_topics(timeout=WAIT_SECONDS).topics)  # the broker learns of it later
+        reading.assign([TopicPartition(kept, 0, 0), TopicPartition(deleted, 0, 0)])
+        yield reading, kept, deleted
+
+
+def test_a_deleted_topic_does_not_hold_up_the_reading_of_others(
+    with_a_deleted_topic: tuple[Consumer, str, str],
+) -> None:
+    """Kafka sends nothing of a topic that was deleted a moment ago: its part is finished, and the rest is read."""
+    reading, kept, deleted = with_a_deleted_topic
+    asked: list[set[str]] = []
+
+    def gone(topics: set[str]) -> set[str]:
+        asked.append(topics)
+        return topics
+
+    found = records(reading, {(kept, 0): 1, (deleted, 0): 1}, WAIT_SECONDS, gone=gone)
+    assert [record.topic() for record in found] == [kept]
+    assert asked == [{deleted}], "once, and not of the topic that was read"
+
+
+def test_a_topic_that_sends_nothing_is_named(with_a_deleted_topic: tuple[Consumer, str, str]) -> None:
+    """Where the caller knows of no deletion, the topic of which nothing came in time is an error, after the others."""
+    reading, kept, deleted = with_a_deleted_topic
+    with pytest.raises(JMSException, match=f"{deleted!r} has not answered for 0.5 s"):
+        list(records(reading, {(kept, 0): 1, (deleted, 0): 1}, 0.5))

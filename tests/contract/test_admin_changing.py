@@ -1,0 +1,360 @@
+"""`kjms.admin.Admin` changes what queues hold: exactly once, beside consumers, and only what was there."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kjms import (
+    BytesMessage,
+    Connection,
+    ConnectionFactory,
+    IllegalStateException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+    Queue,
+    RedeliveryPolicy,
+    Session,
+    Topic,
+)
+from kjms.admin import Admin, Progress, Subscription
+from kjms.testing.engine import tuned
+from tests.helpers import (
+    NOTHING_MS,
+    WAIT_MS,
+    apart,
+    browse,
+    consume,
+    dead_letter_queue,
+    numbered,
+    send,
+    send_with_length,
+    take,
+    text,
+    texts,
+    wait_for,
+)
+
+
+@pytest.fixture
+def admin_of(kjms_factory: ConnectionFactory) -> Iterator[Admin]:
+    """An `Admin` of the test's Kafka."""
+    with Admin(kjms_factory) as found:
+        yield found
+
+
+@pytest.fixture
+def other(connection: Connection, queue: Queue) -> Queue:
+    """A second queue."""
+    named = Queue(f"{queue.queue_name}.other")
+    with connection.create_session() as session:
+        session.create_browser(named).close()
+    return named
+
+
+def test_purge_deletes_what_matches(admin_of: Admin, connection: Connection, queue: Queue) -> None:
+    """A selector, a limit and ids choose messages; the result says how many there were."""
+    ids = numbered(connection, queue, 10)
+    deleted = admin_of.purge(queue, "n >= 8")
+    assert (deleted, deleted.matched, deleted.stayed) == (2, 2, {})
+    assert admin_of.purge(queue, limit=3) == 3
+    assert browse(connection, queue) == ["3", "4", "5", "6", "7"]
+    assert admin_of.purge(queue, message_ids=[ids[4], ids[6], "ID:nowhere"]) == 2
+    assert admin_of.purge(queue, "n < 5", message_ids=[ids[3], ids[5]]) == 1
+    assert browse(connection, queue) == ["5", "7"]
+    assert admin_of.purge(queue.queue_name) == 2
+    assert (admin_of.purge(queue), browse(connection, queue)) == (0, [])
+
+
+def test_move_keeps_messages_as_they_are(admin_of: Admin, connection: Connection, queue: Queue, other: Queue) -> None:
+    """Header fields, properties, body and group stay; the delivery count begins anew."""
+    session = connection.create_session(Session.SESSION_TRANSACTED)
+    message = session.create_bytes_message()
+    message.write_bytes(b"\x00\xff")
+    message.jms_correlation_id = "42"
+    message.jms_type = "order"
+    message.set_string_property("JMSXGroupID", "g")
+    message.set_long_property("amount", 7)
+    session.create_producer(queue).send(message, priority=7, time_to_live=3_600_000)
+    session.commit()
+    consumer = session.create_consumer(queue)
+    assert consumer.receive(WAIT_MS) is not None
+    session.rollback()
+    consumer.close()
+    seen: list[Progress] = []
+    assert admin_of.move(queue, other, progress=seen.append) == 1
+    assert [(each.done, each.total, each.destination) for each in seen] == [(1, 1, str(queue))]
+    assert browse(connection, queue) == []
+    (moved,) = admin_of.browse(other).messages
+    found = moved.message
+    assert isinstance(found, BytesMessage)
+    assert found.read_bytes() == b"\x00\xff"
+    assert (found.jms_message_id, found.jms_correlation_id, found.jms_type, found.jms_priority) == (
+        message.jms_message_id,
+        "42",
+        "order",
+        7,
+    )
+    assert (found.jms_expiration, found.jms_timestamp) == (message.jms_expiration, message.jms_timestamp)
+    assert (found.get_long_property("amount"), found.get_string_property("JMSXGroupID")) == (7, "g")
+    assert (found.get_int_property("JMSXDeliveryCount"), moved.deliveries) == (1, 0)
+    assert found.jms_destination == other
+
+
+def test_copy_takes_nothing(admin_of: Admin, connection: Connection, queue: Queue, other: Queue) -> None:
+    """Copies of messages in flight are made, too; the originals stay."""
+    numbered(connection, queue, 4)
+    session = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
+    received = take(session.create_consumer(queue), 4)
+    assert admin_of.copy(queue, other, "n > 1") == 2
+    assert admin_of.copy(queue, other.queue_name, limit=1) == 1
+    assert sorted(browse(connection, other)) == ["0", "2", "3"]
+    for message in received:
+        message.acknowledge()
+    wait_for(lambda: browse(connection, queue) == [])
+
+
+def test_messages_in_flight_stay_and_the_result_says_so(
+    admin_of: Admin, kafka: Any, connection: Connection, queue: Queue
+) -> None:
+    """A consumer keeps what it has received; everything else is deleted."""
+    numbered(connection, queue, 6)
+    with apart(kafka.bootstrap_servers, prefetch=1) as elsewhere:
+        session = elsewhere.create_session(Session.INDIVIDUAL_ACKNOWLEDGE)
+        held = take(session.create_consumer(queue, "n < 2"), 2)
+        deleted = admin_of.purge(queue)
+        assert (deleted, deleted.matched) == (4, 6)
+        assert deleted.stayed == {f"in flight to another consumer of {queue}": 2}
+        for message in held:
+            message.acknowledge()
+    wait_for(lambda: browse(connection, queue) == [])
+
+
+def test_a_purge_of_a_busy_queue_ends(admin_of: Admin, connection: Connection, queue: Queue) -> None:
+    """What is sent while it runs stays, however much that is."""
+    numbered(connection, queue, 50)
+    stop = threading.Event()
+    sent: list[str] = []
+
+    def send_on() -> None:
+        with connection.create_session() as session:
+            producer = session.create_producer(queue)
+            while not stop.is_set():
+                message = session.create_text_message(f"later {len(sent)}")
+                producer.send(message)
+                sent.append(message.text or "")
+
+    sender = threading.Thread(target=send_on)
+    begun = threading.Event()
+
+    def begin(progress: Progress) -> None:
+        if not begun.is_set():
+            begun.set()
+            sender.start()
+            wait_for(lambda: len(sent) > 20)
+
+    try:
+        assert admin_of.purge(queue, "n >= 0", progress=begin) == 50
+    finally:
+        stop.set()
+        sender.join(WAIT_MS / 1000)
+    assert browse(connection, queue) == sent
+    consumer = consume(connection, queue)
+    assert texts(consumer, len(sent)) == sent
+    assert consumer.receive(NOTHING_MS) is None
+
+
+def test_an_interrupted_change_continues(admin_of: Admin, connection: Connection, queue: Queue, other: Queue) -> None:
+    """What the callback raises ends the call after a batch; the rest is there, and the same call moves it."""
+    send_with_length(connection, queue, *map(str, range(1_200)))
+
+    def stop(progress: Progress) -> None:
+        if progress.total is not None:
+            raise InterruptedError(progress.done)
+
+    with pytest.raises(InterruptedError) as interruption:
+        admin_of.move(queue, other, progress=stop)
+    done = interruption.value.args[0]
+    assert 0 < done <= 500
+    assert (len(browse(connection, queue)), len(browse(connection, other))) == (1_200 - done, done)
+    assert admin_of.move(queue, other) == 1_200 - done
+    assert sorted(map(int, browse(connection, other))) == list(range(1_200))
+    assert browse(connection, queue) == []
+
+
+def test_a_durable_subscription_is_purged_and_moved(
+    admin_of: Admin, kjms_factory: ConnectionFactory, topic: Topic, other: Queue
+) -> None:
+    """Other subscriptions of the topic keep the messages, and the chosen one keeps what does not match."""
+    client = f"client-{uuid.uuid4().hex}"
+    with kjms_factory.create_connection() as connection:
+        connection.client_id = client
+        session = connection.create_session()
+        session.create_durable_consumer(topic, "kept", "n > 0").close()
+        session.create_durable_consumer(topic, "other").close()
+        numbered(connection, topic, 6)
+        kept = Subscription("kept", client)
+        assert admin_of.move(kept, other, "n = 3") == 1
+        assert admin_of.purge(kept, "n > 4") == 1
+        assert [each.message.get_int_property("n") for each in admin_of.browse(kept).messages] == [1, 2, 4]
+        assert admin_of.purge(kept) == 3
+        assert admin_of.count(Subscription("other", client)) == 6
+        connection.start()
+        consumer = session.create_durable_consumer(topic, "kept", "n > 0")
+        assert consumer.receive(NOTHING_MS) is None
+        numbered(connection, topic, 2)
+        assert text(consumer.receive(WAIT_MS)) == "1"
+        numbered(connection, topic, 2)
+        with pytest.raises(JMSException, match="may have only one"):
+            admin_of.purge(kept)
+
+
+def test_dead_letters_go_back_to_where_they_came_from(kafka: Any, queue: Queue) -> None:
+    """A retried message is as it was sent; what cannot be retried stays, with a reason."""
+    policy = RedeliveryPolicy(max_deliveries=1, dead_letter=f"{queue.queue_name}.dead")
+    factory = ConnectionFactory(kafka.bootstrap_servers, redelivery=policy)
+    second, letters = Queue(f"{queue.queue_name}.second"), Queue(f"{queue.queue_name}.dead")
+    with factory.create_connection() as connection, Admin(factory) as admin:
+        session = connection.create_session(Session.SESSION_TRANSACTED)
+        connection.start()
+        for source in (queue, second):
+            send(connection, source, "one", "two")
+            consumer = session.create_consumer(source)
+            for body in ("one", "two"):
+                assert text(consumer.receive(WAIT_MS)) == body
+                session.rollback()
+            consumer.close()
+        send(connection, letters, "no dead letter")
+        wait_for(lambda: len(browse(connection, letters)) == 5)
+        first = next(each for each in admin.browse(letters).messages if each.dead_letter)
+        assert admin.retry_dead_letters(letters, message_ids=[str(first.message_id)]) == 1
+        assert admin.retry_dead_letters(second) == 2
+        assert sorted(browse(connection, second)) == ["one", "two"]
+        assert len(browse(connection, queue)) == 1
+        assert admin.retry_dead_letters(letters, limit=5) == 1
+        assert (browse(connection, letters), sorted(browse(connection, queue))) == (["no dead letter"], ["one", "two"])
+        (again, _) = admin.browse(queue).messages
+        assert (again.dead_letter, again.deliveries) == (None, 0)
+
+
+def test_dead_letters_of_a_deleted_queue_stay(kafka: Any, queue: Queue) -> None:
+    """Nothing is moved when an origin does not exist any more."""
+    factory = ConnectionFactory(kafka.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=1))
+    letters = dead_letter_queue(queue)
+    with apart(kafka.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=1)) as connection:
+        session = connection.create_session(Session.SESSION_TRANSACTED)
+        send(connection, queue, "bad")
+        consumer = session.create_consumer(queue)
+        assert text(consumer.receive(WAIT_MS)) == "bad"
+        session.rollback()
+        wait_for(lambda: len(browse(connection, letters)) == 1)
+    with Admin(factory) as admin:
+        wait_for(lambda: admin.queue(queue).consumers == 0)
+        admin.delete_queue(queue)
+        with pytest.raises(InvalidDestinationException, match=queue.queue_name):
+            admin.retry_dead_letters(letters)
+        assert admin.count(letters) == 1
+
+
+def test_delayed_messages_are_cancelled_or_delivered(admin_of: Admin, connection: Connection, queue: Queue) -> None:
+    """A cancelled message never comes; one that is delivered comes at once, though it was to come later."""
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    never, now = session.create_text_message("never"), session.create_text_message("now")
+    for message in (never, now):
+        producer.send(message, delivery_delay=3_600_000)
+    assert admin_of.cancel(str(never.jms_message_id), queue)
+    assert not admin_of.cancel(str(never.jms_message_id), queue)
+    assert admin_of.deliver(str(now.jms_message_id))
+    assert not admin_of.deliver(str(now.jms_message_id), queue.queue_name)
+    assert admin_of.delayed(queue) == []
+    consumer = consume(connection, queue)
+    assert text(consumer.receive(WAIT_MS)) == "now"
+    assert consumer.receive(NOTHING_MS) is None
+
+
+def test_queues_and_topics_are_created_and_deleted(admin_of: Admin, kafka: Any, queue: Queue, topic: Topic) -> None:
+    """A queue is listed once it is created, and gone with all that is beside it once it is deleted."""
+    admin_of.create_queue(queue, partitions=3, config={"max.message.bytes": 2_000_000})
+    admin_of.create_topic(topic.topic_name)
+    found = admin_of.queue(queue)
+    assert (found.partitions, found.depth) == (3, 0)
+    assert queue.queue_name in {each.name for each in admin_of.queues()}
+    for create in (admin_of.create_queue, admin_of.create_topic):
+        with pytest.raises(InvalidDestinationException, match="exists already"):
+            create(queue.queue_name)
+    with apart(kafka.bootstrap_servers) as connection:
+        session = connection.create_session()
+        session.create_producer(queue).send(session.create_text_message("later"), delivery_delay=3_600_000)
+        consumer = consume(connection, queue)
+        send(connection, queue, "one", "two")
+        take(consumer, 1)
+        with pytest.raises(IllegalStateException, match="has consumers in 1 process"):
+            admin_of.delete_queue(queue)
+        assert text(consumer.receive(WAIT_MS)) == "two"
+    wait_for(lambda: admin_of.queue(queue).consumers == 0)
+    admin_of.delete_queue(queue)
+    admin_of.delete_topic(topic)
+    left = {each.topic for each in admin_of.destinations(internal=True)}
+    assert [each for each in left if each.startswith((queue.queue_name, topic.topic_name))] == []
+    assert queue.queue_name not in {each.name for each in admin_of.queues()}
+    with pytest.raises(InvalidDestinationException, match="there is no Kafka topic"):
+        admin_of.delete_queue(queue)
+
+
+def test_a_queue_is_deleted_after_a_purge_and_made_again(kafka: Any, queue: Queue) -> None:
+    """The process that changed a queue is no consumer in the way, and the new queue of the name is empty."""
+    with tuned(grace_seconds=0.2), apart(kafka.bootstrap_servers) as connection, Admin.of(connection) as admin:
+        numbered(connection, queue, 3)
+        assert admin.purge(queue) == 3
+        admin.delete_queue(queue)
+        admin.create_queue(queue)
+        assert admin.queue(queue).depth == 0
+        numbered(connection, queue, 2)
+        wait_for(lambda: admin.queue(queue).depth == 2)
+
+
+def test_a_topic_with_subscriptions_is_not_deleted(
+    admin_of: Admin, kjms_factory: ConnectionFactory, topic: Topic
+) -> None:
+    """They are named; once they are unsubscribed, it is deleted."""
+    client = f"client-{uuid.uuid4().hex}"
+    with kjms_factory.create_connection() as connection:
+        connection.client_id = client
+        connection.create_session().create_durable_consumer(topic, "kept").close()
+    with pytest.raises(IllegalStateException, match="has subscriptions: 'kept'"):
+        admin_of.delete_topic(topic)
+    admin_of.unsubscribe("kept", client)
+    admin_of.delete_topic(topic)
+    with pytest.raises(InvalidDestinationException):
+        admin_of.unsubscribe("kept", client)
+
+
+def test_wrong_changes_are_refused(admin_of: Admin, connection: Connection, queue: Queue, other: Queue) -> None:
+    """The error names what is wrong, and nothing is changed."""
+    numbered(connection, queue, 2)
+    missing = f"missing-{uuid.uuid4().hex}"
+    with pytest.raises(InvalidDestinationException, match=missing):
+        admin_of.move(queue, missing)
+    with pytest.raises(InvalidDestinationException, match=missing):
+        admin_of.purge(missing)
+    with pytest.raises(InvalidDestinationException, match="is where the messages are already"):
+        admin_of.move(queue, queue)
+    with pytest.raises(InvalidDestinationException, match="reserved for internal use"):
+        admin_of.create_queue("orders.kjms.delayed")
+    with pytest.raises(InvalidSelectorException):
+        admin_of.copy(queue, other, "n = ")
+    with pytest.raises(ValueError, match="limit is 0 or more"):
+        admin_of.purge(queue, limit=-1)
+    with pytest.raises(ValueError, match="is a collection of ids"):
+        admin_of.purge(queue, message_ids="ID:1")
+    with pytest.raises(ValueError, match="partitions is a whole number"):
+        admin_of.create_queue(missing, partitions=0)
+    assert admin_of.purge(queue, limit=0) == 0
+    assert admin_of.purge(queue, message_ids=[]) == 0
+    assert browse(connection, queue) == ["0", "1"]
