@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "send": "send arguments, or the lines of the standard input, as messages",
     "receive": "receive messages and write each as a line",
     "browse": "show the messages of a queue without receiving them",
+    "queues": "list, create and delete queues; delete, move, copy and find their messages",
+    "topics": "create and delete topics",
     "dlq": "list, show, retry or purge dead letters",
     "schedule": "list, cancel or deliver delayed messages, and define periodic ones",
     "destinations": "list queues and topics, and count waiting messages",
@@ -37,7 +39,8 @@ COMMANDS: Final = {
     "bridge": "move messages between kjms and another broker, such as ActiveMQ",
     "worker": "run functions that consume messages, in several processes",
     "exporter": "serve Prometheus metrics of all queues and subscriptions of a cluster",
-    "health": "ask a running worker, gateway, bridge or exporter whether it is alive or ready",
+    "console": "serve a web page, and a JSON API, to see and steer queues and messages",
+    "health": "ask a running worker, gateway, bridge, console or exporter whether it is alive or ready",
     "subscriptions": "list subscriptions and their backlog, or delete one",
     "bench": "measure the speed of kjms on a cluster, compared with its Kafka client",
     "spark": "archive, replay, route, convert or report on messages, with Spark",
@@ -154,12 +157,21 @@ def _run(arguments: argparse.Namespace) -> int:
         except (KeyboardInterrupt, Terminated) as ending:
             return _signalled(ending)
         except Exception as error:
-            if isinstance(error.__cause__, KeyboardInterrupt | Terminated):  # inside of a call of the Kafka client
-                return _signalled(error.__cause__)
+            before_it = _ending_before(error)
+            if before_it is not None:
+                return _signalled(before_it)
             return _say(arguments.command, error, FAILED, is_json=is_json)
         finally:
             signal.signal(signal.SIGTERM, before)
     return code
+
+
+def _ending_before(error: BaseException) -> KeyboardInterrupt | Terminated | None:
+    """Return the signal that led to *error*, as where it came inside of a call of C, or while a lock was taken."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt | Terminated):
+        seen = seen.__cause__ or seen.__context__
+    return seen
 
 
 def _signalled(ending: KeyboardInterrupt | Terminated) -> int:

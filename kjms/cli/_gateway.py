@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import getpass
 import logging
-import os
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kjms.cli import WrongUse
-from kjms.cli._connecting import PASSWORD_VARIABLE, add_connection_options, credentials, factory
+from kjms.cli._connecting import add_connection_options, credentials, factory
 from kjms.cli._operating import add_operating_options, serve_health
+from kjms.cli._people import add_people_options, store_user
 from kjms.health import cluster, event_loop
 
 if TYPE_CHECKING:
@@ -50,20 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"listen at this address; port 0 takes a free port (default: {DEFAULT_LISTEN})",
     )
     parser.add_argument("--anonymous", action="store_true", help="admit clients without a name")
-    parser.add_argument(
-        "--users", metavar="FILE", type=Path, help="admit the users in this file, with a password; see --add-user"
-    )
-    parser.add_argument(
-        "--pass-credentials",
-        action="store_true",
-        help="admit Kafka's users, with a password; Kafka's ACLs apply to each",
-    )
-    parser.add_argument(
-        "--add-user",
-        metavar="NAME",
-        help="add this user to the --users file, or change the password, and exit; ask for the password unless"
-        f" {PASSWORD_VARIABLE} holds it; without --users, print the line for the file",
-    )
+    add_people_options(parser)
     parser.add_argument(
         "--allow-cleartext-passwords", action="store_true", help="accept passwords from other machines without TLS"
     )
@@ -140,22 +125,13 @@ def run(arguments: argparse.Namespace) -> int:
         JMSException: The broker does not answer.
     """
     try:
-        from kjms.gateway import Gateway, GatewayOptions, add_user, hashed
+        from kjms.gateway import Gateway, GatewayOptions
     except ModuleNotFoundError as error:
         if error.name != "proton":
             raise
         raise WrongUse("the gateway needs python-qpid-proton: pip install 'kjms[amqp]'") from error
     if arguments.add_user:
-        password = os.environ.get(PASSWORD_VARIABLE) or getpass.getpass(f"Password of {arguments.add_user}: ")
-        try:
-            if arguments.users is None:
-                print(hashed(arguments.add_user, password))
-            else:
-                was_there = add_user(arguments.users, arguments.add_user, password)
-                print(f"{arguments.add_user}: {'password changed' if was_there else 'added'}", file=sys.stderr)
-        except ValueError as error:
-            raise WrongUse(str(error)) from error
-        return 0
+        return store_user(arguments, None, "password changed")
     host, port = arguments.listen
     try:
         options = GatewayOptions(

@@ -12,9 +12,9 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from kjms.cli import SIGNALLED, WrongUse
 from kjms.cli._connecting import add_connection_options, check_exists, connect, destination, seconds
-from kjms.cli._json_form import plain_body, to_json
 from kjms.cli._terminal import escaped, json_text, moment, say, shown_body
 from kjms.errors import InvalidSelectorException
+from kjms.mapping.json_form import plain_body, to_json
 from kjms.message import BytesMessage, Message
 
 if TYPE_CHECKING:

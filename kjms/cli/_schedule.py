@@ -47,6 +47,7 @@ and remove periodic messages: those that are sent at the times of a cron express
   pause   Send no further messages of the periodic message NAME; resume ends that.
   cancel  Cancel the messages of a DESTINATION with these ids, or --all. The command returns when it is certain that
           they will not be delivered. It reports messages that became due in the meantime; those are delivered.
+  deliver Deliver messages of a DESTINATION with these ids, or --all, now instead of at their times.
   run     Deliver delayed and periodic messages of these destinations, or of all, until Ctrl-C. Programs that use a
           destination deliver its messages themselves: run this command when no such program may be running.
 """
@@ -55,6 +56,7 @@ examples:
   kjms send orders "ten pens" --delay 60000
   kjms schedule list orders
   kjms schedule cancel orders ID:1f0c...-1-7
+  kjms schedule deliver orders ID:1f0c...-1-8
   kjms schedule add nightly "close the books" --cron "0 2 * * *" --timezone Europe/Berlin --queue jobs
   kjms schedule remove nightly
   kjms schedule run
@@ -78,11 +80,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "more",
         nargs="*",
         metavar="MORE",
-        help="cancel: cancel the messages with these ids; run: serve these destinations, too; add: the text of the"
-        " message (default: no body)",
+        help="cancel, deliver: take the messages with these ids; run: serve these destinations, too; add: the text of"
+        " the message (default: no body)",
     )
-    parser.add_argument("--all", action="store_true", help="cancel: cancel all delayed messages of the destination")
+    parser.add_argument(
+        "--all", action="store_true", help="cancel, deliver: take all delayed messages of the destination"
+    )
     parser.add_argument("--yes", action="store_true", help="cancel --all: do not ask for confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="cancel, deliver: report the number, and change nothing")
     parser.add_argument("--json", action="store_true", help="list: write a JSON array with one object per message")
     periodic = parser.add_argument_group("periodic messages")
     where = periodic.add_mutually_exclusive_group()
@@ -146,16 +151,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     action = arguments.action
-    if action != "cancel" and (arguments.all or arguments.yes):
-        raise WrongUse(f"{action}: --all and --yes are options of cancel only")
+    if action not in ASKING and (arguments.all or arguments.dry_run):
+        raise WrongUse(f"{action}: --all and --dry-run are options of cancel and deliver only")
+    if action != "cancel" and arguments.yes:
+        raise WrongUse(f"{action}: --yes is an option of cancel only")
     if action != "list" and arguments.json:
         raise WrongUse(f"{action}: --json is an option of list only")
     if action == "list" and arguments.more:
         raise WrongUse("list: give one destination, or none to list all")
-    if action == "cancel":
+    if action in ASKING:
         if arguments.destination is None or bool(arguments.more) == arguments.all:
-            raise WrongUse("cancel: give the destination, and either message ids or --all")
-        if arguments.all and not arguments.yes and not sys.stdin.isatty():
+            raise WrongUse(f"{action}: give the destination, and either message ids or --all")
+        is_sure = action != "cancel" or arguments.yes or arguments.dry_run
+        if arguments.all and not is_sure and not sys.stdin.isatty():
             raise WrongUse("cancel: --all cannot be undone; without a terminal, confirm it with --yes")
     if action in PERIODIC:
         _check_periodic(arguments)
@@ -302,10 +310,10 @@ def how_long(milliseconds: int) -> str:
         return f"{milliseconds} ms"
 
 
-# ---------------------------------------------------------------------------------------------------------- cancel
+# ----------------------------------------------------------------------------------------------- cancel and deliver
 
 
-def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
+def _ask(connection: Connection, arguments: argparse.Namespace) -> int:
     named = arguments.destination
     with engine_of(connection).admin.delayed(_topic(connection, named)) as delayed:
         entries = delayed.read()
@@ -315,21 +323,27 @@ def _cancel(connection: Connection, arguments: argparse.Namespace) -> int:
             ids = {_message(connection, named, entry).jms_message_id: entry for entry in entries}
             chosen = [ids[wanted] for wanted in dict.fromkeys(arguments.more) if wanted in ids]
             missing = [wanted for wanted in dict.fromkeys(arguments.more) if wanted not in ids]
-        if (
+        is_cancelled = arguments.action == "cancel"
+        if arguments.dry_run:
+            done = 0
+            say("schedule", f"{_messages(len(chosen))} of {named} would be {ASKING[arguments.action]}")
+        elif (
             arguments.all
+            and is_cancelled
             and chosen
             and not arguments.yes
             and not agrees(f"Cancel {_messages(len(chosen))} of {named}?")
         ):
             say("schedule", "nothing was cancelled")
             return FAILED
-        done = delayed.cancel(chosen)
-    _say(named, done, "cancelled")
-    if done < len(chosen):
-        _say(named, len(chosen) - done, "delivered in the meantime")
+        else:
+            done = delayed.cancel(chosen) if is_cancelled else delayed.deliver(chosen)
+            _say(named, done, ASKING[arguments.action])
+            if done < len(chosen):
+                _say(named, len(chosen) - done, f"{'delivered' if is_cancelled else 'cancelled'} in the meantime")
     if missing:
         raise JMSException(f"{named} has no delayed message with this id: {', '.join(missing)}")
-    return 0 if done == len(chosen) else FAILED
+    return 0 if arguments.dry_run or done == len(chosen) else FAILED
 
 
 def _messages(count: int) -> str:
@@ -428,7 +442,8 @@ def _announce(named: Destination) -> None:
 
 ACTIONS: Final[dict[str, Callable[[Connection, argparse.Namespace], int]]] = {
     "list": _list,
-    "cancel": _cancel,
+    "cancel": _ask,
+    "deliver": _ask,
     "run": _run,
 }
 PERIODIC: Final[dict[str, Callable[[Schedules, argparse.Namespace], int]]] = {
@@ -437,6 +452,8 @@ PERIODIC: Final[dict[str, Callable[[Schedules, argparse.Namespace], int]]] = {
     "pause": _pause,
     "resume": _resume,
 }
+ASKING: Final = {"cancel": "cancelled", "deliver": "delivered"}
+"""What the process that serves delayed messages is asked for, and what becomes of them then."""
 PERIODIC_OPTIONS: Final = (
     "queue",
     "topic",

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, connect, destination
-from kjms.cli._json_form import Draft, from_json
 from kjms.cli._terminal import say
 from kjms.errors import JMSException
+from kjms.mapping.json_form import Draft, from_json
 from kjms.message import BytesMessage, Message, TextMessage
 from kjms.message._values import parsed
 from kjms.options import DeliveryMode

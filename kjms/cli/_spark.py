@@ -1,4 +1,4 @@
-"""``kjms spark``: archive, replay, route, convert or report on messages with Spark."""
+"""``kjms spark``: archive, replay, drain, route, convert or report on messages with Spark."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.cli import WrongUse
 from kjms.cli._connecting import add_connection_options, credentials, destination, factory
 from kjms.cli._terminal import columns, say
+from kjms.destinations import Queue
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
@@ -28,33 +29,38 @@ on all processors (--master sets another place). Under spark-submit, it runs as 
 
     spark-submit --packages ... $(python3 -m kjms.spark.submit) archive orders --path ... --checkpoint ...
 
-archive   Store the messages of destinations in Parquet files, each message once.
+archive   Store the messages of destinations in files or a table, each message once.
 replay    Send the messages of an archive to a destination, unchanged.
+drain     Consume all pending messages of a queue into files or a table, each message once, and end.
 route     Send messages to the destinations whose selectors match them.
 convert   Send the messages that Confluent's JMS connectors wrote to topics to a destination, as kjms messages.
 report    Report on destinations: rates, sizes, latencies, redeliveries and dead letters.
 
 archive, route and convert run until they are stopped, or with --once until the present messages are processed. Started
-again with the same checkpoint, they resume where they ended, whatever ended them. No action consumes messages.
+again with the same checkpoint, they resume where they ended, whatever ended them. Only drain consumes messages.
 """
 EXAMPLES: Final = """\
 examples:
   kjms spark archive orders --path /data/orders --checkpoint /data/orders.at --once
   kjms spark replay orders-again --path /data/orders --selector "region = 'EU'" --rate 1000
+  kjms spark drain orders.dlq --path /data/dead --checkpoint /data/dead.at --format delta
   kjms spark route orders --to large "amount > 100" --to topic://eu "region = 'EU'" --otherwise rest
         --set "priority=9" --set "text=upper(text)" --checkpoint /data/route.at
   kjms spark convert topic://from-mq --to orders --checkpoint /data/convert.at --once
   kjms spark report orders replies --since 2h --html report.html
 """
 USES: Final = {
-    "archive": ({"path", "checkpoint"}, {"selector", "once", "option"}),
-    "replay": ({"path"}, {"selector", "rate", "option"}),
+    "archive": ({"path", "checkpoint"}, {"format", "name", "selector", "once", "option"}),
+    "replay": ({"path"}, {"format", "selector", "rate", "option"}),
+    "drain": ({"path", "checkpoint"}, {"format", "selector", "option"}),
     "route": ({"to", "checkpoint"}, {"otherwise", "set", "once", "option"}),
     "convert": ({"to", "checkpoint"}, {"schema", "once", "option"}),
     "report": (set(), {"since", "interval", "html", "json"}),
 }
 """The options that each pipeline needs, and those that it takes."""
 
+FORMATS: Final = ("parquet", "delta", "iceberg", "orc", "json", "avro")
+_TABLES: Final = frozenset({"delta", "iceberg"})  # the formats that need a connector
 _OPTIONS: Final = sorted({name for needs, takes in USES.values() for name in needs | takes})
 _DURATION: Final = re.compile(r"(\d+)(s|m|min|h|d)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
@@ -69,12 +75,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="DESTINATION",
         type=destination,
-        help="use these queues, or topics (topic://NAME); replay: send to this one",
+        help="use these queues, or topics (topic://NAME); replay: send to this one; drain: consume this queue",
     )
-    parser.add_argument("--path", metavar="DIRECTORY", help="archive, replay: use the archive in this directory")
+    parser.add_argument(
+        "--path",
+        metavar="DIRECTORY",
+        help="archive, replay: use the archive in this directory; drain: write to this directory; with --format"
+        " iceberg also the name of a table",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="FORMAT",
+        choices=FORMATS,
+        help=f"archive, replay, drain: {', '.join(FORMATS)} (default: parquet); orc, json and avro are for drain",
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", help="archive: register as this name (default: made of the checkpoint's path)"
+    )
     parser.add_argument("--checkpoint", metavar="DIRECTORY", help="record the progress in this directory")
     parser.add_argument(
-        "--selector", metavar="TEXT", help="archive, replay: process only messages that match this selector"
+        "--selector", metavar="TEXT", help="archive, replay, drain: process only messages that match this selector"
     )
     parser.add_argument("--once", action="store_true", help="end when the present messages have been processed")
     parser.add_argument(
@@ -156,8 +176,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse(f"{name}: give {_listed(needs - given)}")
     if not given <= needs | takes:
         raise WrongUse(f"{name}: has no option {_listed(given - needs - takes)}")
-    if name == "replay" and len(arguments.destinations) > 1:
-        raise WrongUse("replay: give one destination")
+    if name in {"replay", "drain"} and len(arguments.destinations) > 1:
+        raise WrongUse(f"{name}: give one destination")
+    if name == "drain" and not isinstance(arguments.destinations[0], Queue):
+        raise WrongUse(f"drain: give a queue, not {arguments.destinations[0]}")
+    if name != "drain" and arguments.format in {"orc", "json", "avro"}:
+        raise WrongUse(f"{name}: --format {arguments.format} is for drain; give parquet, delta or iceberg")
     routes, changes = _routes(arguments), _changes(arguments)
     chosen = factory(arguments)
     user, password = credentials(arguments)
@@ -170,8 +194,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.once:
         streaming["trigger"] = {"availableNow": True}
     wanted, path = arguments.destinations, arguments.path
+    stored: dict[str, Any] = {"format": arguments.format or "parquet", "selector": arguments.selector}
     if name == "archive":
-        return _follow(name, pipelines.archive(spark, chosen, wanted, path, selector=arguments.selector, **streaming))
+        query = pipelines.archive(spark, chosen, wanted, path, name=arguments.name, **stored, **streaming)
+        return _follow(name, query)
+    if name == "drain":
+        return _drain(
+            lambda say_so: pipelines.drain(spark, chosen, wanted[0], path, progress=say_so, **stored, **streaming)
+        )
     if name == "route":
         return _follow(
             name,
@@ -185,9 +215,7 @@ def run(arguments: argparse.Namespace) -> int:
     if name == "report":
         found = pipelines.report(spark, chosen, wanted, since=arguments.since, interval=arguments.interval, **who)
         return _tell(arguments, found)
-    count = pipelines.replay(
-        spark, chosen, path, wanted[0], selector=arguments.selector, rate=arguments.rate, options=options, **who
-    )
+    count = pipelines.replay(spark, chosen, path, wanted[0], rate=arguments.rate, options=options, **stored, **who)
     say("spark", f"{count} messages were sent to {wanted[0]}")
     return 0
 
@@ -273,6 +301,30 @@ def _follow(name: str, query: StreamingQuery) -> int:
     return 0
 
 
+def _drain(drain: Callable[[Callable[[int], None]], int]) -> int:
+    """Call *drain* with what reports its progress.
+
+    Raises:
+        JMSException: It failed.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    done = 0
+
+    def report(count: int) -> None:
+        nonlocal done
+        done = count
+        say("spark", f"{count:,} messages are settled")
+
+    try:
+        count = drain(report)
+    except (PySparkException, Py4JError) as error:
+        raise JMSException(f"drain failed after {done:,} messages: {_reason(error)}") from error
+    say("spark", f"drain ended after {count:,} messages")
+    return 0
+
+
 def _reason(error: Exception) -> str:
     """Return the cause of *error*, without the query plan and the stack traces of Java and Python."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -354,6 +406,7 @@ def _session(arguments: argparse.Namespace) -> SparkSession:
     from kjms.spark import spark_session
 
     settings = {"spark.ui.enabled": False} if arguments.master is None else {"master": arguments.master}
-    session = spark_session(f"kjms spark {arguments.pipeline}", **settings)
+    formats = _TABLES & {arguments.format}
+    session = spark_session(f"kjms spark {arguments.pipeline}", formats=formats, **settings)
     session.sparkContext.setLogLevel("ERROR")
     return session

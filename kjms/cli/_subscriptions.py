@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from kjms.admin import Admin, SubscriptionFigures
-from kjms.cli import WrongUse
+from kjms.admin import Admin, Changed, Subscription, SubscriptionFigures
+from kjms.cli import FAILED, WrongUse
 from kjms.cli._connecting import add_connection_options, connect
-from kjms.cli._terminal import columns, json_text, say
-from kjms.client.engine_access import engine_of
+from kjms.cli._queues import Reporter, check_confirmed, report
+from kjms.cli._receive import check_selector, count
+from kjms.cli._terminal import agrees, columns, json_text, say
 
 DESCRIPTION: Final = """\
-List all named subscriptions, including those without an open consumer, or delete a durable one.
+List all named subscriptions, including those without an open consumer, delete a durable one, or purge it: delete the
+messages that wait for it.
 
 STATE is 'active' if a program has an open consumer, 'inactive' if no program has one, and 'not answering' if a program
 had one and does not answer for a second. BACKLOG is an upper bound of the messages that the subscription has not
@@ -25,13 +27,25 @@ settled: it counts offsets, and not every offset is a message that the subscript
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give *parser* the arguments of the command."""
     parser.add_argument(
-        "action", nargs="?", choices=["list", "delete"], default="list", help="run this action (default: list)"
+        "action", nargs="?", choices=["list", "delete", "purge"], default="list", help="run this action (default: list)"
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="delete: delete this subscription and its messages")
     parser.add_argument(
-        "--client-id", metavar="ID", help="delete: delete the subscription of this client identifier (default: none)"
+        "name", nargs="?", metavar="NAME", help="delete: delete this subscription and its messages; purge: its messages"
     )
-    parser.add_argument("--json", action="store_true", help="list: write a JSON array with one object per subscription")
+    parser.add_argument(
+        "--client-id",
+        metavar="ID",
+        help="delete, purge: use the subscription of this client identifier (default: none)",
+    )
+    parser.add_argument("--selector", metavar="TEXT", help="purge: delete only messages that match this selector")
+    parser.add_argument("--limit", metavar="N", type=count, help="purge: delete at most N messages")
+    parser.add_argument("--dry-run", action="store_true", help="purge: report the number, and delete nothing")
+    parser.add_argument("--yes", action="store_true", help="purge: do not ask for confirmation")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="list: write a JSON array with one object per subscription; purge: an object",
+    )
     add_connection_options(parser)
 
 
@@ -64,11 +78,16 @@ def run(arguments: argparse.Namespace) -> int:
         IllegalStateException: It has an open consumer.
         JMSException: The cluster did not answer.
     """
+    purging = [name for name in ("selector", "limit", "dry_run", "yes") if getattr(arguments, name)]
+    if arguments.action == "purge":
+        return _purge(arguments)
+    if purging:
+        raise WrongUse(f"{arguments.action}: --{purging[0].replace('_', '-')} is an option of purge only")
     if arguments.action == "delete":
         if arguments.name is None or arguments.json:
             raise WrongUse("delete: give the name of the subscription; --json is an option of list only")
-        with connect(arguments, may_create=False) as connection:
-            engine_of(connection).admin.remove_subscription(arguments.name, arguments.client_id)
+        with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
+            admin.unsubscribe(arguments.name, arguments.client_id)
         say("subscriptions", f"{arguments.name} was deleted")
         return 0
     if arguments.name is not None or arguments.client_id is not None:
@@ -80,6 +99,26 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(table(entries))
     return 0
+
+
+def _purge(arguments: argparse.Namespace) -> int:
+    if arguments.name is None:
+        raise WrongUse("purge: give the name of the subscription")
+    check_confirmed(arguments, {"purge"})
+    check_selector(arguments.selector)
+    named = Subscription(arguments.name, arguments.client_id)
+    with connect(arguments, may_create=False) as connection, Admin.of(connection) as admin:
+        if arguments.dry_run or not arguments.yes:
+            wanted = admin.count(named, arguments.selector, limit=arguments.limit)
+            if arguments.dry_run:
+                return report("subscriptions", arguments, "would be deleted", Changed(wanted), named)
+            if wanted and not agrees(f"Permanently delete {wanted:,} messages of {named}?"):
+                say("subscriptions", "nothing was deleted")
+                return FAILED
+        reporter = Reporter("subscriptions", "deleted")
+        with reporter.interruptible():
+            changed = admin.purge(named, arguments.selector, limit=arguments.limit, progress=reporter)
+    return report("subscriptions", arguments, "deleted", changed, named)
 
 
 def entry(figures: SubscriptionFigures) -> Entry:

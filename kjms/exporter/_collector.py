@@ -6,8 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 try:
@@ -16,9 +18,10 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError("kjms.exporter needs prometheus_client: pip install 'kjms[prometheus]'") from missing
 
 from kjms.admin import QueueFigures, SubscriptionFigures
+from kjms.child_process import Calls, ChildProcess, ThisProcess
 from kjms.errors import JMSException
 from kjms.exporter._families import QUEUE_FAMILIES, SUBSCRIPTION_FAMILIES, metrics_of
-from kjms.exporter._sources import ChildSource, OwnSource, Request, Source
+from kjms.exporter._sources import Figures, Request, Source
 from kjms.options import milliseconds
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ __all__ = ["ClusterCollector"]
 _log = logging.getLogger("kjms.exporter")
 
 INTERVAL_MS: Final = 15_000
+POLL_SECONDS: Final = 0.2  # how soon closing is noticed
 CLOSE_SECONDS: Final = 5.0  # a question to a broker that does not answer is left to its thread
 QUEUE_LABELS: Final = ("queue", "kind")
 SUBSCRIPTION_LABELS: Final = ("subscription", "client_id", "topic")
@@ -78,8 +82,8 @@ class ClusterCollector:
         password: str | None = None,
     ) -> None:
         self._is_over = threading.Event()
-        request = Request(factory, user, password, estimate)
-        self._source: Source = ChildSource(request, self._is_over) if in_child else OwnSource(request)
+        source = partial(Source, Request(factory, user, password, estimate))
+        self._calls: Calls = ChildProcess(source, "kjms-exporter") if in_child else ThisProcess(source)
         self._factory = factory
         self._interval = milliseconds(interval, "interval") / 1000
         if self._interval <= 0:
@@ -137,12 +141,12 @@ class ClusterCollector:
                 self._collect()
                 self._is_over.wait(self._interval)
         finally:
-            self._source.close()
+            self._calls.close()
 
     def _collect(self) -> None:
         begun = time.monotonic()
         try:
-            queues, subscriptions = self._source.ask()
+            queues, subscriptions = self._ask()
             found = _Snapshot(queues, subscriptions, time.time(), time.monotonic() - begun)
         except Exception as error:
             self._failed(error)
@@ -151,6 +155,13 @@ class ClusterCollector:
                 _log.info("%d queues and %d subscriptions", len(queues), len(subscriptions))
             self._snapshot, self._failure = found, ""
             self._report_uncounted(found)
+
+    def _ask(self) -> Figures:
+        found: Future[Figures] = self._calls.submit("ask")
+        while not wait([found], POLL_SECONDS).done:
+            if self._is_over.is_set():
+                raise JMSException("the exporter ends")
+        return found.result()
 
     def _failed(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

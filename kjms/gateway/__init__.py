@@ -5,6 +5,6 @@ Needs the extra ``amqp``. docs/gateway.md describes how to run it and what it do
 
 from kjms.gateway._options import GatewayOptions
 from kjms.gateway._server import Gateway
-from kjms.gateway._users import add_user, hashed
+from kjms.users import add_user, hashed
 
 __all__ = ["Gateway", "GatewayOptions", "add_user", "hashed"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kjms.gateway._logins import Logins
-from kjms.gateway._users import Users
+from kjms.users import Users
 
 if TYPE_CHECKING:
     from kjms.gateway._options import GatewayOptions

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+
+from kjms.users import is_loopback
 
 __all__ = ["GatewayOptions"]
 
@@ -74,15 +75,3 @@ class GatewayOptions:
                 f"clients would send passwords to {self.host!r} in clear text, which is not a loopback address: give a"
                 " certificate (--tls-certificate), listen at localhost, or allow that (--allow-cleartext-passwords)"
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only programs of the same machine reach *host*.
-
-    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("0.0.0.0"), is_loopback("example.com")
-    (True, True, False, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

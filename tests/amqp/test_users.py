@@ -57,7 +57,7 @@ def command(*arguments: str, password: str = "") -> subprocess.CompletedProcess[
 
 def test_add_user_writes_the_file(proton: None, tmp_path: Path) -> None:
     """``--add-user NAME --users FILE`` adds a user or changes its password, and only the owner can read the file."""
-    from kjms.gateway._users import Users
+    from kjms.users import Users
 
     path = tmp_path / "users.txt"
     for user, password in (("ann", "one"), ("bob", "two"), ("ann", "three")):
@@ -106,13 +106,13 @@ def test_a_damaged_file_refuses_logins(
         users.write_bytes(whole.encode("utf-16"))
     elif damage != "missing":
         users.write_text(whole + ("ann:" + whole.split(":", 1)[1][:60] if damage == "half" else damage) + "\n", "utf-8")
-    with caplog.at_level("INFO", "kjms.gateway"):
+    with caplog.at_level("INFO", "kjms.users"):
         for _ in range(2):
             with pytest.raises(ConnectionException, match=r"sys|temp|Auth"):
                 log_in("bob")
         (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert str(users) in line
-        assert "refuses every login" in line
+        assert "every login is refused" in line
         if damage == "directory":
             users.rmdir()
         users.write_text(whole, "utf-8")

@@ -53,7 +53,8 @@ def test_a_long_queue_is_browsed_as_far_as_somebody_reads(
     [
         (["{missing}"], 1, b"there is no Kafka topic"),
         (["topic://prices"], 2, b"not a queue"),
-        ([], 2, b"QUEUE"),
+        ([], 2, b"give a queue, or --subscription"),
+        (["{missing}", "--client-id", "x"], 2, b"an option of --subscription only"),
         (["{missing}", "--selector", "n = = 2"], 2, b"column"),
         (["{missing}", "--count", "0"], 2, b"whole number"),
     ],

@@ -108,6 +108,7 @@ def test_every_example_is_run() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {name for name, _ in parameters.args[1]}
 
 
+@pytest.mark.slow
 def test_the_page_on_the_commands_is_true(pipeline: Callable[[str], bytes], tmp_path: Path) -> None:
     """What docs/commands.md shows is what the commands do, line by line; ``...`` stands for anything."""
     # The page's destinations are its own, also on a Kafka where it was tested before.

@@ -19,7 +19,9 @@ from tests.helpers import Kjms
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ("list --all", "options of cancel only"),
+        ("list --all", "options of cancel and deliver only"),
+        ("deliver orders ID:1 --yes", "an option of cancel only"),
+        ("deliver", "give the destination"),
         ("list orders more", "one destination"),
         ("run --json", "an option of list only"),
         ("cancel", "give the destination"),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kjms.cli._json_form import from_json, plain_body, to_json
 from kjms.destinations import Queue, Topic
 from kjms.mapping import encode
+from kjms.mapping.json_form import from_json, plain_body, to_json
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
 from kjms.options import DeliveryMode
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kjms import __version__
-from kjms.cli import COMMANDS, main
+from kjms.cli import COMMANDS, Terminated, main
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +148,29 @@ def test_where_the_address_comes_from(
     error = capsys.readouterr().err
     assert f" {address}," in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("ending", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_an_error_that_a_signal_led_to_is_not_reported(
+    ending: type[BaseException],
+    code: int,
+    is_named: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A signal may come where a lock is taken, or in a call of C; the error that follows is not the command's."""
+
+    def run(arguments: object) -> int:
+        try:
+            raise ending
+        except ending as signalled:
+            try:
+                raise RuntimeError("cannot release un-acquired lock") from (signalled if is_named else None)
+            except RuntimeError as error:
+                raise SystemError("a call returned a result with an exception set") from error
+
+    monkeypatch.setattr("kjms.cli._destinations.run", run)
+
+    assert main(["destinations", "--bootstrap", "127.0.0.1:9"]) == code
+    assert capsys.readouterr() == ("", "")
