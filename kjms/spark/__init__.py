@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kjms.spark._access import get_property, object_body
 from kjms.spark._analysis import dead_letters, redeliveries, settlement
+from kjms.spark._consuming import consume_stream
 from kjms.spark._decode import decode
 from kjms.spark._encode import encode
 from kjms.spark._reading import Pattern, Subscription, read_batch, read_stream
@@ -13,6 +14,7 @@ from kjms.spark._writing import write_batch, write_stream
 __all__ = [
     "Pattern",
     "Subscription",
+    "consume_stream",
     "dead_letters",
     "decode",
     "encode",

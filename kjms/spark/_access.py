@@ -11,24 +11,31 @@ from kjms.mapping import body_schema
 from kjms.message._values import READABLE_AS
 from kjms.spark._require import require_pyspark
 from kjms.spark._sql import EXACT_KINDS, KINDS, case, quoted, read_real, read_whole
+from kjms.spark._text_forms import is_form, read_form
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 __all__ = ["get_property", "object_body"]
 
 _SQL_TYPES: Final = {
     "byte": "TINYINT", "short": "SMALLINT", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
 }  # fmt: skip
+_KINDS_OF: Final = {"tinyint": "byte", "smallint": "short", "bigint": "long"}
+"""Types of JMS that Spark calls otherwise."""
 DEEPEST: Final = 8  # each level doubles the expression
 
 
-def get_property(name: str, kind: str = "string") -> Column:
+def get_property(name: str, kind: str | DataType = "string") -> Column:
     """Return the property *name* as a column of that name and of type *kind*, for frames of `kjms.spark.decode`.
 
     Args:
         name: The property.
-        kind: ``boolean``, ``byte``, ``short``, ``int``, ``long``, ``float``, ``double`` or ``string``.
+        kind: A type of JMS: ``boolean``, ``byte``, ``short``, ``int``, ``long``, ``float``, ``double`` or ``string``.
+            Or a type of Spark that a string property has the text of: ``date``, ``timestamp``, ``timestamp_ntz``,
+            ``decimal(10,2)``, ``array<string>``, as text or as one of ``pyspark.sql.types``. A decimal is read from
+            whole numbers, too, and rounded to its scale.
 
     Returns:
         What the getter of that type gives: an int can be read as long and as string, a string as any type whose value
@@ -38,15 +45,29 @@ def get_property(name: str, kind: str = "string") -> Column:
         ValueError: *kind* is none of these.
         JMSException: There is no pyspark.
 
-    Spec: JMS 2.0 §3.5.4.
+    Spec: JMS 2.0 §3.5.4; the text forms are in docs/spark.md.
     """
-    if kind not in {*KINDS, "string"}:
-        raise ValueError(f"kind is {', '.join(KINDS)} or string, not {shown(kind)}")
+    given = kind if isinstance(kind, str) else kind.simpleString() if hasattr(kind, "simpleString") else ""
+    wanted = given.replace(" ", "").lower()
+    wanted = _KINDS_OF.get(wanted, wanted)
+    if wanted not in {*KINDS, "string"} and not is_form(wanted):
+        raise ValueError(
+            f"kind is {', '.join(KINDS)}, string, date, timestamp, timestamp_ntz, decimal(p,s) or an array of such, not"
+            f" {shown(kind)}"
+        )
     require_pyspark()
     from pyspark.sql import functions as f
 
+    return f.expr(_property(name, wanted)).alias(name)
+
+
+def _property(name: str, kind: str) -> str:
+    """Return the property *name* as a value of type *kind*, as text of SQL."""
     text = f"try_element_at(properties, {quoted(name)})"
     held = f"coalesce(try_element_at(propertyTypes, {quoted(name)}), 'string')"
+    if is_form(kind):
+        kinds = ", ".join(map(quoted, ("string", *EXACT_KINDS) if kind.startswith("decimal") else ("string",)))
+        return f"CASE WHEN {held} IN ({kinds}) THEN {read_form(text, kind)} END"
     known = ", ".join(map(quoted, sorted(each for each, others in READABLE_AS.items() if kind in others)))
     if kind == "boolean":
         value = f"lower({text}) = 'true'"
@@ -64,7 +85,7 @@ def get_property(name: str, kind: str = "string") -> Column:
         # A float that is read as a double has the value that it has as a float.
         own = f"CASE WHEN {held} = 'float' THEN 'float' ELSE {quoted(kind)} END"
         value = f"CAST({read_real(own, text)} AS {_SQL_TYPES[kind]})"
-    return f.expr(f"CASE WHEN {held} IN ({known}) THEN {value} END").alias(name)
+    return f"CASE WHEN {held} IN ({known}) THEN {value} END"
 
 
 def object_body(depth: int = 4) -> Column:

@@ -11,6 +11,7 @@ from kjms.mapping.confluent import value_schema
 from kjms.spark._decode import TYPED, decoded, inlined, with_helpers
 from kjms.spark._require import require_avro
 from kjms.spark._sql import case, quoted
+from kjms.spark._times import timestamp_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,6 +39,7 @@ _IN_JSON: Final = {
 }
 _JSON_FIELDS: Final = ", ".join(f"{name}: {kind}" for name, kind in _IN_JSON.items())
 _JSON_SCHEMA: Final = f"STRUCT<{_JSON_FIELDS}, payload: STRUCT<{_JSON_FIELDS}>>"
+_TIMES: Final = {"sentAt": "timestamp", "expiresAt": "expiration", "deliverAt": "timestamp"}
 _KNOWN: Final = "('text', 'bytes', 'map', 'message')"
 _VALUE: Final = "`__kjms_value`"
 _FIRST: Final = f"hex(substring({_VALUE}, 1, 1))"
@@ -136,6 +138,7 @@ def _columns() -> dict[str, str]:
         "type": field("type"),
         "expiration": f"coalesce({field('expiration')}, 0L)",
         "deliveryTime": f"coalesce({field('timestamp')}, 0L)",
+        **{beside: timestamp_of(field(name)) for beside, name in _TIMES.items()},
         "priority": case((f"{field('priority')} BETWEEN 0 AND 9", field("priority")), otherwise="4"),
         "properties": f"transform_values({properties}, (n, v) -> {text})",
         "propertyTypes": f"transform_values({others}, (n, v) -> {name})",

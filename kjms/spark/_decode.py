@@ -25,6 +25,7 @@ from kjms.spark._sources import (
     is_foreign_group,
 )
 from kjms.spark._sql import case, is_valid, quoted, regex
+from kjms.spark._times import timestamp_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,6 +40,8 @@ COORDINATES: Final = ("key", "topic", "partition", "offset", "kafkaTimestamp")
 
 KIND: Final = "`__kjms_kind`"
 SENT: Final = "`__kjms_sent`"
+EXPIRES: Final = "`__kjms_expires`"
+DUE: Final = "`__kjms_due`"
 PLACES: Final = ("JMSReplyTo", "JMSDestination")
 MAP: Final = "`__kjms_map`"
 STREAM: Final = "`__kjms_stream`"
@@ -161,7 +164,9 @@ def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> Dat
     with_headers = inlined(frame, {header(name): found(name) for name in FIELDS} | {KIND: _kind()})
     # What is read here is not read in the method that Java is given for the columns: of more than 8,000 bytes, it
     # would never be compiled.
-    with_fields = inlined(with_headers, {SENT: timestamp()} | {place(name): _destination(name) for name in PLACES})
+    times = {SENT: timestamp(), EXPIRES: long_of("JMSExpiration", "0")}
+    with_fields = inlined(with_headers, times | {place(name): _destination(name) for name in PLACES})
+    with_fields = inlined(with_fields, {DUE: long_of("JMSDeliveryTime", SENT)})
     with_bodies = with_fields.withColumns({name.strip("`"): _avro(kind) for name, kind in AVRO.items()})
     selected = {
         "messageID": message_id(),
@@ -176,8 +181,11 @@ def decoded(frame: DataFrame, destination: str, more: Sequence[str] = ()) -> Dat
         "replyTo": place("JMSReplyTo"),
         "destination": f"coalesce({place('JMSDestination')}, {destination})",
         "type": text_of("JMSType"),
-        "expiration": long_of("JMSExpiration", "0"),
-        "deliveryTime": long_of("JMSDeliveryTime", SENT),
+        "expiration": EXPIRES,
+        "deliveryTime": DUE,
+        "sentAt": timestamp_of(SENT),
+        "expiresAt": timestamp_of(EXPIRES),
+        "deliverAt": timestamp_of(DUE),
         "priority": f"CAST({long_of('JMSPriority', '4', '0 AND 9')} AS INT)",
         "properties": properties(),
         "text": f"CASE WHEN {KIND} = 'text' THEN make_valid_utf8({VALUE_TEXT}) END",

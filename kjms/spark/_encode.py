@@ -15,6 +15,8 @@ from kjms.identifiers import is_identifier
 from kjms.message._property_names import CLIENT_PROPERTIES
 from kjms.spark._require import require_avro, require_pyspark
 from kjms.spark._sql import case, quoted
+from kjms.spark._text_forms import written_form
+from kjms.spark._times import TIMES, millis
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -123,8 +125,14 @@ class _Encoding:
                 " (columns beside the message's own are properties; JMS 2.0 §3.5)"
             )
 
+    def _kind_of(self, name: str) -> str | None:
+        """Return the type of the property that column *name* becomes; None if it can be none."""
+        kind = self._types[name]
+        form = None if name in CLIENT_PROPERTIES else written_form(name, kind)
+        return _PROPERTY_TYPES.get(kind.simpleString(), None if form is None else "string")
+
     def _check_property(self, name: str) -> None:
-        kind = _PROPERTY_TYPES.get(self._types[name].simpleString())
+        kind = self._kind_of(name)
         wanted = CLIENT_PROPERTIES.get(name)
         reserved = name.startswith("JMS") and not (name.startswith("JMS_") and not name.startswith("JMS_kjms"))
         if not is_identifier(name) or (reserved and wanted is None):
@@ -139,6 +147,10 @@ class _Encoding:
 
     def _column(self, name: str, default: str = "NULL") -> str:
         return f"`{name}`" if self._has(name) else default
+
+    def _millis(self, name: str) -> str:
+        """Return a time in milliseconds: the column *name*, and where it is null or missing the timestamp beside it."""
+        return millis(name, self._types)
 
     def columns(self) -> list[Column]:
         """Return the columns of the records."""
@@ -159,8 +171,8 @@ class _Encoding:
         )
 
     def _headers(self) -> str:
-        timestamp = f"coalesce({self._column('timestamp')}, unix_millis(current_timestamp()))"
-        delivery = self._column("deliveryTime")
+        timestamp = f"coalesce({self._millis('timestamp')}, unix_millis(current_timestamp()))"
+        delivery = self._millis("deliveryTime")
         fields = {
             "JMSMessageID": self._column("messageID"),
             "JMSTimestamp": f"nullif({timestamp}, 0L)",
@@ -170,14 +182,14 @@ class _Encoding:
             "JMSType": self._column("type"),
             "JMSDeliveryMode": f"nullif({self._checked('deliveryMode', '1 AND 2')}, 2)",
             "JMSPriority": f"nullif({self._checked('priority', '0 AND 9')}, 4)",
-            "JMSExpiration": f"nullif({self._column('expiration')}, 0L)",
+            "JMSExpiration": f"nullif({self._millis('expiration')}, 0L)",
             "JMSDeliveryTime": f"nullif(nullif({delivery}, 0L), {timestamp})",
         }
         written = [
             _entry(quoted(name), f"CAST({_text(sql)} AS BINARY)", f"{sql} IS NOT NULL") for name, sql in fields.items()
         ]
         written += [
-            _entry(quoted(name), f"CAST({_text(f'`{name}`')} AS BINARY)", f"`{name}` IS NOT NULL")
+            _entry(quoted(name), f"CAST({self._property_text(name)} AS BINARY)", f"`{name}` IS NOT NULL")
             for name in self._properties
         ]
         first = f"named_struct('key', 'kjms', 'value', CAST({self._layout()} AS BINARY))"
@@ -189,12 +201,16 @@ class _Encoding:
         named = "named_struct('key', p.key, 'value', CAST(p.value AS BINARY))"
         return f"concat({headers}, transform({others}, p -> {named}))"
 
+    def _property_text(self, name: str) -> str:
+        column = f"`{name}`"
+        return written_form(column, self._types[name]) or _text(column)
+
     def _layout(self) -> str:
         """Return the header kjms: version, body type, and the types of the properties that are no strings."""
         types = [
             (f"`{name}` IS NOT NULL", f"'{name}={kind}'")
             for name in self._properties
-            if (kind := _PROPERTY_TYPES[self._types[name].simpleString()]) != "string"
+            if (kind := self._kind_of(name)) != "string"
         ]
         if self._has("correlationIDBytes"):
             types.insert(0, ("correlationIDBytes IS NOT NULL", "'JMSCorrelationID=bytes'"))
@@ -424,6 +440,7 @@ _MEANINGS: Final = {
 _FATE: Final = "what became of a message where it was read"
 
 _COLUMNS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    **{beside: (_is("timestamp"), "timestamp") for beside in TIMES.values()},
     "key": (_is("string", "binary"), "string or binary"),
     "messageID": (_is("string"), "string"),
     "messageType": (_is("string"), "string"),

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: plots are inline SVG, there is no script. Pure text.
+"""A report as one HTML page that needs nothing else: no network, no other file. Pure text.
 
 Times are UTC. A destination has one colour on the whole page; those with the fewest messages, beyond the number of
 colours, are summed up as others.
@@ -7,20 +7,16 @@ colours, are summed up as others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
 from kjms.spark._figures import Figures, Traffic
-from kjms.spark._scale import Kind, count, duration, moment, rate, scale, size, times
+from kjms.spark._plots import Series, library, mark, plot
+from kjms.spark._scale import count, duration, moment, rate, size
 
 __all__ = ["page", "totals"]
 
-WIDTH: Final = 920
-HEIGHT: Final = 220
-LEFT: Final = 64
-BOTTOM: Final = 24
-TOP: Final = 10
 SERIES: Final = 6
 OTHERS: Final = "others"
 GREY: Final = f"var(--c{SERIES})"
@@ -41,12 +37,14 @@ p { margin: 0 0 8px; color: var(--soft); } .legend + p { margin-top: 14px; }
 .cards { display: flex; flex-wrap: wrap; gap: 12px; margin-top: 16px; }
 .card { background: var(--card); border-radius: 8px; padding: 10px 16px; min-width: 110px; }
 .card b { display: block; font-size: 22px; font-variant-numeric: tabular-nums; } .card span { color: var(--soft); }
-.wide { overflow-x: auto; } svg { display: block; width: 100%; height: auto; min-width: 560px; }
-svg text { fill: var(--soft); font-size: 11px; } svg line { stroke: var(--line); }
-.legend { display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 4px 0 0; color: var(--soft); font-size: 13px; }
+.wide { overflow-x: auto; } .plot { height: 240px; }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 16px; margin: 4px 0 0; }
+.legend button { border: 0; padding: 2px 0; background: none; color: var(--soft); font: 13px/1.4 system-ui, sans-serif;
+  text-align: left; overflow-wrap: anywhere; cursor: pointer; } .legend button[aria-pressed=false] { opacity: .4; }
 .legend i, td i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
 table { border-collapse: collapse; width: 100%; margin-top: 6px; } td, th { padding: 4px 14px 4px 0; text-align: left;
   border-bottom: 1px solid var(--line); vertical-align: top; } th { color: var(--soft); font-weight: 500; }
+.wide table { min-width: 480px; } td:first-child { white-space: nowrap; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 """
 
@@ -62,8 +60,8 @@ def page(report: Figures) -> str:
         f"<h1>Messages of {escape(names)}</h1>",
         f"<p>{since} to {until} UTC, in intervals of {duration(report.interval)}</p>",
         _cards(report),
-        _plot(report, "Messages", told, _by(report.traffic, "messages", colours), "count"),
-        _plot(report, "Bytes of bodies", told, _by(report.traffic, "bytes", colours), "size"),
+        plot(report, "Messages", told, _by(report.traffic, "messages", colours), "count"),
+        plot(report, "Bytes of bodies", told, _by(report.traffic, "bytes", colours), "size"),
         _sizes(report, colours),
         _replies(report, colours),
         _incidents(report),
@@ -71,8 +69,10 @@ def page(report: Figures) -> str:
     ]
     head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{escape(names)}</title>"
     body = "\n".join(filter(None, parts))
+    scripts = library() if "<div class='plot'" in body else ""
     return (
-        f"<!doctype html>\n<html lang='en'><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<!doctype html>\n<html lang='en'><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}\n{scripts}\n"
+        "</body></html>\n"
     )
 
 
@@ -183,7 +183,7 @@ def _replies(report: Figures, colours: Colours) -> str:
             found.append(Series(f"{name}, median", colour, {each.begin: each.median for each in of_one}))
             found.append(Series(f"{name}, 95 %", colour, {each.begin: each.p95 for each in of_one}, is_dashed=True))
     told = "from a request to its reply, by when the reply came"
-    return _plot(report, "Replies", told, found, "duration", is_stacked=False)
+    return plot(report, "Replies", told, found, "duration", is_stacked=False)
 
 
 def _incidents(report: Figures) -> str:
@@ -195,15 +195,15 @@ def _incidents(report: Figures) -> str:
         points[f"{each.event}: {cause}"][each.begin] += each.messages
     title = "Redeliveries and dead letters"
     if not causes:
-        return _plot(report, title, "", [], "count")
+        return plot(report, title, "", [], "count")
     rows = []
     for key, found in sorted(causes.items(), key=lambda item: -sum(number for number, _ in item[1])):
         ages = [age for _, age in found if age is not None]
         rows.append((*key, count(sum(number for number, _ in found)), duration(max(ages)) if ages else "-"))
-    plot = _plot(report, title, "per interval, by cause", _largest(points), "count")
+    drawn = plot(report, title, "per interval, by cause", _largest(points), "count")
     head = ("event", "destination", "cause", "messages", "age")
     told = "The age is the time since the message was sent: the largest median of an interval."
-    return plot + _table("", told, head, rows, numbers=2)
+    return drawn + _table("", told, head, rows, numbers=2)
 
 
 def _waiting(report: Figures, colours: Colours) -> str:
@@ -239,70 +239,13 @@ def _table(
     def line(cells: Sequence[str], tag: str) -> str:
         made = []
         for number, cell in enumerate(cells):
-            mark = _mark(colours.get(cell, GREY)) if colours is not None and tag == "td" and not number else ""
-            made.append(f"<{tag}{' class=n' if number >= first else ''}>{mark}{escape(cell)}</{tag}>")
+            field = mark(colours.get(cell, GREY)) if colours is not None and tag == "td" and not number else ""
+            made.append(f"<{tag}{' class=n' if number >= first else ''}>{field}{escape(cell)}</{tag}>")
         return f"<tr>{''.join(made)}</tr>"
 
     heading = f"<h2>{title}</h2>" if title else ""
     lines = "\n".join([line(head, "th"), *(line(row, "td") for row in rows)])
     return f"{heading}<p>{told}</p><div class='wide'><table>\n{lines}\n</table></div>"
-
-
-def _mark(colour: str, *, is_dashed: bool = False) -> str:
-    if is_dashed:
-        return f"<i style='background:repeating-linear-gradient(90deg,{colour} 0 3px,transparent 3px 5px)'></i>"
-    return f"<i style='background:{colour}'></i>"
-
-
-# Plots.
-
-
-class Series(NamedTuple):
-    """What is drawn in one colour: a value by the beginning of its interval."""
-
-    name: str
-    colour: str
-    points: dict[int, float]
-    is_dashed: bool = False
-
-
-def _plot(
-    report: Figures, title: str, told: str, shown: Sequence[Series], kind: Kind, *, is_stacked: bool = True
-) -> str:
-    """Return a plot of *shown*: stacked bars, or lines."""
-    if not shown:
-        return f"<h2>{title}</h2><p>There were none.</p>"
-    heights: dict[int, float] = defaultdict(float)
-    for series in shown:
-        for begin, value in series.points.items():
-            heights[begin] = heights[begin] + value if is_stacked else max(heights[begin], value)
-    chosen = scale(max(heights.values(), default=0), kind)
-    top = chosen.values[-1]
-    wide, high = WIDTH - LEFT, HEIGHT - TOP - BOTTOM
-
-    def x(moment: float) -> float:
-        return LEFT + wide * (moment - report.since) / (report.until - report.since)
-
-    def y(value: float) -> float:
-        return TOP + high * (1 - value / top)
-
-    drawn = []
-    for value, text in zip(chosen.values, chosen.texts, strict=True):
-        at = y(value)
-        drawn.append(f"<line x1='{LEFT}' x2='{WIDTH}' y1='{at:.1f}' y2='{at:.1f}'/>")
-        drawn.append(f"<text x='{LEFT - 8}' y='{at + 4:.1f}' text-anchor='end'>{text}</text>")
-    for mark, text in times(report.since, report.until):
-        anchor = "start" if x(mark) < LEFT + 20 else "end" if x(mark) > WIDTH - 20 else "middle"
-        drawn.append(f"<text x='{x(mark):.1f}' y='{HEIGHT - 6}' text-anchor='{anchor}'>{text}</text>")
-        drawn.append(f"<line x1='{x(mark):.1f}' x2='{x(mark):.1f}' y1='{HEIGHT - BOTTOM}' y2='{HEIGHT - BOTTOM + 5}'/>")
-    draw = _bars if is_stacked else _lines
-    drawn += draw(report, shown, x, y, TEXTS[kind])
-    label = f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-label='{escape(f'{title}, {told}')}'>"
-    legend = "".join(
-        f"<span>{_mark(series.colour, is_dashed=series.is_dashed)}{escape(series.name)}</span>" for series in shown
-    )
-    plot = f"<div class='wide'>{label}{''.join(drawn)}</svg></div><div class='legend'>{legend}</div>"
-    return f"<h2>{title}</h2><p>{told}</p>{plot}"
 
 
 def _largest(points: Mapping[str, Mapping[int, float]]) -> list[Series]:
@@ -316,46 +259,3 @@ def _largest(points: Mapping[str, Mapping[int, float]]) -> list[Series]:
         for begin, value in values.items():
             others[begin] += value
     return [*shown, *([Series(OTHERS, GREY, others)] if others else [])]
-
-
-Place = Callable[[float], float]
-
-
-def _bars(report: Figures, shown: Sequence[Series], x: Place, y: Place, text: Callable[[float], str]) -> list[str]:
-    drawn = []
-    gap = min(2.0, (x(report.since + report.interval) - x(report.since)) / 5)
-    below: dict[int, float] = defaultdict(float)
-    for series in shown:
-        for begin, value in sorted(series.points.items()):
-            low, below[begin] = below[begin], below[begin] + value
-            high = y(low) - y(below[begin])
-            left, right = x(begin), x(min(begin + report.interval, report.until))
-            told = f"{moment(begin)}\n{series.name}: {text(value)}"
-            place = (
-                f"x='{left + gap / 2:.1f}' y='{y(below[begin]):.1f}' width='{max(right - left - gap, 0.5):.1f}'"
-                f" height='{high:.1f}'"
-            )
-            drawn.append(f"<rect {place} fill='{series.colour}'><title>{escape(told)}</title></rect>")
-    return drawn
-
-
-def _lines(report: Figures, shown: Sequence[Series], x: Place, y: Place, text: Callable[[float], str]) -> list[str]:
-    drawn = []
-    for series in shown:
-        dashes = " stroke-dasharray='6 4'" if series.is_dashed else ""
-        dots = [
-            (begin, x(min(begin + report.interval / 2, report.until)), y(value), value)
-            for begin, value in sorted(series.points.items())
-        ]
-        path = " ".join(f"{at:.1f},{high:.1f}" for _, at, high, _ in dots)
-        drawn.append(f"<polyline points='{path}' fill='none' stroke='{series.colour}' stroke-width='2'{dashes}/>")
-        for begin, at, high, value in dots:
-            told = escape(f"{moment(begin)}\n{series.name}: {text(value)}")
-            drawn.append(
-                f"<circle cx='{at:.1f}' cy='{high:.1f}' r='{2.5 if series.is_dashed else 3.5}' fill='{series.colour}'>"
-                f"<title>{told}</title></circle>"
-            )
-    return drawn
-
-
-TEXTS: Final[Mapping[Kind, Callable[[float], str]]] = {"count": count, "size": size, "duration": duration}

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kjms.client.engine_access import engine_of
-from kjms.destinations import Queue
 from kjms.mapping.names import queue_group
 from kjms.mapping.relocated import RELOCATED
 from kjms.spark._cluster import connected
@@ -23,14 +22,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from kjms import ConnectionFactory
+    from kjms.destinations import Destination
     from kjms.engine import GroupProgress
 
-__all__ = ["DELIVERIES", "pending_records"]
+__all__ = ["DELIVERIES", "PLACE", "as_sent", "cut", "pending_records"]
 
 DELIVERIES: Final = "__kjms_deliveries"
 """How often the message was delivered."""
 
-_PLACE: Final = ("topic", "partition", "offset")
+PLACE: Final = ("topic", "partition", "offset")
+"""The columns that say where a record stands."""
+
 _TOLD: Final = "__kjms_told"
 _PIECES: Final = 10_000  # into which the runs are cut, about: each is a row of a table that all executors get
 _SMALLEST: Final = 64  # offsets of a piece
@@ -55,10 +57,11 @@ class _Part:
 def pending_records(
     spark: SparkSession,
     factory: ConnectionFactory,
-    queues: Mapping[str, Queue],
+    queues: Mapping[str, Destination],
     options: Mapping[str, str],
     user: str | None,
     password: str | None,
+    group: str | None = None,
 ) -> DataFrame:
     """Return the records of the messages that *queues* hold, with the column `DELIVERIES`.
 
@@ -71,6 +74,7 @@ def pending_records(
         options: Those of Spark's Kafka source that say neither what is read nor from where to where.
         user: The name for SASL.
         password: The password for it.
+        group: The consumer group of a subscription, where the only destination is its topic; None: they are queues.
 
     Raises:
         InvalidDestinationException: There is no such queue.
@@ -81,14 +85,14 @@ def pending_records(
         engine = engine_of(connection)
         for topic, queue in queues.items():
             engine.topic_of(queue, factory._options)
-            for standing, low in engine.progress(queue, topic, queue_group(topic)):
+            for standing, low in engine.progress(queue, topic, group or queue_group(topic)):
                 found.append(_Part(standing, min(max(standing.state.committed_offset, low), standing.end)))
     own = [part for part in found if part.standing.topic in queues]
     moved = [part for part in found if part.standing.topic not in queues and part.first < part.standing.end]
     # What is settled meanwhile, and its space given back, is no loss.
     settings = {"failOnDataLoss": "false", **options}
     frame = _read(spark, settings, own)
-    return frame.unionByName(_as_sent(_read(spark, settings, moved), own)) if moved else frame
+    return frame.unionByName(as_sent(_read(spark, settings, moved), own)) if moved else frame
 
 
 def _read(spark: SparkSession, options: Mapping[str, str], parts: Sequence[_Part]) -> DataFrame:
@@ -114,7 +118,7 @@ def _read(spark: SparkSession, options: Mapping[str, str], parts: Sequence[_Part
     if not histories:
         return unsettled.selectExpr("*", f"0 AS {DELIVERIES}")
     told = f.broadcast(table(spark, histories, f"topic STRING, partition INT, offset BIGINT, {DELIVERIES} INT"))
-    return unsettled.join(told, list(_PLACE), "left").fillna(0, DELIVERIES)
+    return unsettled.join(told, list(PLACE), "left").fillna(0, DELIVERIES)
 
 
 def _within(frame: DataFrame, parts: Sequence[_Part]) -> DataFrame:
@@ -135,26 +139,26 @@ def _runs(frame: DataFrame, parts: Sequence[_Part]) -> tuple[DataFrame, Column]:
             (part.standing.topic, part.standing.number, *piece)
             for part in parts
             for first, past in part.runs()
-            for piece in _cut(first, past, size)
+            for piece in cut(first, past, size)
         ),
         "t STRING, n INT, b BIGINT, first BIGINT, past BIGINT",
     )
-    topic, number, offset = (f.col(name) for name in _PLACE)
+    topic, number, offset = (f.col(name) for name in PLACE)
     is_near = (topic == f.col("t")) & (number == f.col("n")) & (f.expr(f"`offset` DIV {size}") == f.col("b"))
     return f.broadcast(pieces), is_near & (offset >= f.col("first")) & (offset < f.col("past"))
 
 
-def _cut(first: int, past: int, size: int) -> Iterator[tuple[int, int, int]]:
+def cut(first: int, past: int, size: int) -> Iterator[tuple[int, int, int]]:
     """Return the run from *first* to before *past* in pieces that each lie in one bucket of *size* offsets.
 
-    >>> list(_cut(5, 21, 10))
+    >>> list(cut(5, 21, 10))
     [(0, 5, 10), (1, 10, 20), (2, 20, 21)]
     """
     for bucket in range(first // size, (past - 1) // size + 1):
         yield bucket, max(first, bucket * size), min(past, (bucket + 1) * size)
 
 
-def _as_sent(copies: DataFrame, own: Sequence[_Part]) -> DataFrame:
+def as_sent(copies: DataFrame, own: Sequence[_Part]) -> DataFrame:
     """Return *copies*, of messages that were moved, as they stood where they were sent first; each once.
 
     One that was moved while the driver looked may be unsettled in both places.
@@ -172,8 +176,8 @@ def _as_sent(copies: DataFrame, own: Sequence[_Part]) -> DataFrame:
     topic = f"CASE WHEN {is_told} THEN split_part({_TOLD}, ';', 7) ELSE topic END"
     origin = {"topic": topic, "partition": part(5, "partition", "INT"), "offset": part(6, "offset", "BIGINT")}
     history = f"greatest({DELIVERIES}, {part(2, '0', 'INT')})"
-    kept = [name for name in copies.columns if name not in {*_PLACE, DELIVERIES}]
+    kept = [name for name in copies.columns if name not in {*PLACE, DELIVERIES}]
     placed = told.selectExpr(*kept, f"{history} AS {DELIVERIES}", *(f"{sql} AS {name}" for name, sql in origin.items()))
     runs, is_there = _runs(placed, own)
-    once = placed.join(runs, is_there, "left_anti").dropDuplicates(list(_PLACE))
+    once = placed.join(runs, is_there, "left_anti").dropDuplicates(list(PLACE))
     return once.select(*(f.col(f"`{name}`") for name in copies.columns))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -191,6 +192,11 @@ def _pending(records: DataFrame, asked: _Asked, selector: str | None) -> DataFra
     return decoded(wanted, asked.destination(), more).where(is_seen)
 
 
+def topics_among(factory: ConnectionFactory, destinations: Destinations, there: Collection[str]) -> list[str]:
+    """Return those of the Kafka topics *there* that `read_stream` reads."""
+    return _Asked(factory, destinations, None, None).among(there)
+
+
 class _Asked:
     """What is to be read, in the words of Spark's Kafka source."""
 
@@ -209,6 +215,16 @@ class _Asked:
         if not given or not all(isinstance(each, Destination) for each in given):
             raise InvalidDestinationException(f"destinations must be queues and topics, not {shown(destinations)}")
         self._topics = {topic_of(factory, each): each for each in given}
+
+    def among(self, there: Collection[str]) -> list[str]:
+        """Return those of the Kafka topics *there* that are read; none if only Java understands the pattern."""
+        if self._pattern is None:
+            return [topic for topic in self._topics if topic in there]
+        try:
+            is_read = re.compile(f"{INTERNAL}(?:{self._pattern.expression})").fullmatch
+        except re.error:
+            return []
+        return [topic for topic in there if is_read(topic)]
 
     def queues(self) -> dict[str, Queue]:
         """Return what is read, by Kafka topic.
@@ -293,8 +309,7 @@ class _Asked:
         """Return the struct of the destination that a record was read from, as text of SQL."""
         if self._pattern is None:
             branches = "".join(
-                f" WHEN {quoted(topic)} THEN {_struct(each.scheme, quoted(each._name))}"
-                for topic, each in self._topics.items()
+                f" WHEN {quoted(topic)} THEN {destination_struct(each)}" for topic, each in self._topics.items()
             )
             return f"CASE topic{branches} END"
         options = self._factory._options
@@ -303,6 +318,11 @@ class _Asked:
         read = f"try_url_decode(replace(substring({rest}, 3), '-', '%'))"
         name = f"coalesce(CASE WHEN {rest} RLIKE {regex(_ESCAPED)} THEN {read} END, {rest})"
         return _struct(self._pattern.kind.scheme, name)
+
+
+def destination_struct(destination: Destination) -> str:
+    """Return the struct of *destination*, as text of SQL."""
+    return _struct(destination.scheme, quoted(destination._name))
 
 
 def _struct(scheme: str, name: str) -> str:

@@ -43,7 +43,11 @@ class Report(Figures):
         return json.dumps(asdict(self), ensure_ascii=False)
 
     def to_html(self) -> str:
-        """Return it as a page with plots, which needs nothing else: no network, no script."""
+        """Return it as a page with plots, which needs no network and no other file; it has about 5 MB.
+
+        Raises:
+            JMSException: plotly is not installed.
+        """
         return _page.page(self)
 
 

@@ -2,19 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kjms.errors import JMSException
+from kjms.errors import JMSException, shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["packages", "require_avro", "require_kafka", "require_pyspark"]
+__all__ = [
+    "DELTA",
+    "ICEBERG",
+    "is_connect",
+    "packages",
+    "require_avro",
+    "require_classic",
+    "require_format",
+    "require_kafka",
+    "require_pyspark",
+    "table_settings",
+]
 
 SCALA: Final = "2.13"
 WANTED: Final = "4.0"
 _AVRO: Final = "org.apache.spark.sql.avro.AvroDataToCatalyst"
 _KAFKA: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_EXTENSIONS: Final = "spark.sql.extensions"
+DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
+
+
+class _TableFormat(NamedTuple):
+    """A format of tables that Spark does not bring along.
+
+    Attributes:
+        package: The Maven coordinates of its connector for Spark 4.0.
+        provider: The class that Spark finds it by.
+        settings: What the session needs to use all of it.
+    """
+
+    package: str
+    provider: str
+    settings: dict[str, str]
+
+
+_TABLES: Final = {
+    DELTA: _TableFormat(
+        f"io.delta:delta-spark_{SCALA}:4.0.0",
+        "org.apache.spark.sql.delta.sources.DeltaDataSource",
+        {
+            _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        },
+    ),
+    ICEBERG: _TableFormat(
+        f"org.apache.iceberg:iceberg-spark-runtime-{WANTED}_{SCALA}:1.10.0",
+        "org.apache.iceberg.spark.source.IcebergSource",
+        {_EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
+    ),
+}
 
 
 def require_pyspark() -> str:
@@ -34,13 +80,72 @@ def require_pyspark() -> str:
     return str(__version__)
 
 
-def packages(version: str) -> list[str]:
-    """Return the Maven coordinates of the connectors that Spark of this *version* needs.
+def packages(version: str, formats: Collection[str] = ()) -> list[str]:
+    """Return the Maven coordinates of the connectors that Spark of this *version* needs, with those of *formats*.
 
-    >>> packages("4.0.1")[1]
-    'org.apache.spark:spark-avro_2.13:4.0.1'
+    Raises:
+        ValueError: A format is unknown.
+
+    >>> packages("4.0.1", ["delta"])[1:]
+    ['org.apache.spark:spark-avro_2.13:4.0.1', 'io.delta:delta-spark_2.13:4.0.0']
     """
-    return [f"org.apache.spark:spark-{name}_{SCALA}:{version}" for name in ("sql-kafka-0-10", "avro")]
+    own = [f"org.apache.spark:spark-{name}_{SCALA}:{version}" for name in ("sql-kafka-0-10", "avro")]
+    return own + [_table_format(name).package for name in formats]
+
+
+def table_settings(formats: Collection[str], given: str | None = None) -> dict[str, str]:
+    """Return the settings of a session that uses tables of *formats*.
+
+    Args:
+        formats: Of ``delta`` and ``iceberg`` those that are used.
+        given: What the program itself sets as ``spark.sql.extensions``; it is kept.
+
+    Raises:
+        ValueError: A format is unknown.
+
+    >>> table_settings(["iceberg"], "mine")
+    {'spark.sql.extensions': 'mine,org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions'}
+    """
+    found: dict[str, str] = {}
+    extensions = [given] if given else []
+    for name in formats:
+        settings = _table_format(name).settings
+        extensions.append(settings[_EXTENSIONS])
+        found |= settings
+    return found | ({_EXTENSIONS: ",".join(extensions)} if formats else {})
+
+
+def _table_format(name: str) -> _TableFormat:
+    if name not in _TABLES:
+        raise ValueError(f"formats are {' and '.join(_TABLES)}, not {shown(name)}")
+    return _TABLES[name]
+
+
+def require_format(spark: SparkSession, name: str) -> None:
+    """Raise what is to be done where *spark* cannot write tables of the format *name*; others are Spark's own."""
+    if name in _TABLES and not _has(spark, _TABLES[name].provider):
+        raise JMSException(
+            f"this Spark session has no format {name!r}: make it with kjms.spark.spark_session(formats=[{name!r}]), or"
+            f" give spark-submit --packages {_TABLES[name].package}"
+        )
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether *spark* is a session of Spark Connect: a client, which has no Java of its own."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def require_classic(spark: SparkSession, what: str) -> None:
+    """Raise that *what*, the name of a function, cannot be done in a session of Spark Connect.
+
+    Raises:
+        JMSException: *spark* is such a session.
+    """
+    if is_connect(spark):
+        raise JMSException(
+            f"{what} does not work with Spark Connect: kjms follows its query and checkpoint in the driver's own"
+            " session. Run it in the driver, with spark_session() or spark-submit"
+        )
 
 
 def require_avro(spark: SparkSession) -> None:
@@ -54,19 +159,43 @@ def require_kafka(spark: SparkSession) -> None:
 
 
 def _require(spark: SparkSession, name: str, artifact: str) -> None:
-    jvm = spark._jvm
-    assert jvm is not None
-    if name in _found:
-        return
-    try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
-    except Exception:
+    if not _has(spark, name):
         wanted = ",".join(packages(spark.version))
-        raise JMSException(
-            f"this Spark session has no {artifact}: make it with kjms.spark.spark_session(), or give spark-submit"
-            f" --packages {wanted}"
-        ) from None
-    _found.add(name)
+        how = (
+            f"start the server of Spark Connect with --packages {wanted}"
+            if is_connect(spark)
+            else f"make it with kjms.spark.spark_session(), or give spark-submit --packages {wanted}"
+        )
+        raise JMSException(f"this Spark session has no {artifact}: {how}")
 
 
-_found: set[str] = set()
+def _has(spark: SparkSession, name: str) -> bool:
+    """Return whether *spark* has the Java class *name*."""
+    key = (spark.session_id if is_connect(spark) else "", name)
+    if key not in _found:
+        try:
+            if is_connect(spark):
+                _analyse(spark, name)
+            else:
+                jvm = spark._jvm
+                assert jvm is not None
+                jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+        except Exception:
+            return False
+        _found.add(key)
+    return True
+
+
+def _analyse(spark: SparkSession, name: str) -> None:
+    """Let the server of Spark Connect analyse a frame that needs the connector; nothing is read."""
+    if name == _KAFKA:
+        settings = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "none"}
+        _ = spark.read.format("kafka").options(**settings).load().schema
+        return
+    from pyspark.sql import functions as f
+    from pyspark.sql.avro.functions import from_avro
+
+    _ = spark.range(1).select(from_avro(f.lit(b""), '"int"')).schema
+
+
+_found: set[tuple[str, str]] = set()

@@ -21,7 +21,6 @@ __all__ = [
     "rate",
     "scale",
     "size",
-    "times",
 ]
 
 Kind = Literal["count", "size", "duration"]
@@ -34,7 +33,6 @@ DURATIONS: Final = (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND), ("m
 INTERVALS: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, DAY)
 MOST_INTERVALS: Final = 200  # more bars than that are narrower than a plot shows
 LINES: Final = 4
-MOST_TIMES: Final = 8
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEPS: Final = tuple(
     factor * unit
@@ -45,7 +43,7 @@ _STEPS: Final = tuple(
     )
     for factor in factors
 )
-"""Distances of marks of time below a day."""
+"""Distances of lines of a duration below a day."""
 
 
 class Scale(NamedTuple):
@@ -101,23 +99,6 @@ def _duration_step(least: float) -> float:
         if step >= least * 0.999:
             return step
     return _round_step(least / DAY, whole=True) * DAY
-
-
-def times(since: int, until: int) -> list[tuple[int, str]]:
-    """Return round moments between *since* and *until*, in milliseconds since 1970 UTC, with their texts.
-
-    >>> [text for _, text in times(1_750_000_000_000, 1_750_000_000_000 + HOUR)]
-    ['15:10', '15:20', '15:30', '15:40', '15:50', '16:00']
-    """
-    span = until - since
-    step = next((step for step in _STEPS if span / step <= MOST_TIMES), 0)
-    if not step:
-        step = int(_round_step(span / DAY / MOST_TIMES, whole=True)) * DAY
-    form = "%m-%d" if step >= DAY else "%H:%M" if step >= MINUTE else "%H:%M:%S"
-    marks = range(-(-since // step) * step, until, step)
-    if form == "%H:%M" and span > DAY:  # a day's first moment is its date
-        return [(mark, moment(mark, "%m-%d" if mark % DAY == 0 else form)) for mark in marks]
-    return [(mark, moment(mark, form)) for mark in marks]
 
 
 def interval_for(span: int) -> int:

@@ -12,8 +12,9 @@ from kjms.destinations import Destination, Queue, Topic
 from kjms.errors import InvalidDestinationException, MessageFormatException, shown
 from kjms.spark._cluster import connected, kafka_options
 from kjms.spark._encode import KEY, encode, encoded
-from kjms.spark._require import require_kafka
+from kjms.spark._require import require_classic, require_kafka
 from kjms.spark._sql import case, quoted
+from kjms.spark._times import TIMES, millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,6 +103,7 @@ def write_stream(
         InvalidDestinationException: There is no such destination, and it may not be made.
         JMSException: The cluster does not answer.
     """
+    require_classic(frame.sparkSession, "write_stream")
     sink = Sink(frame, factory, [destination], identity, options, user, password)
     return run_stream(frame, sink.write, checkpoint, trigger, name)
 
@@ -185,7 +187,7 @@ class Sink:
             for destination in destinations:
                 topic, partitions = engine_of(connection).topic_of(destination, factory._options)
                 later = None
-                if "deliveryTime" in frame.columns:
+                if {"deliveryTime", TIMES["deliveryTime"]}.intersection(frame.columns):
                     later = engine_of(connection).admin.prepare_delayed(topic, partitions)
                 self._targets[destination] = _Target(topic, partitions, later)
 
@@ -197,7 +199,8 @@ class Sink:
         topic = self._chosen({each: quoted(target.topic) for each, target in self._targets.items()})
         later = {each: quoted(target.later) for each, target in self._targets.items() if target.later is not None}
         if later:
-            topic = case(("deliveryTime > unix_millis(current_timestamp())", self._chosen(later)), otherwise=topic)
+            due = millis("deliveryTime", frame.columns)
+            topic = case((f"{due} > unix_millis(current_timestamp())", self._chosen(later)), otherwise=topic)
         # Kafka's own choice for messages without a group would differ from one attempt to the next.
         count = self._chosen({each: str(target.partitions) for each, target in self._targets.items()})
         spread = f"CASE WHEN `{KEY}` IS NULL THEN CAST(pmod(hash({_ID}), {count}) AS INT) END"
@@ -222,8 +225,10 @@ def _with_ids(frame: DataFrame, batch: str, identity: Sequence[str] | None) -> D
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    columns = list(identity or frame.columns)
-    digest = f.md5(f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns))))
+    beside = {beside for name, beside in TIMES.items() if name in frame.columns}
+    columns = list(identity or (name for name in frame.columns if name not in beside))
+    values = {name: f.expr(millis(name, frame.columns) if name in TIMES else f"`{name}`") for name in columns}
+    digest = f.md5(f.to_json(f.struct(*(value.alias(name) for name, value in values.items()))))
     made = [f.lit(f"ID:spark-{batch}-"), digest]
     if identity is None and not _PLACE.issubset(columns):  # equal rows: which is which does not matter
         made += [f.lit("-"), f.row_number().over(Window.partitionBy(digest).orderBy(digest)).cast("string")]

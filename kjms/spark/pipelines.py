@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.destinations import Destination
-from kjms.errors import JMSException, shown
+from kjms.errors import shown
 from kjms.selector import Selector, parse_selector
+from kjms.spark._archives import Archive, Registration, archive_name, archives, forget_archive
 from kjms.spark._confluent import confluent_decoded
+from kjms.spark._draining import drain
 from kjms.spark._predicates import predicate
-from kjms.spark._reading import EARLIEST, Pattern, Place, read_stream, stream_of
+from kjms.spark._reading import EARLIEST, Pattern, Place, read_stream, stream_of, topics_among
 from kjms.spark._report import Report, report
+from kjms.spark._require import require_classic
+from kjms.spark._sinks import read_kept, start_keeping
 from kjms.spark._sources import Decoded
 from kjms.spark._sql import case, quoted
 from kjms.spark._writing import Sink, run_stream, write_batch
@@ -23,7 +28,19 @@ if TYPE_CHECKING:
 
     from kjms import ConnectionFactory
 
-__all__ = ["Report", "archive", "convert", "replay", "report", "route", "where"]
+__all__ = [
+    "Archive",
+    "Report",
+    "archive",
+    "archives",
+    "convert",
+    "drain",
+    "forget_archive",
+    "replay",
+    "report",
+    "route",
+    "where",
+]
 
 DATE: Final = "date"
 _ROW: Final = "__kjms_row"
@@ -54,36 +71,50 @@ def archive(
     path: str,
     *,
     checkpoint: str,
+    format: str = "parquet",
     selector: str | None = None,
     starting: Place = EARLIEST,
     trigger: Mapping[str, Any] | None = None,
+    name: str | None = None,
     options: Mapping[str, str] | None = None,
     user: str | None = None,
     password: str | None = None,
 ) -> StreamingQuery:
-    """Keep the messages of *destinations* in Parquet files, each once, whatever happens meanwhile; returns the query.
+    """Keep the messages of *destinations* in files or a table, each once, whatever happens meanwhile; return the query.
 
-    The files have the columns of `kjms.spark.decode`, and are partitioned by ``date``, the day (in the session's time
-    zone) on which Kafka got the message. Read them with Spark, which leaves out what a crash left unfinished.
+    The archive has the columns of `kjms.spark.decode`, and is partitioned by ``date``, the day (in the session's time
+    zone) on which Kafka got the message. Read it with Spark, which leaves out what a crash left unfinished. Tables get
+    the columns that a later version of kjms adds.
+
+    The cluster knows the archive, as the consumer group ``kjms.archive.<name>``: settled messages of queues stay until
+    the archive has them, also while it is stopped, see `archives` and `forget_archive`.
 
     Args:
         spark: The session.
         factory: Says which cluster.
         destinations: A queue or topic, several, or a `Pattern`.
-        path: The directory of the files.
+        path: The directory of the archive; with ``iceberg`` also the name of a table, which has no slash.
         checkpoint: Where the query keeps how far it is; started again with it, the query continues.
+        format: ``parquet``, ``delta`` or ``iceberg``. The last two need a session that has them:
+            ``spark_session(formats=["delta"])``.
         selector: Which messages are kept; None: all.
         starting: Where to begin without a checkpoint.
         trigger: When files are written, as ``{"processingTime": "1 minute"}``, or ``{"availableNow": True}`` to end
             when all is kept that is there now; None: all the time.
+        name: The archive's name, of letters, digits, ``.``, ``_`` and ``-``; None: one that is made of *checkpoint*. An
+            archive whose *options* say how Spark reaches the cluster (``kafka.…``) is known only if it is named here,
+            since kjms may have no way to it.
         options: More options of Spark's Kafka source.
         user: The name for SASL.
         password: The password for it.
 
     Raises:
         InvalidSelectorException: The selector is none.
+        InvalidDestinationException: There is no such destination, or *name* has other characters.
         JMSException: The cluster does not answer, or the session lacks a connector.
+        ValueError: There is no such format.
     """
+    require_classic(spark, "archive")
     frame = read_stream(
         spark,
         factory,
@@ -95,10 +126,18 @@ def archive(
         password=password,
     )
     dated = frame.selectExpr("*", f"CAST(kafkaTimestamp AS DATE) AS {DATE}")
-    writer = dated.writeStream.format("parquet").partitionBy(DATE).option("checkpointLocation", checkpoint)
-    if trigger:
-        writer = writer.trigger(**trigger)
-    return writer.start(path)
+    start = partial(start_keeping, dated, path, format, DATE, checkpoint, trigger)
+    if name is None and any(option.startswith("kafka.") for option in options or ()):
+        return start()
+    wanted = partial(topics_among, factory, destinations)
+    registration = Registration(factory, name or archive_name(spark, checkpoint), wanted, user, password)
+    try:
+        query = start()
+    except BaseException:
+        registration.close()
+        raise
+    registration.follow(query)
+    return query
 
 
 def replay(
@@ -107,6 +146,7 @@ def replay(
     path: str,
     destination: Destination,
     *,
+    format: str = "parquet",
     selector: str | None = None,
     rate: int | None = None,
     options: Mapping[str, str] | None = None,
@@ -118,8 +158,9 @@ def replay(
     Args:
         spark: The session.
         factory: Says which cluster.
-        path: The archive's directory.
+        path: The archive's directory, or the name of its table.
         destination: A queue or topic.
+        format: The archive's format.
         selector: Which messages; None: all.
         rate: The most messages per second, which are sent in the order in which Kafka got them; None: as fast as
             possible, in no order.
@@ -130,19 +171,14 @@ def replay(
     Raises:
         InvalidSelectorException: The selector is none.
         JMSException: There is no archive, or the cluster does not answer.
-        ValueError: *rate* is no whole number of at least 1.
+        ValueError: *rate* is no whole number of at least 1, or there is no such format.
     """
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int) or rate < 1):
         raise ValueError(f"rate is a whole number of at least 1 message per second, not {shown(rate)}")
-    from pyspark.errors import AnalysisException
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    try:
-        frame = spark.read.parquet(path)
-    except AnalysisException as error:
-        raise JMSException(f"replay: {path} holds no archive ({error.getCondition()})") from error
-    messages = where(frame, selector or "").drop(DATE)
+    messages = where(read_kept(spark, path, format), selector or "").drop(DATE)
     settings = {"options": options, "user": user, "password": password}
     if rate is None:
         messages = messages.persist()
@@ -214,6 +250,7 @@ def route(
 
     Spec: JMS 2.0 §3.8.1.
     """
+    require_classic(spark, "route")
     if not routes:
         raise ValueError("route: routes is empty; give the selector of each destination")
     selectors = {destination: parse_selector(text) for destination, text in routes.items()}
@@ -296,6 +333,7 @@ def convert(
 
     Spec: docs/wire-format.md, records of other bridges.
     """
+    require_classic(spark, "convert")
     records, place = stream_of(spark, factory, source, starting, options, user, password)
     frame = confluent_decoded(records, place, schema)
     sink = Sink(frame, factory, [destination], None, None, user, password)

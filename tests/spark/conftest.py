@@ -24,6 +24,7 @@ for folder in (TESTS, TESTS / "unit" / "selector", Path(__file__).parent):
 
 SLOWEST_SECONDS = 400  # on a machine that does much else
 
+WAREHOUSE = "spark.sql.catalog.lake.warehouse"
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int,"
     " headers array<struct<key: string, value: binary>>"
@@ -40,16 +41,20 @@ def reason_to_skip() -> str | None:
     return None
 
 
+ROWS = {"test_spark_decode", "test_spark_docs", "test_spark_flows", "test_spark_round_trip", "test_spark_selectors"}
+"""The modules that take about half of the time."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests of Spark in one process, so that they share one session; those with a Kafka, too, are slow."""
+    """Run the tests of Spark in two processes, so that they share two sessions; their start alone makes them slow."""
     here = f"{Path(__file__).parent}{os.sep}"
     items.sort(key=lambda item: not str(item.path).startswith(here))  # first: they take longest
     for item in items:
         if str(item.path).startswith(here):
-            if "kjms_broker" in getattr(item, "fixturenames", ()):
+            if {"kjms_broker", "spark"}.intersection(getattr(item, "fixturenames", ())):
                 item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("spark rows" if item.path.stem in ROWS else "spark"))
             # Whoever is interrupted in a call to Java leaves its answer to the next: all later tests would fail.
             item.add_marker(pytest.mark.timeout(SLOWEST_SECONDS))
             # pyspark leaves sockets to the garbage collector, here and there.
@@ -58,16 +63,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark of this process's own."""
     reason = reason_to_skip()
     if reason:
         pytest.skip(reason)
-    from spark_records import SETTINGS
+    from spark_records import FORMATS, SETTINGS
 
     from kjms.spark import spark_session
 
-    session = spark_session("kjms tests", **SETTINGS)
+    warehouse = str(tmp_path_factory.mktemp("lake"))
+    session = spark_session("kjms tests", formats=FORMATS, **SETTINGS, **{WAREHOUSE: warehouse})
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from kjms.mapping import KafkaRecord
 
+FORMATS = ("delta", "iceberg")
 SETTINGS = {
     "master": "local[2]",
     "spark.ui.enabled": False,
     "spark.sql.shuffle.partitions": 1,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
     "spark.sql.session.timeZone": "UTC",
+    "spark.databricks.delta.snapshotPartitions": 1,
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "hadoop",
 }
 
 

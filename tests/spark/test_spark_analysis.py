@@ -112,6 +112,7 @@ def test_properties_are_read_by_the_conversion_table(records):
         get_property("n", "integer")
 
 
+@pytest.mark.slow  # Spark compiles a plan for each kind of body
 def test_object_bodies_are_json(records, f):
     """Plain values of any type, nested as deep as was asked for; what cannot be read so is null."""
     bodies = [

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 def test_the_examples_run(spark, kjms_broker, kjms_destination_name, tmp_path, capsys):
     """What the page shows works, in its order."""
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    assert len(examples) == 10
+    assert len(examples) == 11
     names: dict[str, object] = {}
     for example in examples:
         text = example.replace("localhost:9092", kjms_broker.bootstrap_servers).replace("/tmp", str(tmp_path))
@@ -21,4 +21,4 @@ def test_the_examples_run(spark, kjms_broker, kjms_destination_name, tmp_path, c
     assert "two pounds of coffee" in shown
     assert "1 large orders are kept" in shown
     assert "3 messages in the last hour" in shown
-    assert "<svg" in (tmp_path / "report.html").read_text("utf-8")
+    assert "Plotly.react" in (tmp_path / "report.html").read_text("utf-8")

@@ -18,7 +18,17 @@ from kjms import (
     Topic,
 )
 from kjms.errors import InvalidDestinationException, MessageFormatException
-from kjms.spark import Pattern, Subscription, encode, read_batch, read_stream, write_batch, write_stream
+from kjms.spark import (
+    Pattern,
+    Subscription,
+    decode,
+    encode,
+    get_property,
+    read_batch,
+    read_stream,
+    write_batch,
+    write_stream,
+)
 from tests.helpers import WAIT_MS, partitions
 
 PROPERTIES = {
@@ -197,14 +207,116 @@ def test_bodies_of_plain_columns(spark, kjms_factory, kjms_connection, kjms_queu
 
 def test_columns_that_do_not_fit_are_named_before_anything_is_written(spark, kjms_factory, kjms_broker, kjms_queue):
     """The error names each column that cannot be part of a message, and what would be needed."""
-    frame = spark.sql("SELECT 'x' AS text, 'high' AS priority, current_date() AS day, 1 AS `no name`, 2 AS JMSXGroupID")
+    frame = spark.sql(
+        "SELECT 'x' AS text, 'high' AS priority, INTERVAL '1' DAY AS pause, 1 AS `no name`, 2 AS JMSXGroupID,"
+        " array(named_struct('n', 1)) AS lines, map('a', 1) AS counts, '12:30' AS sentAt, array('g') AS JMSXGroupSeq"
+    )
     with pytest.raises(MessageFormatException) as failure:
         write_batch(frame, kjms_factory, kjms_queue)
     text = str(failure.value)
-    assert "4 columns do not fit" in text
-    for part in ("priority: int is needed, not string", "day: date is no type", "no name:", "JMSXGroupID: string"):
+    assert "8 columns do not fit" in text
+    for part in (
+        "priority: int is needed, not string", "pause: interval day is no type", "no name:", "JMSXGroupID: string",
+        "lines: array<struct<n:int>> is no type", "counts: map<string,int> is no type",
+        "sentAt: timestamp is needed, not string", "JMSXGroupSeq: array<string> is no type",
+    ):  # fmt: skip
         assert part in text
     assert not partitions(kjms_broker.bootstrap_servers, kjms_queue.queue_name)
+
+
+FORMS = {  # column, its type, its text as a property
+    "DATE'2026-11-23'": ("date", "2026-11-23"),
+    "TIMESTAMP'2026-11-23 17:46:00.5+01:00'": ("timestamp", "2026-11-23T16:46:00.5Z"),
+    "TIMESTAMP'2026-11-01 01:30:00-05:00'": ("timestamp", "2026-11-01T06:30:00Z"),  # the second 1:30 in New York
+    "TIMESTAMP_NTZ'2026-11-23 17:46:00'": ("timestamp_ntz", "2026-11-23T17:46:00"),
+    "CAST(-12.5 AS DECIMAL(10,2))": ("decimal(10,2)", "-12.50"),
+    "CAST(-0.0000000012 AS DECIMAL(38,10))": ("decimal(38,10)", "-0.0000000012"),
+    "CAST(0 AS DECIMAL(38,38))": ("decimal(38,38)", f"0.{'0' * 38}"),
+    "array(1, NULL, 3)": ("array<int>", "[1,null,3]"),
+    "array(array(DATE'2026-11-23'), array())": ("array<array<date>>", '[["2026-11-23"],[]]'),
+    "array('a\"b')": ("array<string>", '["a\\"b"]'),
+    "array(TIMESTAMP'2026-11-23 17:46:00+00:00')": ("array<timestamp>", '["2026-11-23T17:46:00.000000Z"]'),
+}
+
+
+@pytest.mark.parametrize("is_ansi", [True, False])
+def test_columns_of_types_that_jms_lacks_have_a_text_form(spark, kjms_factory, kjms_connection, kjms_queue, is_ansi):
+    """Dates, timestamps, decimals and arrays are string properties, read back as they were, in any time zone."""
+    columns = {f"c{number}": sql for number, sql in enumerate(FORMS)}
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        spark.conf.set("spark.sql.ansi.enabled", is_ansi)
+        frame = spark.range(1).selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items()), "42 AS n")
+        consumer = kjms_connection.create_session().create_consumer(kjms_queue)
+        write_batch(frame, kjms_factory, kjms_queue)
+        read = read_batch(spark, kjms_factory, kjms_queue)
+        typed = read.select(*(get_property(name, FORMS[sql][0]) for name, sql in columns.items()))
+        assert typed.collect() == frame.drop("n").collect()
+        assert typed.dtypes == frame.drop("n").dtypes
+        wrong = read.select(*(get_property("c0", kind) for kind in ("timestamp", "decimal(10,2)", "array<int>")))
+        assert tuple(wrong.first()) == (None, None, None)
+        assert str(read.select(get_property("n", "decimal(10, 2)")).first()[0]) == "42.00"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.unset("spark.sql.ansi.enabled")
+    message = consumer.receive(WAIT_MS)
+    assert {sql: message.get_string_property(name) for name, sql in columns.items()} == {
+        sql: text for sql, (_, text) in FORMS.items()
+    }
+    assert {message.property_type(name) for name in columns} == {"string"}
+
+
+@pytest.mark.parametrize(
+    "kind", ["struct<a:int>", "array<binary>", "decimal(39,1)", "decimal(2,3)", "day", 7, "array<"]
+)
+def test_a_type_that_no_property_has_is_refused(kind):
+    """What `get_property` cannot read, it names."""
+    with pytest.raises(ValueError, match=r"kind is boolean, .* not"):
+        get_property("amount", kind)
+
+
+def test_times_are_timestamps_too(spark, kjms_factory, kjms_connection, kjms_queue, f):
+    """A time has a timestamp beside its milliseconds, null for none; written, it counts where they are missing."""
+    frame = spark.sql(
+        "SELECT 'given' AS text, TIMESTAMP'2026-01-02 03:04:05.678999Z' AS sentAt,"
+        " TIMESTAMP'9000-01-01 00:00:00Z' AS expiresAt, CAST(NULL AS BIGINT) AS expiration"
+        " UNION ALL SELECT 'long wins', TIMESTAMP'2026-01-02 03:04:05Z', TIMESTAMP'9000-01-01 00:00:00Z',"
+        " 9223372036854775807"
+    )
+    consumer = kjms_connection.create_session().create_consumer(kjms_queue)
+    write_batch(frame, kjms_factory, kjms_queue)
+    received = {message.text: message for message in (consumer.receive(WAIT_MS) for _ in range(2))}
+    assert received["given"].jms_timestamp == 1_767_323_045_678
+    assert received["given"].jms_expiration == 221_845_392_000_000
+    assert received["long wins"].jms_expiration == 2**63 - 1
+    rows = {row["text"]: row for row in read_batch(spark, kjms_factory, kjms_queue).collect()}
+    given = rows["given"]
+    assert [given[name].timestamp() * 1000 for name in ("sentAt", "expiresAt", "deliverAt")] == [
+        given[name] for name in ("timestamp", "expiration", "deliveryTime")
+    ]
+    assert rows["long wins"]["expiresAt"] is None  # no time that Python has
+    plain = spark.sql("SELECT 'x' AS text, 0L AS timestamp")
+    read = encode(plain).selectExpr(
+        "key",
+        "value",
+        "'t' AS topic",
+        "0 AS `partition`",
+        "0L AS `offset`",
+        "current_timestamp() AS timestamp",
+        "headers",
+    )
+    assert read.transform(decode).select("sentAt", "expiresAt", "deliverAt").first() == (None, None, None)
+
+
+def test_a_timestamp_delays_a_message(spark, kjms_factory, kjms_connection, kjms_queue):
+    """A message whose deliverAt is ahead waits with those that are not due."""
+    frame = spark.sql("SELECT 'later' AS text, current_timestamp() + INTERVAL '3' SECOND AS deliverAt")
+    due = frame.first()["deliverAt"]
+    consumer = kjms_connection.create_session().create_consumer(kjms_queue)
+    write_batch(frame.selectExpr("text", f"TIMESTAMP'{due}' AS deliverAt"), kjms_factory, kjms_queue)
+    message = consumer.receive(WAIT_MS)
+    assert message.jms_delivery_time == int(due.timestamp() * 1000)
+    assert time.time() >= due.timestamp()
 
 
 def test_ids_of_a_batch_that_is_written_again_are_the_same(spark, f):
