@@ -82,15 +82,15 @@ def demo(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run the fast tests, in minutes; with --slow, the slow ones. A failed test fails the run.
+    """Run the fast tests; with --slow, the slow ones; with --long, the longest. A failed test fails the run.
 
     With --coverage, which takes longer, say also which branches of kjms were taken.
     """
     ready("amqp", is_needed=False)
-    is_slow = "--slow" in arguments
-    chosen = "slow" if is_slow else "not slow"
+    is_long, is_slow = "--long" in arguments, bool({"--slow", "--long"} & {*arguments})
+    chosen = "long" if is_long else "slow and not long" if is_slow else "not slow"
     is_measured = "--coverage" in arguments
-    rest = [argument for argument in arguments if argument not in {"--slow", "--coverage"}]
+    rest = [argument for argument in arguments if argument not in {"--slow", "--long", "--coverage"}]
     workers = 3 if not is_slow else 1.5  # for each processor: the fast tests wait more than they compute
     processes = str(round(workers * (os.cpu_count() or 1)))
     measuring = ("-m", "coverage", "run") if is_measured else ()
@@ -121,11 +121,13 @@ def test(arguments: Sequence[str]) -> int:
 
 
 def check(_: Sequence[str]) -> int:
-    """Run ruff and mypy, build the documentation, and check the conformance page and the list of flaky tests."""
+    """Run ruff and mypy, build the documentation, and check the words, the conformance page and the flaky tests."""
+    ready("amqp", is_needed=False)  # the conformance page names tests that import proton
     steps = (
         ("-m", "ruff", "check", "."),
         ("-m", "ruff", "format", "--check", "."),
         ("-m", "mypy"),
+        ("tests/prose.py", "--words"),
         ("tests/conformance/report.py", "--check"),
         ("tests/flaky.py", "--check"),
     )
@@ -143,6 +145,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 def conformance(arguments: Sequence[str]) -> int:
     """Write docs/conformance.md, which names the tests of each requirement."""
+    ready("amqp", is_needed=False)
     return run("test", "tests/conformance/report.py", *arguments)
 
 

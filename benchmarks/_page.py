@@ -13,7 +13,7 @@ __all__ = ["insert_between_marks", "keep", "make"]
 FIGURES: Final = Path(__file__).parent / "figures"
 PAGE: Final = Path(__file__).parent.parent / "docs" / "performance.md"
 PICTURE: Final = PAGE.parent / "performance.svg"
-WITH_AIMS: Final = ("main", "growth", "rivals")
+WITH_AIMS: Final = ("main", "growth", "processes", "gateway", "rivals")
 
 
 def keep(report: Report) -> None:

@@ -12,12 +12,12 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks._artemis import artemis_port, java, missing, versions
 from kjms.bench._stage import Stage
-from kjms.bench._workload import Unit, workload
+from kjms.bench._workload import Aim, Unit, workload
 
 PER_TRANSACTION = 100
 
@@ -47,12 +47,15 @@ def _there(stage: Stage) -> tuple[str, str]:
 PLACES: dict[str, Callable[[Stage], tuple[str, str]]] = {"kjms": _here, "ActiveMQ Artemis": _there}
 
 
-def _sending(name: str, title: str, share: float, *, is_persistent: bool, per_transaction: int) -> None:
+def _sending(
+    name: str, title: str, share: float, *, is_persistent: bool, per_transaction: int, aim: Aim | Sequence[Aim] = ()
+) -> None:
     made = workload(
         f"gateway-{name}",
         f"Java through the gateway: send, {title}",
         Unit.MESSAGES_PER_SECOND,
         share=share,
+        aim=aim,
         set="gateway",
         missing=MISSING,
         versions=versions,
@@ -65,12 +68,13 @@ def _sending(name: str, title: str, share: float, *, is_persistent: bool, per_tr
             return float(java().static("kjms.Bench", "send", url, queue, stage.count, is_persistent, per_transaction))
 
 
-def _receiving(name: str, title: str, share: float, *, per_transaction: int) -> None:
+def _receiving(name: str, title: str, share: float, *, per_transaction: int, aim: Aim) -> None:
     made = workload(
         f"gateway-{name}",
         f"Java through the gateway: receive, {title}",
         Unit.MESSAGES_PER_SECOND,
         share=share,
+        aim=aim,
         set="gateway",
         missing=MISSING,
         versions=versions,
@@ -84,8 +88,10 @@ def _receiving(name: str, title: str, share: float, *, per_transaction: int) -> 
             return float(java().static("kjms.Bench", "receive", url, queue, stage.count, per_transaction))
 
 
-_sending("send", "PERSISTENT", 1 / 25, is_persistent=True, per_transaction=0)
+_sending("send", "PERSISTENT", 1 / 25, is_persistent=True, per_transaction=0, aim=Aim(0.8))
 _sending("send-non-persistent", "NON_PERSISTENT", 1 / 5, is_persistent=False, per_transaction=0)
-_sending("send-transacted", "100 in a transaction", 1 / 5, is_persistent=True, per_transaction=PER_TRANSACTION)
-_receiving("receive", "AUTO_ACKNOWLEDGE", 1 / 5, per_transaction=0)
-_receiving("receive-transacted", "100 in a transaction", 1 / 5, per_transaction=PER_TRANSACTION)
+_sending(
+    "send-transacted", "100 in a transaction", 1 / 5, is_persistent=True, per_transaction=PER_TRANSACTION, aim=Aim(0.7)
+)
+_receiving("receive", "AUTO_ACKNOWLEDGE", 1 / 5, per_transaction=0, aim=Aim(0.7))
+_receiving("receive-transacted", "100 in a transaction", 1 / 5, per_transaction=PER_TRANSACTION, aim=Aim(0.7))

@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import itertools
 import json
+import operator
 import os
 import subprocess
 import sys
@@ -67,6 +68,10 @@ NOTHING_MS = 250
 """Milliseconds in which what must not come would come."""
 NOTHING_SECONDS = NOTHING_MS / 1000
 """The same for events and threads."""
+TRANSACTION_SECONDS = 3 * WAIT_SECONDS
+"""Seconds until Kafka has ended the open transaction of a process that was killed: 30, and up to 10 more."""
+COMMITTED_SECONDS = 2.0
+"""Seconds for what Kafka does after it has answered a commit: it writes what makes the transaction visible."""
 SHORT_SESSION = {"session.timeout.ms": 1_000, "heartbeat.interval.ms": 200}
 """Settings by which a group misses a member soon, on a broker that allows it."""
 
@@ -214,10 +219,15 @@ def counted(message: Message | None) -> tuple[str, int]:
 
 
 def take(consumer: MessageConsumer, count: int) -> list[Message]:
-    """Return the next *count* messages."""
-    messages = [consumer.receive(WAIT_MS) for _ in range(count)]
-    assert None not in messages, f"{messages.index(None)} of {count} messages came"
-    return messages  # type: ignore[return-value]
+    """Return the next *count* messages. One that comes only when the time is over was there, and woke no consumer."""
+    messages = list[Message]()
+    for _ in range(count):
+        until = time.monotonic() + WAIT_SECONDS
+        message = consumer.receive(WAIT_MS)
+        assert message is not None, f"{len(messages)} of {count} messages came"
+        assert time.monotonic() < until, f"message {len(messages) + 1} of {count} came with the time-out"
+        messages.append(message)
+    return messages
 
 
 def texts(consumer: MessageConsumer, count: int) -> list[str]:
@@ -228,6 +238,19 @@ def texts(consumer: MessageConsumer, count: int) -> list[str]:
 def give_back(session: Session | JMSContext) -> None:
     """Roll *session* back if it is transacted; recover it if it is not."""
     (session.rollback if session.transacted else session.recover)()
+
+
+def numbered(connection: Connection, destination: Queue | Topic, count: int) -> list[str]:
+    """Send messages with their numbers as text and as property ``n``; return their ids."""
+    ids = []
+    with connection.create_session() as session:
+        producer = session.create_producer(destination)
+        for number in range(count):
+            message = session.create_text_message(str(number))
+            message.set_int_property("n", number)
+            producer.send(message)
+            ids.append(str(message.jms_message_id))
+    return ids
 
 
 def drain(consumer: MessageConsumer, soon: int = SOON_MS, *, count: int = 1) -> list[Message]:
@@ -318,11 +341,22 @@ class Completions:
 
 
 def stored_records(servers: str, topic: str) -> list[KafkaMessage]:
-    """Return the records of a Kafka topic that a read-committed consumer sees now."""
+    """Return the records of a Kafka topic that a read-committed consumer sees, also those of the last commit."""
     address = {"bootstrap.servers": servers}
-    metadata = open_admin(address).list_topics(topic, timeout=WAIT_SECONDS).topics[topic]
+    admin = open_admin(address)
+    metadata = admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic]
     if metadata.error is not None:
         return []
+    places = {TopicPartition(topic, number): OffsetSpec.latest() for number in metadata.partitions}
+
+    def ends(level: IsolationLevel) -> list[int]:
+        found = admin.list_offsets(places, isolation_level=level, request_timeout=WAIT_SECONDS)
+        return [future.result().offset for future in found.values()]
+
+    written = ends(IsolationLevel.READ_UNCOMMITTED)
+    deadline = time.monotonic() + COMMITTED_SECONDS
+    while any(map(operator.lt, ends(IsolationLevel.READ_COMMITTED), written)) and time.monotonic() < deadline:
+        time.sleep(0.01)  # without an end, a transaction is open
     settings = {**address, "group.id": uuid.uuid4().hex, "isolation.level": "read_committed"}
     more = {"enable.partition.eof": True, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     consumer = open_consumer({**settings, **more, "fetch.wait.max.ms": 10})

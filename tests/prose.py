@@ -332,18 +332,18 @@ def table(root: Path) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table or the words."""
+    """Print the table, or the words and return 1 if there is one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--words", action="store_true", help="each banned word, with file and line")
+    parser.add_argument("--words", action="store_true", help="each banned word, with file and line; 1 if there is one")
     parser.add_argument("--root", type=Path, default=ROOT, help="another checkout of the project")
     parser.add_argument("path", nargs="*", help="with --words: only these files or folders")
     options = parser.parse_args(arguments)
     if options.words:
-        for hit in hits(texts(options.root)):
-            if not options.path or hit.path.startswith(tuple(options.path)):
-                print(f"{hit.path}:{hit.line}: {hit.context!r}: {hit.name} -> {BANNED[hit.name][1]}")
-    else:
-        print(*table(options.root), sep="\n")
+        found = [hit for hit in hits(texts(options.root)) if hit.path.startswith(tuple(options.path or [""]))]
+        for hit in found:
+            print(f"{hit.path}:{hit.line}: {hit.context!r}: {hit.name} -> {BANNED[hit.name][1]}")
+        return 1 if found else 0
+    print(*table(options.root), sep="\n")
     return 0
 
 

@@ -58,6 +58,8 @@ class Unit(enum.Enum):
     MICROSECONDS = ("µs", False)
     MEGABYTES = ("MB", False)
     EVEN_SHARES = ("shares", True)
+    PERCENT = ("% of a processor", False)
+    THREADS = ("threads", False)
 
     def __init__(self, text: str, is_more_better: bool) -> None:
         self.text = text

@@ -221,6 +221,9 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
     print(f"{len(bereft - killed)} lost a partition or waited too long for the broker; {len(found)} violations")
     for violation in found[:20]:
         print(f"  {violation}")
+    if found:
+        log = (folder / "worker.log").read_text("utf-8", "replace").splitlines()
+        print("\n".join(line for line in log if not re.search(r" (?:INFO|DEBUG) ", line)))
     return 1 if found else 0
 
 
@@ -228,7 +231,16 @@ def logged(folder: Path) -> tuple[set[int], set[int]]:
     """Return the processes that a signal ended, and those that have lost a partition or waited too long."""
     log = (folder / "worker.log").read_text("utf-8", "replace")
     killed = {int(number) for number in re.findall(r"pid (\d+)\) has ended by itself: SIG", log)}
-    lost = "lost, to another consumer|partitions that this process lost|the broker has not answered"
+    lost = "|".join(
+        (
+            "lost, to another consumer",
+            "partitions that this process lost",
+            "lost are the partitions",
+            "the broker has not answered",
+            "before a rebalance: ",  # the last commit of partitions that it gave up was refused
+            "transfer partitions expired",
+        )
+    )
     return killed, {int(number) for number in re.findall(rf"\[(\d+)\][^\n]*(?:{lost})", log)}
 
 

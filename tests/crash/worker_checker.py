@@ -4,7 +4,8 @@
 - Nothing is repeated but what was in flight: a message begins again only after its last delivery was in a process that
   was killed, or that has logged the loss of a partition, and if its session had begun no later one by then.
 - Each repeated delivery is marked and counted.
-- A message that no function began is marked only if a process was killed: what was held ahead may be marked then.
+- A message that no function began is marked only if a process was killed: what was held ahead may be marked then. Apart
+  from a few: a partition that moves on while sessions give back what they held ahead.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Figures", "figures", "violations"]
 
 Line = Mapping[str, Any]
+
+FEW: Final = 0.02  # of the messages; sessions that gave nothing back would mark all that they held ahead
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,13 @@ def violations(
     for line in sorted(lines, key=lambda line: line["at"]):
         if line["event"] == "began":
             begun[line["pid"], line["session"]].append(line["at"])
-    for number, each in deliveries(lines).items():
-        if each[0]["marked"] and not killed and not bereft:
-            yield f"{number} came marked at first, and no process was killed: {each[0]}"
+    of = deliveries(lines)
+    if not killed and not bereft:
+        inferred = [(number, each[0]) for number, each in of.items() if each[0]["marked"]]
+        if len(inferred) > FEW * len(sent):
+            for number, first in inferred:
+                yield f"{number} came marked at first, and no process was killed: {first}"
+    for number, each in of.items():
         for before, again in itertools.pairwise(each):
             later = [at for at in begun[before["pid"], before["session"]] if before["at"] < at < again["at"]]
             if before["pid"] not in {*killed, *bereft}:

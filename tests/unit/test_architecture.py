@@ -22,6 +22,8 @@ from kjms import ConnectionFactory, Queue, SessionMode
 from kjms.testing import MemoryKafka
 from tests import architecture
 
+pytestmark = pytest.mark.xdist_group("source")  # one process reads the source, once
+
 MOST_LINES: Final = 600
 MOST_METHODS: Final = 30
 MOST_ATTRIBUTES: Final = 15

@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.slow  # it runs pytest, in a folder of its own
+
 ROOT = Path(__file__).parents[2]
 # Each test leaves a line that says that it ran; the flaky one passes from the second time on.
 TESTS = """
@@ -26,6 +28,11 @@ def test_fast():
 @pytest.mark.slow
 def test_slow():
     ran("slow")
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_long():
+    ran("long")
 
 @pytest.mark.skipif(not Path("flaky").exists(), reason="not wanted")
 def test_flaky():
@@ -45,7 +52,7 @@ def chores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "HERE", tmp_path)
     monkeypatch.setattr(module, "ready", lambda extras, is_needed=True: sys.executable)
     monkeypatch.setattr("os.cpu_count", lambda: 0)  # one process is enough
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    long\n")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the others take longer to load than these tests
     monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
     (tmp_path / "test_it.py").write_text(TESTS)
@@ -59,10 +66,11 @@ def ran(chores: ModuleType) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"), [([], ["fast"]), (["--slow"], ["slow"]), (["-m", ""], ["fast", "slow"])]
+    ("arguments", "expected"),
+    [([], ["fast"]), (["--slow"], ["slow"]), (["--long"], ["long"]), (["-m", ""], ["fast", "long", "slow"])],
 )
 def test_which_tests_run(arguments: list[str], expected: list[str], chores: ModuleType) -> None:
-    """Without an argument the fast tests run, with --slow the slow ones; pytest's own arguments choose others."""
+    """Without an argument the fast tests run, with --slow and --long those; arguments of pytest choose others."""
     assert chores.test(arguments) == 0
     assert ran(chores) == expected
 

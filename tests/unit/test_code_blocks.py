@@ -31,6 +31,9 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     # page and language -> in the order of the page: so many blocks, and the test that runs them, or why none does
     ("README.md", "bash"): [(3, PARSED)],
     ("README.md", "python"): [(1, "tests/unit/test_readme.py::test_the_readmes_program_is_the_example")],
+    ("docs/administration.md", "python"): [
+        (5, "tests/unit/test_administration_page.py::test_the_programs_of_the_page_run")
+    ],
     ("docs/asyncio.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
     ],
@@ -55,10 +58,16 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ],
     ("docs/cluster.md", "sh"): [(2, "a program that comes with Kafka, and not with its jars")],
     ("docs/commands.md", "console"): [
-        (10, "tests/integration/cli/test_cli_demo_and_documents.py::test_the_page_on_the_commands_is_true")
+        (11, "tests/integration/cli/test_cli_demo_and_documents.py::test_the_page_on_the_commands_is_true")
     ],
     ("docs/configuration.md", "python"): [(1, "tests/unit/test_configuration_page.py::test_the_examples_say_the_same")],
     ("docs/configuration.md", "toml"): [(1, "tests/unit/test_configuration_page.py::test_the_examples_say_the_same")],
+    ("docs/console.md", "json"): [(1, "tests/unit/console/test_changes.py::test_the_pages_audit_line_is_one")],
+    ("docs/console.md", "sh"): [(2, PARSED)],
+    ("docs/console.md", "toml"): [
+        (1, "tests/unit/console/test_changes.py::test_the_pages_settings_are_those_of_kafka")
+    ],
+    ("docs/console.md", "nginx"): [(1, "settings of nginx, which is not on the machine of the tests")],
     ("docs/delivery-delay.md", "python"): [
         (1, "tests/integration/cli/test_cli_demo_and_documents.py::test_a_page_shows_its_example")
     ],
@@ -117,8 +126,13 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/simplified-api.md", "python"): [
         (1, "tests/integration/context/test_documents.py::test_the_page_prints_what_it_says")
     ],
+    ("docs/spark-consume.md", "bash"): [(1, PARSED)],
+    ("docs/spark-consume.md", "python"): [(3, "tests/spark/test_spark_consume.py::test_the_examples_of_the_page_run")],
+    ("docs/spark-recipes.md", "python"): [(7, "tests/spark/test_spark_recipes.py::test_the_recipes_run")],
+    ("docs/spark-sessions.md", "bash"): [(2, PARSED)],
     ("docs/spark.md", "bash"): [(2, PARSED), (1, "spark-submit needs a cluster of Spark")],
-    ("docs/spark.md", "python"): [(10, "tests/spark/test_spark_docs.py::test_the_examples_run")],
+    ("docs/spark.md", "python"): [(11, "tests/spark/test_spark_docs.py::test_the_examples_run")],
+    ("docs/spark.md", "sql"): [(1, "tests/spark/test_spark_pipelines.py::test_a_table_is_an_archive")],
     ("docs/subscriptions.md", "python"): [
         (1, "tests/integration/guides/test_pages.py::test_the_first_program_prints_the_text_below_it")
     ],

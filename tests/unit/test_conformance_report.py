@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow  # it runs pytest, in a folder of its own
+
 PROJECT = Path(__file__).resolve().parents[2]
 HEADER = "id\tsection\tlevel\tarea\trequirement\tpython\n"
 CATALOGUE = HEADER + (

@@ -12,6 +12,8 @@ import pytest
 
 from tests import flaky
 
+pytestmark = pytest.mark.slow  # it runs pytest, in a folder of its own
+
 ROOT = Path(__file__).parents[2]
 TODAY = datetime.date(2026, 3, 10)
 TESTS = """

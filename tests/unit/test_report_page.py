@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import doctest
+import json
+import os
 import re
+import shutil
+import sys
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kjms.errors import JMSException
 from kjms.spark import _scale
 from kjms.spark._figures import Incident, Replies, Traffic, Waiting
 from kjms.spark._page import page
 from kjms.spark._report import Report
-from kjms.spark._scale import DAY, HOUR, MINUTE, duration, interval_for, rate, scale, times
+from kjms.spark._scale import DAY, HOUR, MINUTE, duration, interval_for, rate, scale
 
 UNTIL = 1_750_000_000_000
 
@@ -39,10 +47,19 @@ def colours(text: str) -> dict[str, set[str]]:
     """Return the colours of each destination in legends, tables and plots."""
     found: dict[str, set[str]] = {}
     pairs = re.findall(r"<i style='background:(var\(--\w+\))'></i>(queue://q\d+)", text)
-    pairs += re.findall(r"fill='(var\(--\w+\))'><title>[^<]*\n(queue://q\d+)", text)
-    for colour, name in pairs:
+    for colour, name in [*pairs, *((colour, name.partition(",")[0]) for colour, name in drawn(text))]:
         found.setdefault(name, set()).add(colour)
-    return found
+    return {name: each for name, each in found.items() if name.startswith("queue://")}
+
+
+def figures(text: str) -> list[dict[str, Any]]:
+    """Return what plotly is given for each plot."""
+    return [json.loads(each) for each in re.findall(r"<script type='application/json'>(.*?)</script>", text)]
+
+
+def drawn(text: str) -> list[tuple[str, str]]:
+    """Return colour and name of each series of all plots."""
+    return [(trace["marker"]["color"], trace["name"]) for figure in figures(text) for trace in figure["data"]]
 
 
 def test_a_destination_has_one_colour_on_the_whole_page() -> None:
@@ -57,7 +74,7 @@ def test_what_befalls_messages_has_other_colours_than_destinations() -> None:
     """A cause is not drawn in the colour of a destination."""
     incidents = (Incident(UNTIL - HOUR, "redelivery", "queue://q0", "the listener raised KeyError", 2, 5),)
     text = page(report(incidents=incidents))
-    (colour,) = set(re.findall(r"fill='(var\(--\w+\))'><title>[^<]*\nredelivery", text))
+    (colour,) = {colour for colour, name in drawn(text) if name.startswith("redelivery")}
     assert colour not in set.union(*colours(text).values())
 
 
@@ -79,8 +96,78 @@ def test_no_cause_is_empty(nothing: str) -> None:
     cells = re.findall(r"<tr><td>(?:redelivery|expired)</td><td>[^<]*</td><td>([^<]*)</td>", text)
     assert sorted(cells) == ["cause not recorded", "time to live is over"]
     assert {"redelivery: cause not recorded", "expired: time to live is over"} <= set(
-        re.findall(r"</i>([^<]+)</span>", text)
+        re.findall(r"</i>([^<]+)</button>", text)
     )
+
+
+def test_a_plot_has_round_lines_and_the_whole_time() -> None:
+    """The axes show the report's time in UTC, and values in units that people read."""
+    figure, sizes, replies = figures(page(report()))
+    assert figure["layout"]["xaxis"]["range"] == ["2025-06-15 14:06:00.000000", "2025-06-15 15:06:40.000000"]
+    assert figure["layout"]["yaxis"]["ticktext"] == ["0", "20", "40", "60"]
+    assert sizes["layout"]["yaxis"]["ticktext"][-1] == "20 KiB"
+    assert replies["layout"]["yaxis"]["ticktext"] == ["0", "30 s", "60 s", "90 s", "120 s"]
+    bars = figure["data"][0]
+    assert (bars["x"][0], bars["y"][0]) == ("2025-06-15 14:06:30.000000", 30)
+    assert bars["hovertext"][0] == "2025-06-15 14:06:00<br>queue://q2: 30"
+
+
+def test_a_name_is_text_wherever_it_stands() -> None:
+    """Names and causes from messages are neither HTML nor script, in the page or in a plot."""
+    name = "queue://</script><img src=x onerror=alert(1)>"
+    since = UNTIL - HOUR
+    found = replace(report(), traffic=(Traffic(since, name, 1, 0.1, 9, 9, 9, 0),), replies=(), waiting=())
+    text = page(found)
+    assert "<img" not in text.partition("<script>")[0]
+    assert figures(text)[0]["data"][0]["name"] == "queue://&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;"
+
+
+def test_a_report_of_nothing_needs_no_script() -> None:
+    """Without a plot the page is small."""
+    text = page(replace(report(), traffic=(), replies=(), waiting=()))
+    assert "<script" not in text
+    assert text.count("There were none.") == 4
+
+
+def test_a_page_without_plotly_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the extra to install."""
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(JMSException, match=r"needs plotly, .* pip install 'kjms\[spark\]'"):
+        page(report())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_browser_draws_the_page_without_a_network(tmp_path: Path, width: int) -> None:
+    """Each plot is drawn within the page's width, nothing is fetched, and a legend hides what it names."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    browsers = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    found = next(filter(None, map(shutil.which, browsers)), None)
+    if found is None:
+        pytest.skip(f"no browser is installed: none of {', '.join(browsers)} is found")
+    file = tmp_path / "report.html"
+    file.write_text(report(destinations=8).to_html(), "utf-8")
+    problems: list[str] = []
+    asked: list[str] = []
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        shown = browser.new_page(viewport={"width": width, "height": 800})
+        shown.on("pageerror", lambda error: problems.append(str(error)))
+        shown.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+        shown.on("request", lambda request: asked.append(request.url))
+        shown.goto(file.as_uri())
+        bars = shown.locator(".plot >> nth=0").locator(".barlayer .trace")
+        sync_api.expect(bars).to_have_count(7, timeout=60_000)
+        assert shown.locator(".plot >> nth=0").locator(".xtick text").count() >= 2
+        assert shown.locator(".plot:has(.main-svg)").count() == 3
+        assert shown.evaluate("document.documentElement.scrollWidth") == width
+        fill = bars.first.locator(".point path").first.evaluate("bar => getComputedStyle(bar).fill")
+        assert fill == "rgb(42, 111, 187)"
+        shown.locator(".legend button").first.click()
+        sync_api.expect(bars).to_have_count(6)
+        browser.close()
+    assert (problems, asked) == ([], [file.as_uri()])
 
 
 @pytest.mark.parametrize(
@@ -100,18 +187,6 @@ def test_a_scale_is_round_in_one_unit(top: float, kind: _scale.Kind) -> None:
         assert all(len(text.partition(" ")[0].replace(",", "")) <= 6 for text in texts)
     else:
         assert not any("." in text for text in texts), "there is no half a message"
-
-
-@pytest.mark.parametrize("span", [60_000, 600_000, HOUR, 6 * HOUR, DAY, 2 * DAY, 7 * DAY, 30 * DAY, 365 * DAY])
-def test_times_are_round_moments(span: int) -> None:
-    """The marks of the time stand at round moments, two at least and nine at most."""
-    marks = times(UNTIL - span, UNTIL)
-    assert 2 <= len(marks) <= 9
-    steps = {b - a for (a, _), (b, _) in pairwise(marks)}
-    assert len(steps) == 1
-    assert all(mark % steps.copy().pop() == 0 for mark, _ in marks)
-    if span <= DAY:
-        assert all(text.endswith(":00") or text.count(":") == 1 for _, text in marks if span > 600_000)
 
 
 def test_intervals_are_those_that_people_name() -> None:

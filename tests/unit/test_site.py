@@ -20,8 +20,8 @@ from kjms.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 API = ("kjms", "kjms.aio", "kjms.naming", "kjms.broker", "kjms.testing", "kjms.selector", "kjms.spark", "kjms.bridge",
-       "kjms.gateway", "kjms.admin", "kjms.exporter", "kjms.health", "kjms.observe", "kjms.observe.otel",
-       "kjms.observe.prometheus")  # fmt: skip
+       "kjms.gateway", "kjms.admin", "kjms.console", "kjms.exporter", "kjms.health", "kjms.observe",
+       "kjms.observe.otel", "kjms.observe.prometheus")  # fmt: skip
 ELSEWHERE = {"kjms.__version__", "kjms.naming.DestinationType"}
 """Public names without an entry: a string, and a second place for a name of kjms."""
 ENTRY = re.compile(r"^::: (\S+)$", flags=re.MULTILINE)

@@ -11,6 +11,8 @@ import pytest
 
 import kjms
 
+pytestmark = pytest.mark.xdist_group("source")  # one process reads the tests, once
+
 TESTS = Path(__file__).parents[1]
 SOURCES = sorted(TESTS.rglob("*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -29,6 +29,7 @@ def test_the_documented_example_passes(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_names_are_legal_readable_and_of_the_tests_own(pytester: pytest.Pytester) -> None:
     """Destinations are named after the test, in characters that Kafka allows, and differ between tests and kinds."""
     pytester.makepyfile(
@@ -50,6 +51,7 @@ def test_names_are_legal_readable_and_of_the_tests_own(pytester: pytest.Pytester
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_one_kafka_serves_the_run(workers: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run starts one Kafka when a test asks for it, and ends it; workers of pytest-xdist share it."""
@@ -92,6 +94,7 @@ def test_one_kafka_serves_the_run(workers: str, pytester: pytest.Pytester, monke
     assert (pytester.path / "log").read_text() == "start end"
 
 
+@pytest.mark.slow
 def test_workers_hear_why_there_is_no_kafka(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Kafka that cannot be had fails the tests that ask for it in workers, with the reason."""
     monkeypatch.setenv("KJMS_BOOTSTRAP", "127.0.0.1:1")

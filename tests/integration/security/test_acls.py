@@ -13,6 +13,8 @@ from secured_roles import ROLES, acls
 
 from kjms import (
     ConnectionFactory,
+    IllegalStateException,
+    InvalidDestinationException,
     JMSContext,
     JMSException,
     JMSSecurityException,
@@ -109,6 +111,21 @@ def test_a_browser(secured: Any, all_rights: ConnectionFactory, name: str) -> No
     assert not secured.refused(user)
 
 
+def test_an_archive(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
+    """An archive registers, and is listed, and is forgotten."""
+    from kjms.spark._archives import Registration, archives, forget_archive
+
+    send(all_rights, "a", to=Queue(name))
+    user = secured.user(*acls("archives a queue with Spark", name))
+    factory = secured.factory(user)
+    Registration(factory, name, lambda there: {name} & set(there), None, None).close()
+    assert {each.name: each.positions for each in archives(factory)}[name] == {(name, 0): 0}
+    forget_archive(factory, name)
+    with pytest.raises(InvalidDestinationException, match="there is no archive"):
+        forget_archive(factory, name)
+    assert not secured.refused(user)
+
+
 def test_a_subscriber(secured: Any, all_rights: ConnectionFactory, name: str) -> None:
     """A subscriber of a topic without a name needs little."""
     user = secured.user(*acls("subscribes to a topic", name))
@@ -173,6 +190,36 @@ def test_who_monitors(secured: Any, all_rights: ConnectionFactory, name: str) ->
             assert [(each.name, each.depth) for each in admin.subscriptions()] == [("kept", 2)]
             assert [each.destination for each in admin.consumers()] == [Queue(name)]
         assert not secured.refused(user)
+
+
+@pytest.mark.slow
+def test_who_administers(secured: Any, all_rights: ConnectionFactory, kjms_destination_name: str) -> None:
+    """With the ACLs for it, a program creates, empties and deletes a queue; else, the error names the missing right."""
+    name = kjms_destination_name
+    user = secured.user(*acls("creates and deletes queues with `Admin`", name))
+    with Admin(secured.factory(user)) as admin:
+        admin.create_queue(name)
+        send(all_rights, "a", "b", to=Queue(name))
+        with pytest.raises(JMSSecurityException):
+            admin.browse(name)
+    emptying = secured.user(*acls("receives from a queue, in any mode", name))
+    with Admin(secured.factory(emptying)) as admin:
+        assert admin.purge(name) == 2
+        with pytest.raises(JMSSecurityException, match="ACL Delete on the"):
+            admin.delete_queue(name)
+    with Admin(secured.factory(user)) as admin:
+        wait_for(lambda: deletes(admin, name))
+        with pytest.raises(InvalidDestinationException):
+            admin.delete_queue(name)
+
+
+def deletes(admin: Admin, name: str) -> bool:
+    """Return whether the queue was deleted; a process that emptied it may not have left its group yet."""
+    try:
+        admin.delete_queue(name)
+    except IllegalStateException:
+        return False
+    return True
 
 
 def test_who_makes_destinations(secured: Any, kjms_destination_name: str) -> None:

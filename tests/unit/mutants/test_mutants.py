@@ -99,6 +99,7 @@ def test_the_source_is_as_it_was_afterwards(project: Path) -> None:
     assert (project / "kjms/__init__.py").read_text() == PRODUCT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limits", "how"), [((1, 60), "timed out"), ((60, 15), "hung")])
 def test_a_hang_catches_a_mutation(limits: tuple[int, int], how: str, project: Path, tmp_path: Path) -> None:
     """A test that does not end is ended, and says so; so is a run."""
@@ -107,6 +108,7 @@ def test_a_hang_catches_a_mutation(limits: tuple[int, int], how: str, project: P
     assert (verdict.how, verdict.killer) == (how, "tests/unit/test_total.py::test_total[memory]")
 
 
+@pytest.mark.slow
 def test_the_table_says_what_was_caught(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A fast test that needs no broker and fails is named; a mutation that all tests pass with fails the run."""
     assert run.run([mutation(WRONG_SUM, "a wrong sum"), mutation(WRONG_FIRST, "a wrong first")], project) == 1
@@ -116,12 +118,14 @@ def test_the_table_says_what_was_caught(project: Path, capsys: pytest.CaptureFix
     assert printed.endswith("1 of 2 mutations were caught\n")
 
 
+@pytest.mark.slow
 def test_a_run_in_which_all_are_caught_succeeds(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The exit code is 0 then."""
     assert run.run([mutation(WRONG_SUM)], project) == 0
     assert capsys.readouterr().out.endswith("1 of 1 mutations were caught\n")
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_anyway_catches_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What fails without a mutation, too, proves nothing of it."""
     (project / "kjms/__init__.py").write_text(PRODUCT.replace(*WRONG_SUM))

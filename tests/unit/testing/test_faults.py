@@ -233,7 +233,7 @@ def test_a_killed_programs_messages_go_to_another(kafka: MemoryKafka) -> None:
 
 def test_closing_a_killed_program_raises_an_error_of_jms(kafka: MemoryKafka) -> None:
     """Admin requests of a killed program fail in their answers, as those of a real client do."""
-    factory = ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": "one"})
+    factory = ConnectionFactory(kafka.bootstrap_servers, send_timeout=500, kafka={"client.id": "one"})
     connection = factory.create_connection()
     connection.create_session().create_temporary_queue()
     kafka.kill("one")

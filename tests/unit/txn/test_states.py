@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kjms.txn.metadata import History, State, read_state, write_state
-from kjms.txn.states import PartitionSettlement
+from kjms.txn.states import NEVER, PartitionSettlement
 
 WINDOW = 3
 UNTOUCHED = State(0, 0, (), 0)
@@ -181,7 +181,7 @@ class Owners(RuleBasedStateMachine):
         self.owner.committed(snapshot)
         self.durable = set(self.settled)
         assert not self.owner.is_dirty
-        assert self.owner.knows(snapshot.version)
+        assert self.owner.committed_version >= snapshot.version
 
     @rule()
     def crash(self) -> None:
@@ -584,3 +584,19 @@ def test_settling_leaves_other_histories_alone() -> None:
     settlement.settle(2)
     settlement.settle(3)
     assert settlement.snapshot(1).state.histories == {1: History(1)}
+
+
+def test_what_was_possibly_delivered_is_said_by_the_dispatch_limit_alone() -> None:
+    """Mark what is unsettled below an offset for the next owner, without a history of each message."""
+    partition = PartitionSettlement(State(0, 0, (), 0))
+    for offset in range(10):
+        partition.read(offset, "message")
+        partition.dispatch(offset)
+    partition.settle(3)
+    partition.possibly_delivered(8)
+    partition.possibly_delivered(5)
+    state = partition.snapshot().state
+    assert (state.dispatch_limit, state.histories) == (8, {})
+    successor = PartitionSettlement(state)
+    assert [successor.history(offset) for offset in (2, 7, 8)] == [History(1, 1), History(1, 1), NEVER]
+    assert partition.history(7) == History(1, 1)
