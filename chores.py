@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")  # which the tests of the console start
 
 
 def environment() -> Path:
@@ -67,12 +69,29 @@ def run(extras: str, *command: str | Path, environment: Mapping[str, str] | None
         return 130
 
 
+def browser() -> None:
+    """Install Chromium for the tests of the console, on Debian and as root; elsewhere they take a browser that is there.
+
+    Without one they are skipped, and say so.
+    """
+    is_allowed = shutil.which("apt-get") and os.name == "posix" and os.geteuid() == 0
+    if not is_allowed or any(map(shutil.which, BROWSERS)):
+        return
+    print("installing chromium (once)", file=sys.stderr)
+    quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
+    subprocess.run(["apt-get", "update", "--quiet"], check=False, **quiet)
+    install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
+    if subprocess.run(install, check=False, **quiet).returncode:
+        print("chores.py: continuing without a browser; see the output of apt-get above", file=sys.stderr)
+
+
 def setup(_: Sequence[str]) -> int:
     """Install the dependencies of the other chores."""
     ready("broker")
     ready("test")
     ready("docs")
     ready("amqp", is_needed=False)
+    browser()
     return 0
 
 
@@ -88,6 +107,8 @@ def test(arguments: Sequence[str]) -> int:
     """
     ready("amqp", is_needed=False)
     is_long, is_slow = "--long" in arguments, bool({"--slow", "--long"} & {*arguments})
+    if is_slow:
+        browser()
     chosen = "long" if is_long else "slow and not long" if is_slow else "not slow"
     is_measured = "--coverage" in arguments
     rest = [argument for argument in arguments if argument not in {"--slow", "--long", "--coverage"}]
