@@ -238,7 +238,7 @@ class Admin(ClusterFigures):
     # Dead letters.
 
     def dead_letters(
-        self, queue: str | Queue | None = None, *, progress: OnProgress | None = None
+        self, queue: str | Queue | None = None, *, limit: int | None = None, progress: OnProgress | None = None
     ) -> list[DeadLetterQueue]:
         """Return the dead-letter queues, sorted by name, with the number and the causes of their dead letters.
 
@@ -246,6 +246,7 @@ class Admin(ClusterFigures):
 
         Args:
             queue: Return only this one, whatever its name; None: all.
+            limit: How many dead letters of each queue are counted at the most; None: all.
             progress: Called once for every thousand messages that were looked at.
 
         Raises:
@@ -254,7 +255,7 @@ class Admin(ClusterFigures):
         """
         queues = self._scopes.dead_letter_queues() if queue is None else [queue]
         every = [self._scopes.chosen(each) for each in queues]
-        return [queue_of(each.name, count_letters(self._reader, each, progress)) for each in every]
+        return [queue_of(each.name, count_letters(self._reader, each, progress, limit)) for each in every]
 
     def dead_letter_causes(self, *, progress: OnProgress | None = None) -> list[DeadLetterCause]:
         """Return the causes of dead letters across all dead-letter queues, the most frequent first.

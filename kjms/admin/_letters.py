@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kjms.admin._messages import DeadLetter, DeadLetterCause, DeadLetterQueue, OnProgress, moment
@@ -26,11 +27,20 @@ Tallies = tuple[Counter[str], dict[str, int]]
 """How many dead letters have each cause, and when the last of them failed."""
 
 
-def count_letters(reader: MessageReader, chosen: Chosen, on_progress: OnProgress | None) -> Tallies:
-    """Return the causes of the dead letters in *chosen*: how many, and when the last failed, in milliseconds."""
+def count_letters(
+    reader: MessageReader, chosen: Chosen, on_progress: OnProgress | None, most: int | None = None
+) -> Tallies:
+    """Return the causes of the dead letters in *chosen*: how many, and when the last failed, in milliseconds.
+
+    Args:
+        reader: Reads them.
+        chosen: The queue.
+        on_progress: Called once for every thousand messages that were looked at.
+        most: How many are counted at the most; None: all.
+    """
     counts: Counter[str] = Counter()
     last: dict[str, int] = {}
-    for _, message in reader.scan(chosen, parse_selector(IS_DEAD_LETTER), on_progress):
+    for _, message in islice(reader.scan(chosen, parse_selector(IS_DEAD_LETTER), on_progress), most):
         letter = DeadLetter.of(message)
         assert letter is not None
         cause = letter.cause if letter.cause in counts or len(counts) < CAUSES_KEPT else OTHERS

@@ -182,7 +182,10 @@ async def get_destinations(visitor: Known) -> JsonResponse:
 
 @router.get("/dead-letters", tags=["figures"], summary="Dead letters by queue and by cause")
 async def get_dead_letters(visitor: Known) -> JsonResponse:
-    """Return the dead-letter queues, and the causes across all of them."""
+    """Return the dead-letter queues, and the causes across all of them; of a queue, 100,000 dead letters are counted.
+
+    `uncounted` names the queues for which the time, 20 seconds, did not suffice.
+    """
     return JsonResponse(await visitor.cluster.ask("dead_letters"))
 
 

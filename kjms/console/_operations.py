@@ -24,7 +24,7 @@ from kjms.mapping.names import is_internal
 from kjms.schedule import Schedules
 
 if TYPE_CHECKING:
-    from kjms.admin import DelayedMessage, MessageFigures, QueueFigures, SubscriptionFigures
+    from kjms.admin import DeadLetterQueue, DelayedMessage, MessageFigures, QueueFigures, SubscriptionFigures
     from kjms.client.connection_factory import ConnectionFactory
     from kjms.schedule import Schedule
 
@@ -32,6 +32,7 @@ __all__ = ["Operations", "Place"]
 
 SCAN: Final = 50_000  # messages that one page looks at, at the most
 DELAYED: Final = 1_000  # of a destination that are listed
+LETTERS: Final = 100_000  # dead letters of a queue that are counted by their causes
 COUNT_SECONDS: Final = 5.0
 SEARCH_SECONDS: Final = 20.0
 
@@ -165,9 +166,17 @@ class Operations:
         return [asdict(each) | {"time": round(each.time.timestamp() * 1000)} for each in found]
 
     def dead_letters(self) -> dict[str, Any]:
-        """Return the dead-letter queues, and the causes across all of them."""
+        """Return the dead-letter queues, and the causes across all of them, as far as they are counted in time."""
         clock = _Clock(SEARCH_SECONDS)
-        queues = self._admin.dead_letters(progress=clock)
+        queues: list[DeadLetterQueue] = []
+        uncounted: list[str] = []
+        for name in sorted(each.name for each in self._counting.queues(estimate=True) if each.is_dead_letter_queue):
+            try:
+                queues += self._admin.dead_letters(name, limit=LETTERS + 1, progress=clock)
+            except CalledOff:
+                uncounted.append(name)
+            except (InvalidDestinationException, JMSSecurityException):
+                continue  # it was deleted, or this user may not read it
         causes: dict[str, dict[str, Any]] = {}
         for queue in queues:
             for cause, count in queue.causes.items():
@@ -176,9 +185,15 @@ class Operations:
                 found["queues"][queue.name] = count
         return {
             "queues": [
-                {"name": each.name, "dead_letters": each.dead_letters, "last_failure": _ms(each.last_failure)}
+                {
+                    "name": each.name,
+                    "dead_letters": min(each.dead_letters, LETTERS),
+                    "is_complete": each.dead_letters <= LETTERS,
+                    "last_failure": _ms(each.last_failure),
+                }
                 for each in queues
             ],
+            "uncounted": uncounted,
             "causes": sorted(causes.values(), key=lambda each: -each["dead_letters"]),
         }
 

@@ -312,6 +312,7 @@ def test_dead_letters_say_their_cause_and_history(alone: Any, queue: Queue) -> N
         (named,) = admin.dead_letters(letters)
         (listed,) = [each for each in admin.dead_letters() if each.name == letters.queue_name]
         assert named == listed
+        assert admin.dead_letters(letters, limit=0)[0].causes == {}
         cause = "delivered 3 times; its transaction was rolled back"
         assert (named.dead_letters, named.causes) == (1, {cause: 1})
         assert named.last_failure is not None

@@ -217,6 +217,24 @@ def test_dead_letters_are_shown_by_cause_and_retried(browser: Any, connection: C
     assert sorted(browse(connection, ORDERS)) == ["one", "two"]
 
 
+def test_what_could_not_be_counted_in_time_is_named(
+    browser: Any, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many dead letters of a queue some are counted, and of queues for which the time did not suffice none."""
+    send(connection, ORDERS, *range(1_200))
+    fail(connection, ORDERS, 1_200)
+    monkeypatch.setattr("kjms.console._operations.LETTERS", 700)
+    shown = re.sub(r"<[^>]+>", "", browser.get("/dead-letters").text)
+    assert "over 700" in shown
+    assert "Not counted" not in shown
+    monkeypatch.setattr("kjms.console._operations.LETTERS", 2_000)
+    monkeypatch.setattr("kjms.console._operations.SEARCH_SECONDS", -1.0)
+    shown = re.sub(r"<[^>]+>", "", browser.get("/dead-letters").text)
+    assert "Not counted in 20 seconds: orders.dlq." in shown
+    answer = browser.get("/api/dead-letters").json()
+    assert (answer["queues"], answer["causes"], answer["uncounted"]) == ([], [], ["orders.dlq"])
+
+
 def test_a_dead_letter_has_its_cause_and_history(browser: Any, connection: Connection) -> None:
     """The page of a dead letter says why it is one, where it came from, and what happened to it."""
     message = TextMessage("one")
