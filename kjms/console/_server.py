@@ -28,6 +28,7 @@ from kjms.console._jobs import Audit
 from kjms.console._operations import Operations
 from kjms.console._options import ConsoleOptions
 from kjms.console._security import Guard
+from kjms.users import is_loopback
 
 if TYPE_CHECKING:
     from kjms.client.connection_factory import ConnectionFactory
@@ -137,6 +138,10 @@ class Console:
         """
         options = self.options
         made = listening or self.listen()
+        if options.anonymous and options.default_role != "view" and not is_loopback(options.host):
+            _log.warning(
+                "the role %r is given to everyone who reaches %s: nobody logs in", options.default_role, self.url
+            )
         config = uvicorn.Config(
             self.app,
             log_config=None,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kjms import Connection, Queue
-from kjms.console import ConsoleOptions
+from kjms import Connection, ConnectionFactory, Queue
+from kjms.console import Console, ConsoleOptions
 from kjms.console._throttle import Throttle
 from kjms.errors import ResourceAllocationException
 from kjms.users import add_user, hashed
@@ -342,3 +342,29 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], text: s
         ConsoleOptions(**options)
     ConsoleOptions(host="0.0.0.0", users=Path("users.txt"), tls_certificate=Path("console.pem"))
     ConsoleOptions(host="0.0.0.0", anonymous=True)
+
+
+@pytest.mark.parametrize(("host", "role", "is_warned"), [
+    ("0.0.0.0", "administer", True),
+    ("0.0.0.0", "operate", True),
+    ("0.0.0.0", None, False),
+    ("127.0.0.1", "administer", False),
+])  # fmt: skip
+def test_who_lets_everyone_change_things_is_warned(
+    factory: ConnectionFactory, caplog: pytest.LogCaptureFixture, host: str, role: Any, is_warned: bool
+) -> None:
+    """A console beyond loopback that admits everyone says so, where it allows more than to look."""
+    console = Console(factory, ConsoleOptions(host=host, port=0, anonymous=True, role=role), in_child=False)
+
+    async def serve_shortly() -> None:
+        serving = asyncio.create_task(console.serve())
+        await asyncio.sleep(0)
+        while not serving.done():
+            console.stop()
+            await asyncio.sleep(0.01)
+        await serving
+
+    asyncio.run(serve_shortly())
+    warned = [each for each in caplog.messages if "given to everyone" in each]
+    assert len(warned) == is_warned
+    assert all(repr(role) in each and host in each for each in warned)
