@@ -24,7 +24,7 @@ import trustme
 
 from kjms import BytesMessage, Connection, ConnectionFactory, MapMessage, Queue, Session, TextMessage, Topic
 from kjms.broker import LocalBroker
-from kjms.health import ask
+from kjms.health import ask as ask_health
 from tests.helpers import browse, program_environment, send, take, texts_of, wait_for
 
 pytest.importorskip("fastapi")
@@ -164,12 +164,17 @@ def confirmed(page: Any) -> str:
     return text
 
 
-def change(page: Any, button: str, target: str = "", *, scope: str = "all", limit: str = "") -> str:
-    """Make a change of the messages that a queue's page shows."""
+def ask(page: Any, button: str, target: str = "", *, scope: str = "all", limit: str = "") -> None:
+    """Ask for a change of the messages that a queue's page shows."""
     page.locator(f"input[name=scope][value={scope}]").check()
     page.locator("input[name=limit]").fill(limit)
     page.locator("fieldset input[name=target]").fill(target)
     page.locator("fieldset").get_by_role("button", name=button).click()
+
+
+def change(page: Any, button: str, target: str = "", *, scope: str = "all", limit: str = "") -> str:
+    """Make a change of the messages that a queue's page shows, and return what came of it."""
+    ask(page, button, target, scope=scope, limit=limit)
     return confirmed(page)
 
 
@@ -258,6 +263,9 @@ def test_scheduled_messages_and_subscriptions_are_steered_in_a_browser(
     row.get_by_role("button", name="Pause").click()
     page.get_by_role("link", name="Continue").click()
     assert "paused" in row.inner_text()
+    row.get_by_role("button", name="Resume").click()
+    page.get_by_role("link", name="Continue").click()
+    assert "paused" not in row.inner_text()
     row.get_by_role("button", name="Remove…").click()
     assert "done" in confirmed(page)
     page.goto(f"{console.url}/subscriptions")
@@ -266,6 +274,70 @@ def test_scheduled_messages_and_subscriptions_are_steered_in_a_browser(
     page.get_by_text("news of today").wait_for()
     page.get_by_role("button", name="Delete subscription…").click()
     assert "done" in confirmed(page)
+
+
+def test_destinations_are_made_and_deleted_in_a_browser(
+    start: Start, page: Any, kjms_broker: Any, connection: Connection, kjms_destination_name: str, load: Queue
+) -> None:
+    """An administrator creates a queue and a topic with partitions, and deletes both; what consumers use stays."""
+    console = start(kjms_broker.bootstrap_servers)
+    queue, topic = Queue(f"{kjms_destination_name}-made"), Topic(f"{kjms_destination_name}-news")
+    page.goto(console.link)
+    for button, name, partitions in (("Create queue", queue.queue_name, 3), ("Create topic", topic.topic_name, 2)):
+        page.goto(f"{console.url}/destinations")
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Partitions").fill(str(partitions))
+        page.get_by_role("button", name=button).click()
+        page.get_by_role("heading", name="done").wait_for()
+        page.get_by_role("link", name="Continue").click()
+    found = {each["name"]: each["partitions"] for each in console.api("destinations")}
+    assert (found[queue.queue_name], found[topic.topic_name]) == (3, 2)
+    send(connection, queue, "one", "two")
+    page.goto(f"{console.url}/queue?queue={load.queue_name}")
+    page.get_by_role("button", name="Delete queue…").click()
+    page.get_by_text("This cannot be undone.").wait_for()
+    assert "consumer" in confirmed(page)
+    assert page.get_by_role("heading", name="failed").count() == 1
+    page.goto(f"{console.url}/queue?queue={queue.queue_name}")
+    page.get_by_role("button", name="Delete queue…").click()
+    page.get_by_role("link", name="Do nothing").click()
+    assert {each["name"] for each in console.api("destinations")} > {queue.queue_name, topic.topic_name}
+    page.goto(f"{console.url}/queue?queue={queue.queue_name}")
+    page.get_by_role("button", name="Delete queue…").click()
+    assert "done" in confirmed(page)
+    page.goto(f"{console.url}/destinations")
+    row = page.get_by_role("row", name=re.compile(re.escape(topic.topic_name)))
+    row.get_by_role("button", name="Delete…").click()
+    assert "done" in confirmed(page)
+    names = {each["name"] for each in console.api("destinations")}
+    assert names.isdisjoint({queue.queue_name, topic.topic_name})
+    assert load.queue_name in names
+
+
+def test_a_change_is_ended_and_continued_in_a_browser(
+    start: Start, page: Any, kjms_broker: Any, connection: Connection, queue: Queue
+) -> None:
+    """What an ended move has moved stays moved, and the same move takes the rest: each message once."""
+    console = start(kjms_broker.bootstrap_servers)
+    other, most = Queue(f"{queue.queue_name}-other"), 30_000
+    with connection.create_session(Session.SESSION_TRANSACTED) as session:
+        send(session, other, "first")
+        send(session, queue, *range(most))
+        session.commit()
+    page.goto(console.link)
+    page.goto(f"{console.url}/queue?queue={queue.queue_name}")
+    ask(page, "Move…", other.queue_name)
+    page.get_by_text(f"{most:,} messages now").wait_for()
+    page.locator("main form button").first.click()
+    page.get_by_role("button", name="End it here").click()
+    page.get_by_role("heading", name=": ended").wait_for()
+    ended = page.locator("main").inner_text()
+    page.goto(f"{console.url}/activity")
+    assert page.get_by_role("row", name=re.compile("ended")).count() >= 1, ended
+    page.goto(f"{console.url}/queue?queue={queue.queue_name}")
+    assert "done" in change(page, "Move…", other.queue_name)
+    assert browse(connection, queue) == []
+    assert sorted(browse(connection, other)) == sorted(["first", *map(str, range(most))])
 
 
 def test_hostile_messages_are_harmless_in_a_browser(
@@ -319,8 +391,8 @@ def test_the_console_outlives_an_outage_and_an_abort(start: Start, page: Any, qu
         page.get_by_text("Cluster unreachable since").wait_for(state="detached")
         broker.kill()
         page.get_by_text("Cluster unreachable since").wait_for()
-        wait_for(lambda: not ask("127.0.0.1", int(console.health), ready=True).is_healthy)
-        assert ask("127.0.0.1", int(console.health)).is_healthy
+        wait_for(lambda: not ask_health("127.0.0.1", int(console.health), ready=True).is_healthy)
+        assert ask_health("127.0.0.1", int(console.health)).is_healthy
         broker.start()
         page.get_by_text("Cluster unreachable since").wait_for(state="detached")
         wait_for(lambda: console.api("overview")["reachable"])
