@@ -70,9 +70,9 @@ def run(extras: str, *command: str | Path, environment: Mapping[str, str] | None
 
 
 def browser() -> None:
-    """Install Chromium for the tests of the console, on Debian and as root; elsewhere they take a browser that is there.
+    """Install Chromium for the tests of the console, on Debian and as root.
 
-    Without one they are skipped, and say so.
+    Elsewhere they use a browser that is there. Without one they are skipped, and say so.
     """
     is_allowed = shutil.which("apt-get") and os.name == "posix" and os.geteuid() == 0
     if not is_allowed or any(map(shutil.which, BROWSERS)):

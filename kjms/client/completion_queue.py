@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kjms.engine import failure_of
 from kjms.errors import JMSException
 
 if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
     from kjms.engine import Publisher
-    from kjms.engine.kafka import KafkaError
+    from kjms.engine.kafka import KafkaError, KafkaMessage
     from kjms.message import Message
 
 __all__ = ["CompletionQueue", "Pending"]
@@ -39,8 +40,8 @@ class Pending:
         self.is_done = False
         self.error: KafkaError | None = None
 
-    def __call__(self, error: KafkaError | None, _message: object) -> None:
-        self.error = error
+    def __call__(self, error: KafkaError | None, record: KafkaMessage) -> None:
+        self.error = failure_of(error, record)
         self.is_done = True
         queue = self._queue
         queue._arrived_count += 1

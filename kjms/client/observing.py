@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kjms.client.routes import Route
     from kjms.destinations import Destination, Queue
     from kjms.engine import Delivery, SessionTransaction, Slot
-    from kjms.engine.kafka import KafkaError
+    from kjms.engine.kafka import KafkaError, KafkaMessage
     from kjms.errors import JMSException
     from kjms.mapping import KafkaRecord
     from kjms.message import Message
@@ -379,9 +379,9 @@ class ObservedPending(Pending):
         self._observation = observation
         self._begun = begun
 
-    def __call__(self, error: KafkaError | None, message: object) -> None:
-        super().__call__(error, message)
-        failure = None if error is None else self._queue.publisher.failure(error, self._topic)
+    def __call__(self, error: KafkaError | None, record: KafkaMessage) -> None:
+        super().__call__(error, record)
+        failure = None if self.error is None else self._queue.publisher.failure(self.error, self._topic)
         self._observation.sent(self._begun, failure)
 
 

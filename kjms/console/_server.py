@@ -140,7 +140,7 @@ class Console:
         made = listening or self.listen()
         if options.anonymous and options.default_role != "view" and not is_loopback(options.host):
             _log.warning(
-                "the role %r is given to everyone who reaches %s: nobody logs in", options.default_role, self.url
+                "the role %r is given to everyone who reaches %s, without a login", options.default_role, self.url
             )
         config = uvicorn.Config(
             self.app,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.kafka_source import KafkaSource
     from kjms.engine.consumer.restoration import NEWER_SETTLEMENT
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages, PeriodicMessage
+    from kjms.engine.delivery_reports import failure_of
     from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
@@ -75,6 +76,7 @@ _MODULES = {
     "common_settings": "kjms.engine.settings",
     "consumer_settings": "kjms.engine.settings",
     "destination_name": "kjms.engine.engine",
+    "failure_of": "kjms.engine.delivery_reports",
     "process_statistics": "kjms.engine.engine",
     "producer_settings": "kjms.engine.settings",
 }
@@ -122,6 +124,7 @@ __all__ = [
     "common_settings",
     "consumer_settings",
     "destination_name",
+    "failure_of",
     "process_statistics",
     "producer_settings",
 ]

@@ -10,14 +10,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from kjms.engine.kafka import KafkaError, KafkaException, jms_error, kafka_error, open_producer
+from kjms.engine.delivery_reports import failure_of
+from kjms.engine.kafka import KafkaError, KafkaException, KafkaMessage, jms_error, kafka_error, open_producer
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
 
 __all__ = ["Publisher"]
 
-Report = Callable[["KafkaError | None", object], None]
+Report = Callable[["KafkaError | None", KafkaMessage], None]
 
 _log = logging.getLogger("kjms.producer")
 
@@ -184,7 +185,9 @@ class Publisher:
         return len(self._producer)
 
     def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
-        """Hand *record* to Kafka; *report* is called once, from the publisher's thread. `failure` reads its error.
+        """Hand *record* to Kafka; *report* is called once, from the publisher's thread.
+
+        `failure_of` says what the report means, and `failure` what its error is in JMS.
 
         Waits while librdkafka's buffer is full.
 
@@ -283,8 +286,8 @@ class _Answer:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def __call__(self, error: KafkaError | None, _message: object) -> None:
-        self._error = error
+    def __call__(self, error: KafkaError | None, record: KafkaMessage) -> None:
+        self._error = failure_of(error, record)
         self._lock.release()
 
     def wait(self, seconds: float) -> KafkaError | None:

@@ -76,6 +76,7 @@ class Fault:
         topic: Only those about that topic.
         group: Only those about that group.
         client_id: Only those of clients with that ``client.id``.
+        is_confirmed: Whether the client receives a confirmation instead.
     """
 
     operation: str
@@ -85,6 +86,7 @@ class Fault:
     topic: str | None
     group: str | None
     client_id: str | None
+    is_confirmed: bool = False
 
     def meets(self, operation: str, topic: str, group: str, client_id: str) -> bool:
         """Return whether it is one of such requests."""

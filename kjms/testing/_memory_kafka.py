@@ -212,6 +212,22 @@ class MemoryKafka:
             error = KafkaError(KafkaError._FENCED, f"the answer to {operation} was lost", fatal=True)
         self._add(Fault(operation, error, times, carried_out, topic, group, client_id))
 
+    def lose_record(self, *, times: int = 1, topic: str | None = None, client_id: str | None = None) -> None:
+        """Have the next records confirmed without an offset, and not stored.
+
+        librdkafka does so if a broker refuses a producer's first records of a partition for a passing reason, and takes
+        later ones that were sent at the same time.
+
+        Args:
+            times: How many of them.
+            topic: Only those for this Kafka topic.
+            client_id: Only those of the program with this ``client.id``.
+
+        Raises:
+            ValueError: *times* is less than 1.
+        """
+        self._add(Fault("produce", lost("produce"), times, False, topic, None, client_id, is_confirmed=True))
+
     def _add(self, fault: Fault) -> None:
         if fault.operation not in get_args(Operation):
             raise ValueError(

@@ -30,6 +30,7 @@ from kjms.testing._transactions import Transaction
 __all__ = ["MemoryProducer", "murmur2"]
 
 UNASSIGNED: Final = -1
+NO_TIME: Final = (0, -1)
 MOST_RECORDS: Final = 100_000
 """How many records and reports a producer holds, unless ``queue.buffering.max.messages`` says otherwise."""
 MOST_KILOBYTES: Final = 1_048_576
@@ -208,6 +209,9 @@ class MemoryProducer(MemoryClient):
                 if error is None and fault is not None and not fault.is_carried_out:
                     error = fault.error
             self._waiting.popleft()
+            if fault is not None and fault.is_confirmed:
+                self._reports.append((waiting.on_delivery, None, _message(waiting)))
+                continue
             self._take(waiting, error)
             if fault is not None and fault.is_carried_out:
                 on_delivery, _, message = self._reports.pop()
@@ -242,16 +246,8 @@ class MemoryProducer(MemoryClient):
         elif self._state is State.IN_TRANSACTION and error is not None:
             text = f"ProduceRequest for {waiting.place[0]} [{waiting.place[1]}] with 1 message(s) failed: {error.str()}"
             self._fail(refused(error.code(), text, abort=True))
-        message = KafkaMessage(
-            topic=waiting.place[0],
-            partition=waiting.place[1],
-            offset=offset,
-            key=waiting.key,
-            value=waiting.value,
-            error=error,
-            timestamp=(topic.time_type, timestamp) if topic is not None and error is None else (0, -1),
-        )
-        self._reports.append((waiting.on_delivery, error, message))
+        time = (topic.time_type, timestamp) if topic is not None and error is None else NO_TIME
+        self._reports.append((waiting.on_delivery, error, _message(waiting, offset, error, time)))
 
     def poll(self, timeout: float = -1) -> int:
         return self._poll(timeout)
@@ -441,6 +437,19 @@ class MemoryProducer(MemoryClient):
 
     def _invalid(self) -> KafkaException:
         return refused(KafkaError._STATE, f"Operation not valid in state {self._state.value}")
+
+
+def _message(
+    waiting: Waiting,
+    offset: int = OFFSET_INVALID,
+    error: KafkaError | None = None,
+    timestamp: tuple[int, int] = NO_TIME,
+) -> KafkaMessage:
+    topic, partition = waiting.place
+    key, value = waiting.key, waiting.value
+    return KafkaMessage(
+        topic=topic, partition=partition, offset=offset, key=key, value=value, error=error, timestamp=timestamp
+    )
 
 
 def _fenced(doing: str) -> KafkaException:

@@ -17,9 +17,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.delivery_reports import failure_of
 from kjms.engine.kafka import (
     KafkaError,
     KafkaException,
+    KafkaMessage,
     TopicPartition,
     jms_error,
     open_consumer,
@@ -220,6 +222,7 @@ def _made_key(topic: str) -> bytes:
     return f"\n{topic}".encode()
 
 
-def _report(error: object, _message: object) -> None:
+def _report(error: KafkaError | None, record: KafkaMessage) -> None:
+    error = failure_of(error, record)
     if error is not None:
         _log.warning("a record of %s was not written: %s", BOOKKEEPING, error)

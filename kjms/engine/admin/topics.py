@@ -140,8 +140,18 @@ class Topics:
             return known
         found = self.look_up(topic)
         if found:
+            self._await_leaders(topic, range(found))
             self._partitions[topic] = found
         return found
+
+    def _await_leaders(self, topic: str, numbers: Iterable[int]) -> None:
+        """Return when the leaders of these partitions of *topic* take records, or after a while.
+
+        A broker names the leader of a new partition a moment before that leader takes records. To write meanwhile may
+        lose records (decision 034). Where a partition has no leader, writing waits for one.
+        """
+        with contextlib.suppress(JMSException):
+            self._offsets(topic, numbers, OffsetSpec.latest(), "end", min(self._timeout, ANSWER_SECONDS))
 
     def forget(self, topic: str, identity: str) -> None:
         """Forget the topic that had the id *identity*, which was deleted: another one is called *topic* now."""
@@ -318,6 +328,7 @@ class Topics:
         deadline = time.monotonic() + self._tuning.topic_visible_seconds
         while self.look_up(topic) < partitions and time.monotonic() < deadline:
             time.sleep(0.01)
+        self._await_leaders(topic, range(partitions))
 
     def ensure_compacted(self, topic: str, partitions: int = 1) -> None:
         """Make *topic*, one that kjms keeps for itself, where it is missing: compacted, with so many *partitions*.
@@ -415,7 +426,7 @@ class Topics:
             JMSException: The broker did not answer, or refused.
         """
         numbers = range(self.look_up(topic) if count is None else count)  # it may have been given partitions
-        return self._offsets(topic, numbers, OffsetSpec.latest(), "end")
+        return self._offsets(topic, numbers, OffsetSpec.latest(), "end", self._timeout)
 
     def beginning(self, topic: str, number: int) -> int:
         """Return the offset of the first record that partition *number* of *topic* still has, or will have.
@@ -423,15 +434,17 @@ class Topics:
         Raises:
             JMSException: The broker did not answer, or refused.
         """
-        return self._offsets(topic, [number], OffsetSpec.earliest(), "beginning")[number]
+        return self._offsets(topic, [number], OffsetSpec.earliest(), "beginning", self._timeout)[number]
 
-    def _offsets(self, topic: str, numbers: Iterable[int], which: OffsetSpec, named: str) -> dict[int, int]:
-        deadline = time.monotonic() + self._timeout
+    def _offsets(
+        self, topic: str, numbers: Iterable[int], which: OffsetSpec, named: str, seconds: float
+    ) -> dict[int, int]:
+        deadline = time.monotonic() + seconds
         while True:
             asked = {TopicPartition(topic, number): which for number in numbers}
             try:
                 answers = self.admin.list_offsets(
-                    asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+                    asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
                 )
                 return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
             except KafkaException as error:

@@ -7,6 +7,7 @@ import time
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.delivery_reports import failure_of
 from kjms.engine.handover.demand import RequestWindow, Starvation
 from kjms.engine.handover.interest import IDLE_VALID_SECONDS, Interest
 from kjms.engine.handover.peers import NONE, PeerEvent, Peers, PeerState, read_interest
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kjms.engine.handover.peers import Peer
     from kjms.engine.handover.ports import Consumer, PeerSharing
     from kjms.engine.handover.service import HandoverService
-    from kjms.engine.kafka import KafkaError
+    from kjms.engine.kafka import KafkaError, KafkaMessage
 
 __all__ = ["Handover", "HandoverState"]
 
@@ -292,8 +293,9 @@ class Handover:
         answers: list[Any] = []
         is_answered = threading.Event()
 
-        def report(error: KafkaError | None, record: Any) -> None:
-            answers.append(error if error is not None else (record.offset(), record.timestamp()[1]))
+        def report(error: KafkaError | None, record: KafkaMessage) -> None:
+            failure = failure_of(error, record)
+            answers.append(failure if failure is not None else (record.offset(), record.timestamp()[1]))
             is_answered.set()
 
         with self._lock:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.delivery_reports import failure_of
 from kjms.engine.handover.peers import write_interest
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 
 if TYPE_CHECKING:
-    from kjms.engine.kafka import KafkaError
-    from kjms.engine.publisher import Publisher
+    from kjms.engine.kafka import KafkaError, KafkaMessage
+    from kjms.engine.publisher import Publisher, Report
 
 __all__ = ["Interest"]
 
@@ -90,7 +91,7 @@ class Interest:
         if self._has_published:
             self.publish({"leaving": True})
 
-    def publish(self, interest: dict[str, Any], report: Callable[[KafkaError | None, Any], None] | None = None) -> None:
+    def publish(self, interest: dict[str, Any], report: Report | None = None) -> None:
         """Publish *interest*, and extend the claims once Kafka has it.
 
         Args:
@@ -103,8 +104,8 @@ class Interest:
         self.published_at = now
         self.valid_until = min(self.valid_until, now + seconds)  # peers may receive it, and no report come back
 
-        def proved(error: KafkaError | None, _record: object) -> None:
-            if error is None:
+        def proved(error: KafkaError | None, record: KafkaMessage) -> None:
+            if failure_of(error, record) is None:
                 self._prove(now, seconds)
 
         interest["published_at"] = milliseconds  # for this process alone: another machine's clock says nothing

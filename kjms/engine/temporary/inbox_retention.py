@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kjms.engine.delivery_reports import failure_of
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from kjms.mapping.temporary import DELETIONS, MESSAGES, Numbers, deletion
 
 if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
+    from kjms.engine.kafka import KafkaError, KafkaMessage
     from kjms.engine.publisher import Publisher
     from kjms.engine.temporary.inbox_source import InboxSource
 
@@ -96,6 +98,7 @@ class InboxRetention:
             _log.info("%s", failure)
 
 
-def _log_failure(error: object, _record: object) -> None:
+def _log_failure(error: KafkaError | None, record: KafkaMessage) -> None:
+    error = failure_of(error, record)
     if error is not None:
         _log.warning("other programs do not know that a temporary destination is deleted: %s", error)

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from kjms.engine.delivery_reports import failure_of
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kjms.destinations import Destination
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.delivery import Delivery, Event
+    from kjms.engine.kafka import KafkaError, KafkaMessage
     from kjms.engine.publisher import Publisher
 
 __all__ = ["RedeliveryLog"]
@@ -94,6 +96,7 @@ class RedeliveryLog:
                 pass
 
 
-def _report(error: object, _message: object) -> None:
+def _report(error: KafkaError | None, record: KafkaMessage) -> None:
+    error = failure_of(error, record)
     if error is not None:
         _log.warning("a record of %s was not written: %s", REDELIVERIES, error)

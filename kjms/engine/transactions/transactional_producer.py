@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from kjms.engine.delivery_reports import NOT_PROVED, failure_of
 from kjms.engine.kafka import (
     KafkaError,
     KafkaException,
@@ -40,6 +41,7 @@ LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so
 LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 NOWHERE: Final = (-1, -1)
 CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._STATE})  # of another record's failure
+PASSING: Final = frozenset({KafkaError._FATAL, NOT_PROVED})  # with the next producer, the same records may be written
 MOVING: Final = frozenset(  # after the next poll it is known whether the consumer still has the partitions
     {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
 )
@@ -208,8 +210,9 @@ class TransactionalProducer(Generic[Unit]):
             return ", ".join(map(repr, waiting))
 
         def report(number: int, error: KafkaError | None, message: KafkaMessage) -> None:
-            if error is not None:
-                failures[number] = error
+            failure = failure_of(error, message)
+            if failure is not None:
+                failures[number] = failure
             else:
                 places[number] = message.partition() or 0, message.offset() or 0
 
@@ -273,7 +276,7 @@ class TransactionalProducer(Generic[Unit]):
         raise AbortedError(
             jms_error(why, f"write to {copies[first].topic!r}", to="Write", topic=copies[first].topic),
             is_too_large=is_too_large,
-            is_passing=why.fatal() or why.code() == KafkaError._FATAL,
+            is_passing=why.fatal() or why.code() in PASSING,
         )
 
     def _why(self, producer: ProducerPort) -> KafkaError | None:

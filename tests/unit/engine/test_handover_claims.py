@@ -11,6 +11,8 @@ from kjms.engine.handover import interest
 from kjms.engine.handover.handover import IDLE_BEAT_SECONDS
 from kjms.engine.handover.interest import IDLE_VALID_SECONDS, VALID_SECONDS, Interest
 
+STORED: Any = SimpleNamespace(offset=lambda: 7)  # what a delivery report says of a record
+
 
 @pytest.mark.parametrize("is_confirmed", [True, False])
 def test_a_claim_of_an_idle_process_holds_while_it_says_that_it_is_busy(
@@ -25,13 +27,13 @@ def test_a_claim_of_an_idle_process_holds_while_it_says_that_it_is_busy(
     ours.is_idle = True
     ours.publish({"idle": True})
     assert ours.valid_until <= now  # Kafka may not have it
-    reports.pop()(None, None)
+    reports.pop()(None, STORED)
     assert ours.valid_until == now + IDLE_VALID_SECONDS
     now += IDLE_BEAT_SECONDS
     ours.is_idle = False
     ours.publish({"idle": False})
     if is_confirmed:
-        reports.pop()(None, None)
+        reports.pop()(None, STORED)
     assert ours.valid_until == now + VALID_SECONDS
     now += 1
     ours.publish({"idle": False})
