@@ -55,18 +55,18 @@ def described(cluster: Cluster, topic: str | None) -> ClusterMetadata:
     found = ClusterMetadata()
     found.cluster_id = cluster.address
     found.controller_id = found.orig_broker_id = BROKER
-    broker = BrokerMetadata()
-    broker.id = BROKER
-    broker.host, _, port = cluster.address.rpartition(":")
-    broker.port = int(port)
-    found.brokers = {BROKER: broker}
+    host, _, port = cluster.address.rpartition(":")
+    for number in range(BROKER, BROKER + cluster.nodes):
+        broker = found.brokers[number] = BrokerMetadata()
+        broker.id, broker.host, broker.port = number, host, int(port)
     found.orig_broker_name = f"{cluster.address}/{BROKER}"
     for name in cluster.topics if topic is None else [topic]:
         entry = found.topics[name] = TopicMetadata()
         entry.topic = name
         for number in range(cluster.partitions(name)):
             partition = entry.partitions[number] = PartitionMetadata()
-            partition.id, partition.leader, partition.replicas, partition.isrs = number, BROKER, [BROKER], [BROKER]
+            replicas = [*range(BROKER, BROKER + cluster.topics[name].replicas)]
+            partition.id, partition.leader, partition.replicas, partition.isrs = number, BROKER, replicas, replicas
         refusal = cluster.faults.refusal("describe", topic=name)
         if refusal is not None:
             entry.partitions.clear()
@@ -140,8 +140,8 @@ class MemoryAdmin(MemoryClient):
             if topic is None:
                 raise refused(KafkaError.UNKNOWN_TOPIC_OR_PART)
             host, _, port = self._cluster.address.rpartition(":")
-            node = Node(BROKER, host, int(port))
-            infos = [TopicPartitionInfo(number, node, [node], [node]) for number in range(len(topic.logs))]
+            nodes = [Node(number, host, int(port)) for number in range(BROKER, BROKER + topic.replicas)]
+            infos = [TopicPartitionInfo(number, nodes[0], nodes, nodes) for number in range(len(topic.logs))]
             return TopicDescription(name, topic.id, name.startswith("__"), infos)
 
         return self._each("describe", topics.topic_names, request_timeout, describe, topic=str)
@@ -166,16 +166,17 @@ class MemoryAdmin(MemoryClient):
                 raise refused(
                     KafkaError.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
                 )
-            if new.replication_factor not in {-1, 1}:
+            replicas = new.replication_factor if new.replication_factor != -1 else 1
+            if not 1 <= replicas <= self._cluster.nodes:
                 text = (
-                    f"Unable to replicate the partition {new.replication_factor} time(s): The target replication factor"
-                    f" of {new.replication_factor} cannot be reached because only 1 broker(s) are registered."
+                    f"Unable to replicate the partition {replicas} time(s): The target replication factor of {replicas}"
+                    f" cannot be reached because only {self._cluster.nodes} broker(s) are registered."
                 )
                 raise refused(KafkaError.INVALID_REPLICATION_FACTOR, text)
             for key in new.config or {}:
                 if key not in DEFAULTS:
                     raise refused(KafkaError.INVALID_CONFIG, f"Unknown topic config name: {key}")
-            self._cluster.make(name, count, new.config or {})
+            self._cluster.make(name, count, replicas, new.config or {})
 
         return self._each("create_topic", wanted, request_timeout, create, topic=str)
 

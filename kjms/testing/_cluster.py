@@ -56,6 +56,7 @@ class Cluster:
 
     Args:
         address: Its bootstrap servers.
+        nodes: How many brokers it has.
 
     Attributes:
         changed: Notified of what may end a wait of any client: a transaction's end, a fault's, the clock.
@@ -63,8 +64,8 @@ class Cluster:
         advances: How often the clock was advanced: polls end then, so that programs look at what is due.
     """
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, nodes: int) -> None:
+        self._brokers = (address,) * nodes  # this process serves all of them at one address
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.clock = Clock()
@@ -80,12 +81,22 @@ class Cluster:
         self._silent: dict[Member, Group] = {}
         self._deleted: dict[str, tuple[int, float]] = {}  # topics, their partitions, and when their readers notice
 
+    @property
+    def address(self) -> str:
+        """Its bootstrap servers."""
+        return self._brokers[0]
+
+    @property
+    def nodes(self) -> int:
+        """How many brokers it has."""
+        return len(self._brokers)
+
     def check(self, doing: str, client: Client | None = None) -> None:
         """Raise the error for *doing* something once the cluster is closed, in a forked child, or after a kill."""
         if self.closed is not None:
             raise self.closed(doing)
         if client is not None and client.client in self.faults.killed:
-            text = f"{doing}: the program with client.id {client.client!r} was killed (MemoryKafka.kill)"
+            text = f"{doing}: the program with client.id {client.client!r} was killed (MemoryFaults.kill)"
             raise KafkaException(KafkaError(KafkaError._DESTROY, text))
 
     def end_of(self, client: Client) -> KafkaError | None:
@@ -106,7 +117,7 @@ class Cluster:
 
     def down(self) -> KafkaError:
         """Return the error of a client that reaches no broker."""
-        return KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+        return KafkaError(KafkaError._ALL_BROKERS_DOWN, f"{self.nodes}/{self.nodes} brokers are down")
 
     # Requests.
 
@@ -230,9 +241,9 @@ class Cluster:
         found = self.topics.get(topic)
         return 0 if found is None else len(found.logs)
 
-    def make(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    def make(self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]) -> None:
         """Make a topic, which is not there."""
-        self.topics[name] = Topic(name, partitions, settings, self.wakeups.wake_readers)
+        self.topics[name] = Topic(name, partitions, replicas, settings, self.wakeups.wake_readers)
         former, _ = self._deleted.pop(name, (0, 0.0))
         self._partitions_changed(name, is_rebalanced=former != partitions)
 

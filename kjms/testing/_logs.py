@@ -183,9 +183,15 @@ class Topic:
     """A topic: its id, which no later topic of that name has, its settings and partitions."""
 
     def __init__(
-        self, name: str, partitions: int, settings: Mapping[str, str], changed: Callable[[tuple[str, int]], None]
+        self,
+        name: str,
+        partitions: int,
+        replicas: int,
+        settings: Mapping[str, str],
+        changed: Callable[[tuple[str, int]], None],
     ) -> None:
         self.name = name
+        self.replicas = replicas
         self.id = Uuid(secrets.randbits(63), secrets.randbits(63))
         self.settings = dict(settings)
         self._changed = changed

@@ -121,7 +121,7 @@ def test_a_bridge(kjms_memory: MemoryKafka, memory_gateway: Callable[[MemoryKafk
                 assert readiness().failed.keys() == {"kafka", "broker"}
                 thread.start()
                 wait_for(lambda: readiness().is_healthy)
-                with kjms_memory.outage():
+                with kjms_memory.faults.outage():
                     wait_for(lambda: readiness().failed.keys() == {"kafka"})
                 wait_for(lambda: readiness().is_healthy)
                 with factory.create_context() as context:

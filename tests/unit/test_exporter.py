@@ -96,7 +96,7 @@ def test_an_outage_is_said_and_ends(kafka: MemoryKafka, connection: Connection, 
     send(connection, ORDERS, "ten pens")
     wait_for(lambda: value("kjms_queue_depth_messages", **of) == 1)
     assert value("kjms_up") == 1
-    with kafka.outage():
+    with kafka.faults.outage():
         wait_for(lambda: value("kjms_up") == 0)
         assert value("kjms_queue_depth_messages", **of) is None
         assert value("kjms_collection_failures_total") > 0  # type: ignore[operator]
@@ -108,7 +108,7 @@ def test_the_cluster_may_come_later(kafka: MemoryKafka, collector: ClusterCollec
     """A collector that starts without a cluster is not ready, and finds the cluster when it is there."""
     assert kafka.bootstrap_servers
     with (
-        kafka.outage(),
+        kafka.faults.outage(),
         ClusterCollector(
             ConnectionFactory(kafka.bootstrap_servers, kafka={"client.id": "late"}, send_timeout=100), interval=20
         ) as late,

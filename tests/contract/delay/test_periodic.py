@@ -59,7 +59,7 @@ def schedules(desk: Desk, queue: Queue) -> Iterator[Schedules]:
 @pytest.fixture
 def pass_time(kafka: Any) -> Callable[[], None]:
     """A function that lets a second pass, at once where that is possible."""
-    return lambda: kafka.advance(1) if isinstance(kafka, MemoryKafka) else time.sleep(0.1)
+    return lambda: kafka.clock.advance(timedelta(seconds=1)) if isinstance(kafka, MemoryKafka) else time.sleep(0.1)
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_paused_message_does_not_come(kafka: Any, desk: Desk, queue: Queue, sc
     while text(take(consumer, 1)[0]) != "other":
         pass
     assert desk.stored(queue).count("tea") == before
-    paused_until = (kafka.time() if isinstance(kafka, MemoryKafka) else time.time()) * 1_000
+    paused_until = (kafka.clock.time() / 1000 if isinstance(kafka, MemoryKafka) else time.time()) * 1_000
     resumed = schedules.resume("tea", queue)
     assert (resumed.is_paused, resumed.cron) == (False, SECONDLY)
     schedules.remove("other")
@@ -359,7 +359,7 @@ def memory() -> Any:
 
 
 def advance_to(kafka: MemoryKafka, moment: datetime) -> None:
-    kafka.advance(moment.timestamp() - kafka.time())
+    kafka.clock.advance(timedelta(seconds=moment.timestamp() - kafka.clock.time() / 1000))
 
 
 def received(consumer: MessageConsumer) -> Message:
@@ -433,9 +433,9 @@ def test_a_lost_answer_repeats_and_loses_nothing(
         schedules.add("tea", queue, "tea", cron=SECONDLY)
         found = [received(consumer)]
         where = {"topic": queue.queue_name} if operation == "produce" else {}
-        memory.lose_answer(operation, carried_out=carried_out, fatal=fatal, times=2, **where)
+        memory.faults.time_out(operation, carried_out=carried_out, fatal=fatal, times=2, **where)
         for _ in range(4):
-            memory.advance(1)
+            memory.clock.advance(timedelta(seconds=1))
             found.append(received(consumer))
         assert is_each_second_once(times(found))
         assert is_each_second_once(scheduled(stored_records(memory.bootstrap_servers, queue.queue_name)))

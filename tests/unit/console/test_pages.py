@@ -387,7 +387,7 @@ def test_an_outage_is_shown_and_ends(browser: Any, connection: Connection, kafka
     """While the cluster is away, pages say since when, keep the last figures, and change nothing."""
     send(connection, ORDERS, "one")
     wait_for(lambda: ">orders</bdi>" in browser.get("/").text)
-    with kafka.outage():
+    with kafka.faults.outage():
         wait_for(lambda: "Cluster unreachable since" in browser.get("/").text)
         assert ">orders</bdi>" in browser.get("/").text
         assert browser.get("/consumers").status_code == 503

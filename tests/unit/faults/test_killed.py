@@ -63,7 +63,7 @@ class Doomed:
 
     def kill(self) -> None:
         """Kill the process; what its threads do after that reaches no broker."""
-        self._kafka.kill(self.name)
+        self._kafka.faults.kill(self.name)
         with contextlib.suppress(JMSException):
             self.connection.close()
 
@@ -171,7 +171,7 @@ def test_a_transaction_is_all_or_nothing(
     assert desk.texts(session.create_consumer(queue), 1) == ["a"]
     desk.send(other_queue, "a", by=session)
     if operation is not None:
-        kafka.lose_answer(operation, carried_out=carried_out, times=100, client_id=process.name)
+        kafka.faults.time_out(operation, carried_out=carried_out, times=100, client_id=process.name)
         with ThreadPoolExecutor(1) as pool:
             committing = pool.submit(session.commit)
             with contextlib.suppress(FutureTimeoutError):
@@ -225,7 +225,7 @@ def test_a_send_that_is_not_confirmed_is_lost_with_its_process(
     process = doomed()
     session, completions = process.session(), Completions()
     desk.send(queue, "before", by=session)
-    with kafka.outage(client_id=process.name):
+    with kafka.faults.outage(client_id=process.name):
         how = {"completion_listener": completions} if is_asynchronous else {"delivery_mode": 1}
         desk.send(queue, "lost", by=session, **how)
         assert completions.texts == []
@@ -242,7 +242,7 @@ def test_what_was_received_and_not_committed_is_redelivered_marked(
     process = doomed()
     consumer = process.session(mode).create_consumer(queue)
     assert desk.texts(consumer, 1) == ["0"]
-    kafka.fail("commit", KafkaError.NOT_COORDINATOR, times=1_000_000, client_id=process.name)
+    kafka.faults.fail("commit", KafkaError.NOT_COORDINATOR, times=1_000_000, client_id=process.name)
     assert desk.texts(consumer, 19) == [str(number) for number in range(1, 20)]
     process.kill()
     left = after(queue)
@@ -305,7 +305,7 @@ def test_an_acknowledgement_is_one_commit_for_each_queue(
     assert desk.texts(first, 1) == ["a"]
     message = second.receive(WAIT_MS)
     group = queue_group(other_queue.queue_name)
-    kafka.fail("commit", KafkaError.GROUP_AUTHORIZATION_FAILED, times=1_000, client_id=process.name, group=group)
+    kafka.faults.fail("commit", KafkaError.GROUP_AUTHORIZATION_FAILED, times=1_000, client_id=process.name, group=group)
     with pytest.raises(JMSException):
         message.acknowledge()
     process.kill()

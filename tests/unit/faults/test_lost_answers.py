@@ -42,7 +42,7 @@ def test_an_acknowledgement_is_made_until_it_is_known(
         consumer = session.create_consumer(queue)
         message = consumer.receive(WAIT_MS)
         assert message is not None
-        kafka.lose_answer("commit", carried_out=carried_out, times=times, group=queue_group(queue.queue_name))
+        kafka.faults.time_out("commit", carried_out=carried_out, times=times, group=queue_group(queue.queue_name))
         if session.transacted:
             session.commit()
         else:
@@ -67,7 +67,7 @@ def test_a_transaction_comes_through_whatever_answer_is_lost(
         session = connection.create_session(Session.SESSION_TRANSACTED)
         consumer = session.create_consumer(queue)
         sent: list[str] = []
-        kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal)
+        kafka.faults.time_out(operation, carried_out=carried_out, fatal=fatal)
         for name in "ab":
             if is_received:
                 assert desk.texts(consumer, 1) == [name]
@@ -95,7 +95,7 @@ def test_a_record_of_a_transaction_without_an_answer_rolls_it_back(
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 2) == ["a", "b"]
     desk.send(other_queue, "a", "b", by=session)
-    kafka.lose_answer("produce", carried_out=carried_out, topic=other_queue.queue_name)
+    kafka.faults.time_out("produce", carried_out=carried_out, topic=other_queue.queue_name)
     with pytest.raises(TransactionRolledBackException):
         session.commit()
     assert desk.stored(other_queue) == []
@@ -113,7 +113,7 @@ def test_a_send_without_an_answer_raises(kafka: MemoryKafka, desk: Any, queue: Q
     """The program gets "outcome unknown"; what it sends next is there, and comes after it."""
     session = desk.session()
     desk.send(queue, "first", by=session)
-    kafka.lose_answer("produce", carried_out=carried_out, topic=queue.queue_name)
+    kafka.faults.time_out("produce", carried_out=carried_out, topic=queue.queue_name)
     with pytest.raises(JMSException):
         desk.send(queue, "lost", by=session)
     desk.send(queue, "next", by=session)
@@ -131,7 +131,7 @@ def test_a_dead_letter_is_in_one_place(
     dead = dead_letter_queue(queue)
     desk.send(queue, "bad", "good")
     topic = dead.queue_name if operation == "produce" else None
-    kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal and operation != "produce", topic=topic)
+    kafka.faults.time_out(operation, carried_out=carried_out, fatal=fatal and operation != "produce", topic=topic)
     with desk.connect(is_apart=True, redelivery=RedeliveryPolicy(max_deliveries=1)) as connection:
         session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
         consumer = session.create_consumer(queue)
@@ -156,7 +156,7 @@ def test_a_delayed_message_comes_once(
     consumer = desk.session().create_consumer(queue)
     desk.send(queue, "late", delivery_delay=30)
     topic = queue.queue_name if operation == "produce" else None
-    kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal and operation != "produce", topic=topic)
+    kafka.faults.time_out(operation, carried_out=carried_out, fatal=fatal and operation != "produce", topic=topic)
     assert desk.seen(consumer, 1) == [("late", False, 1)]
     consumer.close()
     assert desk.stored(queue) == ["late"]
@@ -176,7 +176,7 @@ def test_a_message_that_is_handed_over_comes_once(
     desk.send(queue, "mine", properties={"kind": "here"})
     assert desk.texts(consumer, 1) == ["mine"]
     there = desk.connect(is_apart=True).create_session().create_consumer(queue, "kind = 'there'")
-    kafka.lose_answer(operation, carried_out=carried_out, fatal=fatal)
+    kafka.faults.time_out(operation, carried_out=carried_out, fatal=fatal)
     desk.send(queue, *range(20), properties={"kind": "there"})
     assert sorted(map(int, desk.texts(there, 20))) == list(range(20))
     assert there.receive(200) is None
@@ -191,7 +191,7 @@ def test_a_subscription_exists_when_the_call_has_returned(
     """Where an answer is lost while it is made, the call raises and can be made again; then nothing is missed."""
     session = desk.connect(client_id="client").create_session()
     session.create_producer(topic)
-    kafka.lose_answer(operation, carried_out=carried_out)
+    kafka.faults.time_out(operation, carried_out=carried_out)
     try:
         session.create_durable_consumer(topic, "daily").close()
     except JMSException:
@@ -207,7 +207,7 @@ def test_an_acknowledgement_that_kafka_refuses_raises(kafka: MemoryKafka, desk: 
     session = desk.session(Session.CLIENT_ACKNOWLEDGE)
     message = session.create_consumer(queue).receive(WAIT_MS)
     assert message is not None
-    kafka.fail("commit", KafkaError.GROUP_AUTHORIZATION_FAILED, group=queue_group(queue.queue_name))
+    kafka.faults.fail("commit", KafkaError.GROUP_AUTHORIZATION_FAILED, group=queue_group(queue.queue_name))
     with pytest.raises(JMSException, match="GROUP_AUTHORIZATION_FAILED"):
         message.acknowledge()
     message.acknowledge()

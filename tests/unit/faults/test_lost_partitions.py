@@ -34,7 +34,7 @@ def test_a_receiver_goes_on_after_the_loss(kafka: MemoryKafka, desk: Any, queue:
         with contextlib.suppress(JMSException):  # the last message could not be acknowledged: it comes again
             got.append(seen(consumer.receive(WAIT_MS)))
             if len(got) in {1, 10, 20}:
-                assert kafka.expel(queue_group(queue.queue_name)) == 1
+                assert kafka.faults.lose_partitions(group=queue_group(queue.queue_name)) == 1
     numbers = [int(name) for name, _, _ in got]
     assert numbers == sorted(numbers)
     assert set(numbers) == set(range(30))
@@ -52,7 +52,7 @@ def test_acknowledging_what_was_lost_raises_or_holds(kafka: MemoryKafka, desk: A
         session = connection.create_session(mode)
         consumer = session.create_consumer(queue)
         messages = [consumer.receive(WAIT_MS) for _ in "ab"]
-        kafka.expel(queue_group(queue.queue_name))
+        kafka.faults.lose_partitions(group=queue_group(queue.queue_name))
         acknowledged = []
         for message in messages if mode == Session.INDIVIDUAL_ACKNOWLEDGE else messages[-1:]:
             with contextlib.suppress(JMSException):
@@ -74,7 +74,7 @@ def test_a_transaction_with_lost_messages_is_all_or_nothing(
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 2) == ["a", "b"]
     desk.send(other_queue, "a", "b", by=session)
-    kafka.expel(queue_group(queue.queue_name))
+    kafka.faults.lose_partitions(group=queue_group(queue.queue_name))
     try:
         session.commit()
     except JMSException:
@@ -103,7 +103,7 @@ def test_a_listener_that_runs_during_the_loss(
     session = desk.session()
     session.create_consumer(queue).message_listener = listener
     assert running.wait(WAIT_SECONDS)
-    kafka.expel(queue_group(queue.queue_name))
+    kafka.faults.lose_partitions(group=queue_group(queue.queue_name))
     may_return.set()
     eventually(lambda: heard[-1][0] == "c")
     assert heard[0] == ("a", False, 1)
@@ -121,7 +121,7 @@ def test_a_subscription_goes_on_after_the_loss(kafka: MemoryKafka, desk: Any, to
     consumer = getattr(session, f"create_{kind}_consumer")(topic, "it")
     desk.send(topic, "before")
     assert desk.texts(consumer, 1) == ["before"]
-    assert kafka.expel() >= 1
+    assert kafka.faults.lose_partitions() >= 1
     desk.send(topic, "after")
     found = set()
     while "after" not in found:
@@ -155,11 +155,11 @@ def test_whatever_is_lost_each_message_is_moved_once(
                 movers[number] = begin()
         what = chance.randrange(4)
         if what == 0:
-            kafka.expel(queue_group(queue.queue_name))
+            kafka.faults.lose_partitions(group=queue_group(queue.queue_name))
         elif what == 1:
-            kafka.lose_answer("commit_transaction", carried_out=chance.random() < 0.5, fatal=chance.random() < 0.5)
+            kafka.faults.time_out("commit_transaction", carried_out=chance.random() < 0.5, fatal=chance.random() < 0.5)
         elif what == 2:
-            kafka.lose_answer("send_offsets", carried_out=chance.random() < 0.5)
+            kafka.faults.time_out("send_offsets", carried_out=chance.random() < 0.5)
     for mover in movers:
         mover.thread.join(WAIT_SECONDS)
         assert mover.raised is None

@@ -27,7 +27,7 @@ def test_a_transaction_writes_everything(
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 1) == ["received"]
     desk.send(other_queue, *"abc", by=session)
-    kafka.lose_record(topic=other_queue.queue_name, times=times)
+    kafka.faults.lose_records(topic=other_queue.queue_name, times=times)
     session.commit()
     assert desk.stored(other_queue) == [*"abc"]
     session.close()
@@ -40,7 +40,7 @@ def test_a_transaction_that_only_sends_writes_everything(kafka: MemoryKafka, des
     session = desk.transacted()
     for name in "ab":
         desk.send(queue, name, by=session)
-        kafka.lose_record(times=2)
+        kafka.faults.lose_records(times=2)
         session.commit()
     assert desk.stored(queue) == [*"ab"]
 
@@ -49,7 +49,7 @@ def test_a_transaction_that_only_sends_writes_everything(kafka: MemoryKafka, des
 def test_a_send_raises_that_its_outcome_is_unknown(kafka: MemoryKafka, desk: Any, queue: Queue) -> None:
     """The error names the destination; the next message is sent."""
     session = desk.session()
-    kafka.lose_record(topic=queue.queue_name)
+    kafka.faults.lose_records(topic=queue.queue_name)
     with pytest.raises(JMSException, match="outcome unknown") as raised:
         desk.send(queue, "lost", by=session)
     assert queue.queue_name in str(raised.value)
@@ -63,7 +63,7 @@ def test_a_completion_listener_learns_that_the_outcome_is_unknown(kafka: MemoryK
     """Of an asynchronous send, `on_exception` is called; the others complete."""
     session = desk.session()
     listener = Completions()
-    kafka.lose_record(topic=queue.queue_name)
+    kafka.faults.lose_records(topic=queue.queue_name)
     desk.send(queue, "lost", "next", by=session, completion_listener=listener)
     session.close()
     ((lost, failure),) = listener.failed
@@ -78,7 +78,7 @@ def test_a_non_persistent_message_is_reported_in_the_log(
 ) -> None:
     """It may be lost, and the log says so."""
     session = desk.session()
-    kafka.lose_record(topic=queue.queue_name)
+    kafka.faults.lose_records(topic=queue.queue_name)
     desk.send(queue, "lost", by=session, delivery_mode=DeliveryMode.NON_PERSISTENT)
     session.close()
     assert any("NON_PERSISTENT message was lost" in line and "outcome unknown" in line for line in caplog.messages)
@@ -92,7 +92,7 @@ def test_a_dead_letter_is_there_before_its_message_is_settled(kafka: MemoryKafka
     session = desk.transacted(connection)
     consumer = session.create_consumer(queue)
     assert desk.texts(consumer, 1) == ["bad"]
-    kafka.lose_record(topic=letters.queue_name, times=2)
+    kafka.faults.lose_records(topic=letters.queue_name, times=2)
     session.rollback()
     with desk.session() as other, other.create_consumer(letters) as dead:
         assert desk.texts(dead, 1) == ["bad"]
@@ -106,7 +106,7 @@ def test_a_delayed_message_comes(kafka: MemoryKafka, desk: Any, queue: Queue) ->
     """What was moved to its destination without proof is moved again."""
     consumer = desk.session().create_consumer(queue)
     desk.send(queue, "late", delivery_delay=30)
-    kafka.lose_record(topic=queue.queue_name, times=2)
+    kafka.faults.lose_records(topic=queue.queue_name, times=2)
     assert desk.seen(consumer, 1) == [("late", False, 1)]
     consumer.close()
     assert desk.stored(queue) == ["late"]
@@ -118,7 +118,7 @@ def test_messages_are_handed_over_once(kafka: MemoryKafka, desk: Any, queue: Que
     consumer = owner.create_consumer(queue, "kind = 'here'")
     desk.send(queue, "mine", properties={"kind": "here"})
     assert desk.texts(consumer, 1) == ["mine"]
-    kafka.lose_record(topic=f"{queue.queue_name}.kjms.handover", times=3)
+    kafka.faults.lose_records(topic=f"{queue.queue_name}.kjms.handover", times=3)
     there = desk.connect(is_apart=True).create_session().create_consumer(queue, "kind = 'there'")
     desk.send(queue, *range(20), properties={"kind": "there"})
     assert sorted(map(int, desk.texts(there, 20))) == list(range(20))
@@ -133,7 +133,7 @@ def test_nothing_is_sent_before_the_leaders_of_a_new_topic_are_ready(
     admin, topic = open_admin({"bootstrap.servers": kafka.bootstrap_servers}), queue.queue_name
     if not is_made_by_kjms:
         admin.create_topics([NewTopic(topic, 1, 1)], operation_timeout=10, request_timeout=10)[topic].result()
-    kafka.fail("list_offsets", KafkaError.NOT_LEADER_FOR_PARTITION, times=3, topic=topic)
+    kafka.faults.fail("list_offsets", KafkaError.NOT_LEADER_FOR_PARTITION, times=3, topic=topic)
     desk.send(queue, "a")
     place = TopicPartition(topic, 0)
     answer = admin.list_offsets(
@@ -144,6 +144,6 @@ def test_nothing_is_sent_before_the_leaders_of_a_new_topic_are_ready(
 
 def test_a_missing_right_to_ask_for_leaders_prevents_nothing(kafka: MemoryKafka, desk: Any, queue: Queue) -> None:
     """It is a precaution: if the broker refuses the question, the message is sent all the same."""
-    kafka.fail("list_offsets", KafkaError.TOPIC_AUTHORIZATION_FAILED, topic=queue.queue_name)
+    kafka.faults.fail("list_offsets", KafkaError.TOPIC_AUTHORIZATION_FAILED, topic=queue.queue_name)
     desk.send(queue, "a")
     assert desk.stored(queue) == ["a"]

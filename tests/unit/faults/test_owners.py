@@ -83,7 +83,7 @@ def test_what_is_ready_of_a_lost_partition_is_dispatched_once(
     consumer = session.create_consumer(queue)
     assert text(consumer.receive(WAIT_MS)) == "a"
     eventually(is_ready(consumer, 4))
-    assert kafka.expel(queue_group(queue.queue_name)) == 1
+    assert kafka.faults.lose_partitions(group=queue_group(queue.queue_name)) == 1
     eventually(is_ready(consumer, 5))
     assert texts_of(take(consumer, 5)) == [*"abcde"]
     assert consumer.receive(NOTHING_MS) is None
@@ -100,7 +100,7 @@ def test_a_lost_message_cannot_be_acknowledged(
     message = consumer.receive(WAIT_MS)
     assert message is not None
     eventually(is_ready(consumer, 1))
-    assert kafka.expel(queue_group(queue.queue_name)) == 1
+    assert kafka.faults.lose_partitions(group=queue_group(queue.queue_name)) == 1
     eventually(is_ready(consumer, 2))
     with pytest.raises(JMSException, match="1 of 1 messages belong to partitions that this session lost"):
         message.acknowledge()
@@ -118,7 +118,7 @@ def test_a_transaction_with_a_lost_message_is_rolled_back(
     assert desk.texts(consumer, 1) == ["a"]
     desk.send(other_queue, "A", by=session)
     eventually(is_ready(consumer, 1))
-    assert kafka.expel(queue_group(queue.queue_name)) == 1
+    assert kafka.faults.lose_partitions(group=queue_group(queue.queue_name)) == 1
     eventually(is_ready(consumer, 2))
     with pytest.raises(TransactionRolledBackException, match="partitions that this process lost"):
         session.commit()
@@ -289,10 +289,10 @@ def test_what_a_killed_process_had_is_marked(
     desk.send(queue, *range(MESSAGES))
     consumer = desk.session(Session.CLIENT_ACKNOWLEDGE, doomed()).create_consumer(queue)
     have = take(consumer, 1)
-    kafka.fail("commit", KafkaError.NOT_COORDINATOR, times=MANY, client_id="doomed")
+    kafka.faults.fail("commit", KafkaError.NOT_COORDINATOR, times=MANY, client_id="doomed")
     while (message := consumer.receive(NOTHING_MS)) is not None:
         have.append(message)
-    kafka.kill("doomed")
+    kafka.faults.kill("doomed")
     came = take(desk.session(Session.CLIENT_ACKNOWLEDGE).create_consumer(queue), MESSAGES)
     assert texts_of(came) == [str(number) for number in range(MESSAGES)]
     assert 1 < len(have) < MESSAGES
@@ -310,7 +310,7 @@ def test_a_dead_letter_is_settled_where_it_came_from(
     session.recover()
     dead = desk.session().create_consumer(dead_letter_queue(queue))
     assert desk.texts(dead, 1) == ["a"]
-    kafka.kill("doomed")
+    kafka.faults.kill("doomed")
     assert [body for body, _, _ in desk.left(queue)] == ["b"]
     assert dead.receive_no_wait() is None
 
@@ -325,7 +325,7 @@ def test_a_message_that_was_handed_over_is_settled_where_it_came_from(
     wanting = desk.session(connection=desk.connect(is_apart=True)).create_consumer(queue)
     desk.send(queue, "a")
     assert desk.texts(wanting, 1) == ["a"]
-    kafka.kill("doomed")
+    kafka.faults.kill("doomed")
     assert desk.left(queue) == []
 
 
@@ -364,6 +364,6 @@ def test_a_transaction_that_a_killed_process_left_open_is_ended(
         assert desk.texts(session.create_consumer(queue), 1) == ["a"]
         threading.Thread(target=commit, daemon=True).start()
         assert reached.wait(WAIT_SECONDS)
-    kafka.kill("doomed")
+    kafka.faults.kill("doomed")
     killed.set()
     assert desk.seen(desk.session().create_consumer(queue), 1) == [("a", True, 2)]

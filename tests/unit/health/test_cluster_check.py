@@ -16,7 +16,7 @@ def test_an_outage(kafka: MemoryKafka) -> None:
     with connection:
         check = cluster(connection)
         assert check() == f"connected to {kafka.bootstrap_servers}"
-        with kafka.outage():
+        with kafka.faults.outage():
             wait_for(lambda: is_lost(check))
         wait_for(lambda: not is_lost(check))
 

@@ -48,9 +48,9 @@ def test_a_request_fails_as_often_as_asked(kafka: MemoryKafka, clients: Clients)
     def commit() -> object:
         return consumer.commit(offsets=[place], asynchronous=False)
 
-    kafka.fail("commit", KafkaError.NOT_COORDINATOR, times=2, group="group")
-    kafka.fail("commit", KafkaError.NOT_COORDINATOR, group="another group")
-    kafka.fail("commit", KafkaError.NOT_COORDINATOR, client_id="another program")
+    kafka.faults.fail("commit", KafkaError.NOT_COORDINATOR, times=2, group="group")
+    kafka.faults.fail("commit", KafkaError.NOT_COORDINATOR, group="another group")
+    kafka.faults.fail("commit", KafkaError.NOT_COORDINATOR, client_id="another program")
     assert [error(commit).name() for _ in range(2)] == ["NOT_COORDINATOR"] * 2
     assert consumer.committed([place], WAIT_SECONDS)[0].offset == -1001
     commit()
@@ -62,7 +62,7 @@ def test_a_commit_without_an_answer(kafka: MemoryKafka, clients: Clients, carrie
     """The client does not know whether it was carried out; Kafka does."""
     topic = clients.topic()
     consumer = clients.consumer()
-    kafka.lose_answer("commit", carried_out=carried_out)
+    kafka.faults.time_out("commit", carried_out=carried_out)
     place = TopicPartition(topic, 0, 1)
     assert error(lambda: consumer.commit(offsets=[place], asynchronous=False)).name() == "_WAIT_COORD"
     assert consumer.committed([place], WAIT_SECONDS)[0].offset == (1 if carried_out else -1001)
@@ -73,7 +73,7 @@ def test_a_record_without_an_answer(kafka: MemoryKafka, clients: Clients, report
     """The report says that its time was over; it may be in the log."""
     topic = clients.topic()
     producer = clients.producer()
-    kafka.lose_answer("produce", carried_out=carried_out, topic=topic)
+    kafka.faults.time_out("produce", carried_out=carried_out, topic=topic)
     put(producer, topic, reports)
     put(producer, topic, reports)
     assert producer.flush(WAIT_SECONDS) == 0
@@ -90,7 +90,7 @@ def test_a_transaction_without_an_answer_is_ended_by_the_next_call(
     producer = clients.producer("id")
     producer.begin_transaction()
     put(producer, topic, reports)
-    kafka.lose_answer("commit_transaction", carried_out=carried_out)
+    kafka.faults.time_out("commit_transaction", carried_out=carried_out)
     refused = error(lambda: producer.commit_transaction(WAIT_SECONDS))
     assert (refused.name(), refused.retriable(), refused.fatal()) == ("_TIMED_OUT", True, False)
     assert clients.end(topic) == (2 if carried_out else 0)
@@ -108,7 +108,7 @@ def test_a_transaction_whose_producer_ends_without_an_answer(
     producer = clients.producer("id")
     producer.begin_transaction()
     put(producer, topic, reports)
-    kafka.lose_answer("commit_transaction", carried_out=carried_out, fatal=True)
+    kafka.faults.time_out("commit_transaction", carried_out=carried_out, fatal=True)
     assert error(lambda: producer.commit_transaction(WAIT_SECONDS)).fatal()
     assert error(producer.begin_transaction).fatal()
     clients.producer("id")
@@ -128,7 +128,7 @@ def test_a_session_finds_out_what_became_of_its_commit(
     assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "in"
     shipped = Queue("shipped")
     session.create_producer(shipped).send(session.create_text_message("out"))
-    kafka.lose_answer("commit_transaction", carried_out=carried_out, fatal=fatal)
+    kafka.faults.time_out("commit_transaction", carried_out=carried_out, fatal=fatal)
     session.commit()
     session.close()
     consumer = outside.create_consumer(shipped)
@@ -141,7 +141,7 @@ def test_a_send_hears_why_its_record_was_refused(kafka: MemoryKafka, connection:
     """The error of the broker is in the exception, and the next message goes."""
     session = connection.create_session()
     producer = session.create_producer(ORDERS)
-    kafka.fail("produce", KafkaError.POLICY_VIOLATION, topic="orders")
+    kafka.faults.fail("produce", KafkaError.POLICY_VIOLATION, topic="orders")
     with pytest.raises(JMSException, match="POLICY_VIOLATION"):
         producer.send(session.create_text_message("1"))
     producer.send(session.create_text_message("2"))
@@ -151,19 +151,19 @@ def test_a_send_hears_why_its_record_was_refused(kafka: MemoryKafka, connection:
 def test_what_makes_no_sense_is_refused(kafka: MemoryKafka) -> None:
     """The error names the value, and what may be said."""
     with pytest.raises(ValueError, match="no operation 'sned'; it is one of produce"):
-        kafka.fail("sned", KafkaError.UNKNOWN)  # type: ignore[arg-type]
+        kafka.faults.fail("sned", KafkaError.UNKNOWN)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="times"):
-        kafka.fail("produce", KafkaError.UNKNOWN, times=0)
-    with pytest.raises(ValueError, match="one of Read"), kafka.refuse("Fly", topic="t"):  # type: ignore[arg-type]
+        kafka.faults.fail("produce", KafkaError.UNKNOWN, times=0)
+    with pytest.raises(ValueError, match="one of Read"), kafka.faults.refuse("Fly", topic="t"):  # type: ignore[arg-type]
         pass
-    with pytest.raises(ValueError, match="one of topic, group"), kafka.refuse("Read"):
+    with pytest.raises(ValueError, match="one of topic, group"), kafka.faults.refuse("Read"):
         pass
 
 
 def test_a_producer_asks_again_for_an_answer_to_its_beginning(kafka: MemoryKafka, clients: Clients) -> None:
     """What came before it is fenced off once; the producer works."""
     first = clients.producer("id")
-    kafka.lose_answer("init_transactions")
+    kafka.faults.time_out("init_transactions", carried_out=True)
     second = open_producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "id"})
     refused = error(lambda: second.init_transactions(WAIT_SECONDS))
     assert (refused.name(), refused.retriable()) == ("_TIMED_OUT", True)
@@ -184,14 +184,17 @@ def test_an_expelled_member_loses_its_partitions_and_comes_back(kafka: MemoryKaf
     member = Member(clients.consumer("group"), topic)
     settle(lambda: member.has == {0, 1}, member)
     before = member.consumer.memberid()
-    assert kafka.expel("group") == 1
+    assert kafka.faults.lose_partitions(group="group") == 1
     place = TopicPartition(topic, 0, 1)
     refused = error(lambda: member.consumer.commit(offsets=[place], asynchronous=False))
     assert refused.name() == "UNKNOWN_MEMBER_ID"
     settle(lambda: len(member.heard) == 3, member)
     assert member.heard == [("assign", {0, 1}), ("lost", {0, 1}), ("assign", {0, 1})]
     assert member.consumer.memberid() not in {before, None, ""}
-    assert kafka.expel("another group") == 0
+    assert kafka.faults.lose_partitions(group="another group") == 0
+    assert kafka.faults.lose_partitions("another-topic") == 0
+    settle(lambda: len(member.heard) == 3 and member.has == {0, 1}, member)
+    assert kafka.faults.lose_partitions(topic) == 1
 
 
 def test_what_a_session_has_of_a_lost_partition_comes_again(kafka: MemoryKafka, connection: Connection) -> None:
@@ -200,7 +203,7 @@ def test_what_a_session_has_of_a_lost_partition_comes_again(kafka: MemoryKafka, 
     session.create_producer(ORDERS).send(session.create_text_message("1"))
     consumer = session.create_consumer(ORDERS)
     assert text(consumer.receive(WAIT_MS)) == "1"
-    assert kafka.expel("kjms.queue.orders") == 1
+    assert kafka.faults.lose_partitions(ORDERS) == 1
     again = consumer.receive(WAIT_MS)
     assert text(again) == "1"
     assert again is not None
@@ -219,7 +222,7 @@ def test_a_killed_programs_messages_go_to_another(kafka: MemoryKafka) -> None:
     producer = session.create_producer(ORDERS)
     producer.send(session.create_text_message("1"))
     assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "1"
-    kafka.kill("one")
+    kafka.faults.kill("one")
     with pytest.raises(JMSException, match="was killed"):
         producer.send(session.create_text_message("2"))
     with factories[1].create_connection() as second:
@@ -236,7 +239,7 @@ def test_closing_a_killed_program_raises_an_error_of_jms(kafka: MemoryKafka) -> 
     factory = ConnectionFactory(kafka.bootstrap_servers, send_timeout=500, kafka={"client.id": "one"})
     connection = factory.create_connection()
     connection.create_session().create_temporary_queue()
-    kafka.kill("one")
+    kafka.faults.kill("one")
     with contextlib.suppress(JMSException):
         connection.close()
 
@@ -248,7 +251,7 @@ def test_a_killed_producer_leaves_its_transaction_open(kafka: MemoryKafka, clien
     producer.begin_transaction()
     put(producer, topic, reports)
     assert producer.flush(WAIT_SECONDS) == 0
-    kafka.kill("doomed")
+    kafka.faults.kill("doomed")
     assert error(lambda: producer.commit_transaction(WAIT_SECONDS)).name() == "_DESTROY"
     assert (clients.end(topic), clients.end(topic, is_committed=False)) == (0, 1)
     clients.producer("id")
@@ -268,7 +271,7 @@ def test_calls_time_out_while_brokers_are_away(kafka: MemoryKafka, clients: Clie
         how = {"operation_timeout": WAIT_SECONDS, "request_timeout": request_timeout}
         return clients.admin.delete_topics(["no-such"], **how)["no-such"]
 
-    with kafka.outage():
+    with kafka.faults.outage():
         assert error(lambda: clients.admin.list_topics(topic, timeout=0.01)).name() == "_TRANSPORT"
         assert error(lambda: consumer.committed([place], 0.01)).name() == "_TIMED_OUT"
         answer = delete(request_timeout=0.01)
@@ -286,7 +289,7 @@ def test_records_wait_for_brokers_and_are_given_up_in_the_end(
     """What is not older than message.timeout.ms goes when they are back."""
     topic = clients.topic()
     patient, hasty = clients.producer(linger_ms=0), clients.producer(message_timeout_ms=10, linger_ms=0)
-    with kafka.outage():
+    with kafka.faults.outage():
         put(patient, topic, reports)
         assert patient.flush(0.02) == 1
         heard: list[str] = []
@@ -302,7 +305,7 @@ def test_an_outage_costs_members_their_partitions(kafka: MemoryKafka, clients: C
     topic = clients.topic(2)
     member = Member(clients.consumer("group", session_timeout_ms=50), topic)
     settle(lambda: member.has == {0, 1}, member)
-    with kafka.outage():
+    with kafka.faults.outage():
         settle(lambda: member.heard[-1] == ("lost", {0, 1}), member)
         assert not member.consumer.memberid()
     settle(lambda: member.has == {0, 1}, member)
@@ -312,7 +315,7 @@ def test_one_program_alone_cannot_reach_brokers(kafka: MemoryKafka, clients: Cli
     """Others can."""
     topic = clients.topic()
     apart = clients.consumer(client_id="apart")
-    with kafka.outage(client_id="apart"):
+    with kafka.faults.outage(client_id="apart"):
         assert error(lambda: apart.get_watermark_offsets(TopicPartition(topic, 0), 0.01)).name() == "_TIMED_OUT"
         assert clients.consumer().get_watermark_offsets(TopicPartition(topic, 0), WAIT_SECONDS) == (0, 0)
     assert apart.get_watermark_offsets(TopicPartition(topic, 0), WAIT_SECONDS) == (0, 0)
@@ -326,7 +329,7 @@ def test_a_receive_goes_on_after_an_outage(kafka: MemoryKafka, connection: Conne
     assert text(consumer.receive(WAIT_MS)) == "1"
     other = connection.create_session()
     waiting = other.create_producer(ORDERS)
-    with kafka.outage():
+    with kafka.faults.outage():
         sending = threading.Thread(target=lambda: waiting.send(other.create_text_message("2")))
         sending.start()
         sending.join(0.05)
@@ -344,7 +347,7 @@ def test_a_topic_that_may_not_be_written_to(kafka: MemoryKafka, connection: Conn
     session = connection.create_session()
     producer = session.create_producer(ORDERS)
     refused = pytest.raises(JMSSecurityException, match="the ACL Write on the topic 'orders' is missing")
-    with kafka.refuse("Write", topic="orders"), refused:
+    with kafka.faults.refuse("Write", topic="orders"), refused:
         producer.send(session.create_text_message("1"))
     producer.send(session.create_text_message("2"))
     assert text(session.create_consumer(ORDERS).receive(WAIT_MS)) == "2"
@@ -358,7 +361,7 @@ def test_a_queue_that_may_not_be_read(
     session = connection.create_session()
     session.create_producer(ORDERS).send(session.create_text_message("1"))
     refused = pytest.raises(JMSSecurityException, match="the ACL Read on the")
-    with kafka.refuse("Read", **what), refused:  # type: ignore[arg-type]
+    with kafka.faults.refuse("Read", **what), refused:  # type: ignore[arg-type]
         consumer = session.create_consumer(ORDERS)
         consumer.receive(WAIT_MS)
 
@@ -373,7 +376,7 @@ def test_a_queue_that_may_not_be_read(
 
 def test_a_transactional_id_that_may_not_be_used(kafka: MemoryKafka, clients: Clients) -> None:
     """The producer comes to its end with it."""
-    with kafka.refuse("Write", transactional_id="id"):
+    with kafka.faults.refuse("Write", transactional_id="id"):
         refused = error(lambda: clients.producer("id"))
     assert (refused.name(), refused.fatal()) == ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", True)
     clients.producer("id").begin_transaction()
@@ -382,10 +385,10 @@ def test_a_transactional_id_that_may_not_be_used(kafka: MemoryKafka, clients: Cl
 def test_a_topic_that_may_not_be_looked_at_or_made(kafka: MemoryKafka, clients: Clients) -> None:
     """Metadata has the error in it; creation raises it."""
     topic = clients.topic()
-    with kafka.refuse("Describe", topic=topic):
+    with kafka.faults.refuse("Describe", topic=topic):
         found = clients.admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic]
         assert (found.error.name(), found.partitions) == ("TOPIC_AUTHORIZATION_FAILED", {})
     refusal = pytest.raises(JMSRuntimeException, match="the ACL Create on the topic 'new' is missing")
     factory = ConnectionFactory(kafka.bootstrap_servers)
-    with factory.create_context() as context, kafka.refuse("Create", topic="new"), refusal:
+    with factory.create_context() as context, kafka.faults.refuse("Create", topic="new"), refusal:
         context.create_producer().send(Queue("new"), "1")

@@ -21,7 +21,7 @@ from kjms import (
     Session,
     Topic,
 )
-from kjms.engine.kafka import open_consumer
+from kjms.engine.kafka import open_admin, open_consumer
 from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_MS, Eventually, text
 
@@ -284,7 +284,7 @@ def test_an_exception_listener_hears_of_the_end(end: str, eventually: Eventually
         consumer = connection.create_session().create_consumer(ORDERS)
         assert consumer.receive(10) is None
         if end == "killed":
-            kafka.kill("kjms")
+            kafka.faults.kill("kjms")
             eventually(lambda: any("was killed" in text for text in heard))
     if end == "closed":
         eventually(lambda: any("is closed" in text for text in heard))
@@ -293,3 +293,21 @@ def test_an_exception_listener_hears_of_the_end(end: str, eventually: Eventually
     assert time.process_time() - used < (time.monotonic() - began) / 2  # no thread spins
     connection.close()
     assert len(heard) == len(set(heard))
+
+
+def test_it_has_as_many_brokers_as_it_is_told() -> None:
+    """A topic may have as many replicas as there are nodes, and no more; less than one node is refused."""
+    with MemoryKafka(nodes=3) as kafka:
+        admin = open_admin({"bootstrap.servers": kafka.bootstrap_servers})
+        factory = ConnectionFactory(kafka.bootstrap_servers, replication_factor=3)
+        with factory.create_context() as context:
+            context.create_producer().send(Queue("orders"), "pens")
+            assert context.create_consumer(Queue("orders")).receive_body(str, WAIT_MS) == "pens"
+        metadata = admin.list_topics()
+        assert len(metadata.brokers) == 3
+        assert metadata.topics["orders"].partitions[0].replicas == [1, 2, 3]
+        four = ConnectionFactory(kafka.bootstrap_servers, replication_factor=4)
+        with four.create_context() as context, pytest.raises(JMSException, match="only 3 broker"):
+            context.create_producer().send(Queue("more"), "pens")
+    with pytest.raises(ValueError, match="1 node or more, not 0"):
+        MemoryKafka(nodes=0)
