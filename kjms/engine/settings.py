@@ -178,7 +178,7 @@ def consumer_settings(common: Mapping[str, Any], group: str | None) -> dict[str,
         # An idle broker answers a fetch this late, and a new partition waits for that; 500 ms is the default.
         "fetch.wait.max.ms": 100,
         "queued.max.messages.kbytes": 16_384,
-        # A commit without a coordinator fails after this (after 10 minutes by default), and one is looked for sooner.
+        # How often a lost coordinator is looked for; every 10 minutes by default. Commits wait for it meanwhile.
         "coordinator.query.interval.ms": 2_000,
         "topic.metadata.refresh.interval.ms": METADATA_MS,
         **user,
