@@ -46,6 +46,15 @@ def visible_body(value: Any) -> Markup:
     return Markup(_UNSAFE.sub(_escape, str(escape(str(value)))))  # noqa: S704 - escaped
 
 
+def with_code(value: str) -> Markup:
+    """Return text in which parts between backticks are code.
+
+    >>> print(with_code("`a` & b"))
+    <code>a</code> &amp; b
+    """
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(value))))  # noqa: S704 - escaped
+
+
 def number(value: float | None) -> str:
     """Return a whole number with separators.
 
@@ -146,6 +155,7 @@ def short_id(value: str) -> str:
 
 FILTERS: Final = {
     "age": age,
+    "code": with_code,
     "compact": compact,
     "duration": duration,
     "id": short_id,

@@ -87,6 +87,7 @@ document.addEventListener("htmx:afterSwap", countSelected);
 
 document.addEventListener("DOMContentLoaded", () => {
   for (const button of document.querySelectorAll("[data-add-property]")) button.hidden = false;
+  document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   showTheme();
   countSelected();
 });
