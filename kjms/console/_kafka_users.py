@@ -51,23 +51,24 @@ class KafkaUsers:
             cluster = self._made(user, password)
             try:
                 await cluster.ask("connect")
-                await self._check_number(user, used)
+                known = self._clusters.pop(user, None)
+                if known is not None:  # the password was changed: sessions with the old one end
+                    await known[0].close()
+                await self._check_number(used)
             except BaseException as error:
                 await cluster.close()
                 if isinstance(error, JMSSecurityException):
                     return None
                 raise
+            # Nothing waits from here until the caller has a session: `keep` would close what has none.
             cluster.start()
-            known = self._clusters.get(user)
             self._clusters[user] = cluster, digest
-            if known is not None:  # the password was changed: sessions with the old one end
-                await known[0].close()
             return cluster
 
-    async def _check_number(self, user: str, used: Callable[[], Collection[Cluster]]) -> None:
+    async def _check_number(self, used: Callable[[], Collection[Cluster]]) -> None:
         if len(self._clusters) >= MOST:
             await self.keep(used())
-        if len(self._clusters) >= MOST and user not in self._clusters:
+        if len(self._clusters) >= MOST:
             raise ResourceAllocationException(f"{MOST} users of Kafka have logged in: that is the most")
 
     async def keep(self, used: Collection[Cluster]) -> None:

@@ -144,6 +144,17 @@ def test_a_login_ends_the_session_before_it(open_console: Open, users: Path) -> 
     assert browser.get("/", follow_redirects=False).status_code == 303
 
 
+def test_consoles_of_one_host_have_sessions_of_their_own(open_console: Open, users: Path) -> None:
+    """A browser sends its cookies to all ports of a host: a login at one console ends no session at another."""
+    first, second = open_console(users=users), open_console(users=users, url="http://127.0.0.1:8162")
+    second.cookies.jar = first.cookies.jar
+    log_in(first, "anna")
+    log_in(second, "vera")
+    assert sorted(each.name for each in first.cookies.jar) == ["kjms_console_8161", "kjms_console_8162"]
+    for browser, user in ((first, "anna"), (second, "vera"), (first, "anna")):
+        assert f">{user}</span>" in browser.get("/", follow_redirects=False).text
+
+
 def test_a_program_needs_no_login_where_all_are_admitted(open_console: Open, connection: Connection) -> None:
     """With anonymous the API answers programs; a form of another site, which has no JSON type, is refused."""
     send(connection, ORDERS, "one")
