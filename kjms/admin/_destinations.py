@@ -39,7 +39,8 @@ class Destinations:
         if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
             raise ValueError(f"partitions is a whole number greater than 0, not {partitions!r}")
         if self._cluster.partitions(topic):
-            raise InvalidDestinationException(f"{destination} exists already: there is a Kafka topic {topic!r}")
+            text = f"{destination} exists already: there is a Kafka topic {topic!r}"
+            raise InvalidDestinationException(text, "TOPIC_ALREADY_EXISTS")
         chosen = self._options.destination(destination_name(destination))
         self._cluster.create(
             topic,

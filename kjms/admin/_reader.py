@@ -366,8 +366,10 @@ def _position(cursor: str, chosen: Chosen) -> Position:
     try:
         data = base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4))
         version, group, phase, number, offset, (overflow, transfer) = json.loads(data)
-        position = Position(int(phase), int(number), int(offset), (tuple(overflow), tuple(transfer)))
-    except (binascii.Error, ValueError, TypeError, UnicodeError):
+        position = Position(phase, number, offset, (tuple(overflow), tuple(transfer)))
+        if not position.is_possible:
+            raise ValueError
+    except (binascii.Error, ValueError, TypeError, RecursionError):
         raise ValueError(f"after={cursor!r} is not a cursor; use the attribute next of the page before") from None
     if version != CURSOR_VERSION or group != chosen.scope.group:
         raise ValueError(f"after: this cursor is of a page of another destination than {chosen}")

@@ -149,16 +149,16 @@ class Request:
         """Return the page to which a person returns."""
         match self.action.name:
             case "send":
-                return "/send?" + urlencode({"destination": self.target})
+                return "/send?" + urlencode({"destination": self.target}, errors="replace")
             case "cancel" | "deliver" | "pause" | "resume" | "remove" | "schedule":
                 return "/scheduled"
             case "unsubscribe":
                 return "/subscriptions"
             case "create-queue":
-                return "/queue?" + urlencode({"queue": self.name})
+                return "/queue?" + urlencode({"queue": self.name}, errors="replace")
             case "create-topic" | "delete-queue" | "delete-topic":
                 return "/destinations"
-        return "/queue?" + urlencode({**place_query(self.place), "selector": self.selector})
+        return "/queue?" + urlencode({**place_query(self.place), "selector": self.selector}, errors="replace")
 
 
 def place_query(place: Place) -> dict[str, str]:

@@ -17,7 +17,8 @@ from kjms.console._access import COOKIE, Access, Visitor
 from kjms.console._jobs import FAILED, Job, Jobs
 from kjms.console._operations import Place
 from kjms.console._shown import overview, queue_shown, subscription_shown
-from kjms.errors import InvalidDestinationException, JMSException
+from kjms.console._status import status_of
+from kjms.errors import InvalidDestinationException
 
 if TYPE_CHECKING:
     from kjms.console._options import ConsoleOptions
@@ -26,6 +27,7 @@ __all__ = ["JsonResponse", "described", "job_of", "router"]
 
 WAIT_SECONDS: Final = 10.0
 MOST_MESSAGES: Final = 1_000
+MOST_CHANGED: Final = 1_000_000_000
 
 
 class JsonResponse(Response):
@@ -56,7 +58,7 @@ Selector = Annotated[str, Query(description="A JMS selector; empty: all messages
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Chosen(_Model):
@@ -67,7 +69,7 @@ class Chosen(_Model):
     client_id: str = Field("", description="The client identifier that the subscription belongs to.")
     selector: str = Field("", description="Which messages; empty: all.")
     message_ids: list[str] | None = Field(None, description="Only those with these JMSMessageIDs.", max_length=10_000)
-    limit: int | None = Field(None, ge=1, description="How many at the most.")
+    limit: int | None = Field(None, ge=1, le=MOST_CHANGED, description="How many at the most.")
 
     def request(self, name: str, target: str = "") -> actions.Request:
         """Return the change."""
@@ -440,5 +442,5 @@ def described(spec: dict[str, Any], options: ConsoleOptions) -> dict[str, Any]:
 
 def failure(error: Exception) -> Mapping[str, Any]:
     """Return what a failed request is answered with."""
-    is_known = isinstance(error, JMSException | ValueError)
+    is_known = status_of(error) != 500
     return {"error": str(error) if is_known else "the console failed; its log says why", "type": kind_of(error)}

@@ -32,6 +32,8 @@ __all__ = ["application"]
 _log = logging.getLogger("kjms.console")
 
 STATIC: Final = Path(__file__).with_name("static")
+PRIVATE: Final = frozenset({"body", "headers", "properties"})  # in a request's JSON
+VALUE: Final = 60  # characters of a wrong value
 DESCRIPTION: Final = """\
 Queues, subscriptions and messages of kjms on a Kafka cluster. Errors are JSON objects with `error` and `type`.
 
@@ -104,13 +106,26 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    found = "; ".join(map(_fault, error.errors()))
     return await _answer(request, 400, {"error": found, "type": "ValueError"}, error)
+
+
+def _fault(fault: dict[str, Any]) -> str:
+    """Return what is wrong with a value, and which it is, unless it may be of a message."""
+    place, text = fault["loc"], fault["msg"]
+    if fault["type"] == "json_invalid":
+        return f"the request is not JSON: {fault['ctx']['error']} at character {place[-1]}"
+    value = fault.get("input")
+    is_shown = isinstance(value, str | int | float) and PRIVATE.isdisjoint(place[1:])
+    shown = f", not {str(value)[:VALUE]!r}" if is_shown else ""
+    return f"{'.'.join(map(str, place))}: {text}{shown}"
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return await _answer(request, error.status_code, {"error": str(error.detail), "type": "HTTPException"}, error)
+    texts = {400: "the request is not JSON that can be read", 404: f"there is no page {request.url.path}"}
+    text = texts.get(error.status_code, str(error.detail))
+    return await _answer(request, error.status_code, {"error": text, "type": "HTTPException"}, error)
 
 
 async def _too_large(request: Request, error: Exception) -> Response:

@@ -6,6 +6,7 @@ It runs in a child process, so arguments and results are plain values.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import time
 from collections.abc import Collection, Mapping
@@ -18,7 +19,7 @@ from kjms.client.connection import Connection
 from kjms.client.engine_access import engine_of
 from kjms.console._message import detail, raw_body, summary
 from kjms.destinations import Destination, Queue, Topic, parse_destination
-from kjms.errors import InvalidDestinationException, JMSException, JMSSecurityException
+from kjms.errors import InvalidDestinationException, JMSSecurityException
 from kjms.mapping.json_form import from_json
 from kjms.mapping.names import is_internal
 from kjms.schedule import Schedules
@@ -52,7 +53,14 @@ class Place(NamedTuple):
 
     @property
     def source(self) -> Queue | Subscription:
-        """What `Admin` takes."""
+        """What `Admin` takes.
+
+        Raises:
+            ValueError: It names a queue and a subscription.
+            InvalidDestinationException: It names neither.
+        """
+        if self.queue and self.subscription:
+            raise ValueError(f"name a queue or a subscription, not {self.queue!r} and {self.subscription!r}")
         if self.queue:
             return Queue(self.queue)
         if not self.subscription:
@@ -77,8 +85,10 @@ class Operations:
     """
 
     def __init__(self, factory: ConnectionFactory, user: str | None, password: str | None) -> None:
-        self._access = factory, user, password
         options = replace(factory._options, client_id=None, create_destinations=False)
+        existing = copy.copy(factory)
+        existing._options = options
+        self._access = existing, user, password
         self._connection = Connection(options, user, password)
         self._admin = Admin.of(self._connection)
         self._counting = Admin.of(self._connection)  # keeps what it has counted; large changes do not wait for it
@@ -240,18 +250,19 @@ class Operations:
 
     def set_schedule(self, action: str, name: str, destination: str) -> None:
         """Remove, pause or resume a periodic message."""
+        named = _destination(destination)
         with Schedules(*self._access) as schedules:
-            {"remove": schedules.remove, "pause": schedules.pause, "resume": schedules.resume}[action](
-                name, _destination(destination)
-            )
+            if all(each.name != name for each in schedules.list(named)):
+                raise InvalidDestinationException(f"there is no periodic message {name!r} of {named}")
+            {"remove": schedules.remove, "pause": schedules.pause, "resume": schedules.resume}[action](name, named)
 
     def cancel(self, message_id: str, destination: str) -> dict[str, Any]:
         """Cancel a delayed message."""
-        return _done(self._admin.cancel(message_id, _destination(destination)))
+        return _done(message_id, self._admin.cancel(message_id, _destination(destination)))
 
     def deliver(self, message_id: str, destination: str) -> dict[str, Any]:
         """Deliver a delayed message now."""
-        return _done(self._admin.deliver(message_id, _destination(destination)))
+        return _done(message_id, self._admin.deliver(message_id, _destination(destination)))
 
     # Changes.
 
@@ -277,6 +288,8 @@ class Operations:
         if action == "purge":
             changed = self._admin.purge(place.source, **how)
         elif action == "retry":
+            if not isinstance(place.source, Queue):
+                raise ValueError(f"dead letters are in queues: name one, not {place}")
             changed = self._admin.retry_dead_letters(Queue(place.queue), **how)
         else:
             method = self._admin.move if action == "move" else self._admin.copy
@@ -374,7 +387,9 @@ def _schedule(found: Schedule) -> dict[str, Any]:
     }
 
 
-def _done(is_done: bool) -> dict[str, Any]:
+def _done(message_id: str, is_done: bool) -> dict[str, Any]:
     if not is_done:
-        raise JMSException("there is no such delayed message: it was delivered or cancelled meanwhile")
+        raise InvalidDestinationException(
+            f"there is no delayed message {message_id!r}: it was delivered or cancelled, or was never there"
+        )
     return {"changed": 1}

@@ -517,7 +517,7 @@ async def preview(request: Request, visitor: Known) -> Response:
     try:
         wanted = _request_of(form)
     except ValueError as error:
-        return page(request, "error.html", visitor, 400, problem=str(error))
+        return page(request, "error.html", visitor, 400, problem=str(error), back=_back(form))
     visitor.need(wanted.action.role)
     counted: dict[str, Any] | None = None
     if wanted.action.is_long:
@@ -530,10 +530,16 @@ async def preview(request: Request, visitor: Known) -> Response:
             try:
                 counted = await visitor.cluster.ask("count", wanted.place, selector or None)
             except ValueError as error:
-                return page(request, "error.html", visitor, 400, problem=str(error))
+                return page(request, "error.html", visitor, 400, problem=str(error), back=wanted.back())
             if wanted.limit is not None and counted["count"] is not None:
                 counted["count"] = min(counted["count"], wanted.limit)
     return page(request, "confirm.html", visitor, wanted=wanted, counted=counted, fields=_fields(form))
+
+
+def _back(form: dict[str, list[str]]) -> str:
+    """Return the page of the queue or subscription that a form is about; empty: it names none."""
+    place = place_query(Place(_one(form, "queue"), _one(form, "subscription"), _one(form, "client_id")))
+    return f"/queue?{urlencode({**place, 'selector': _one(form, 'selector')}, errors='replace')}" if place else ""
 
 
 def _fields(form: dict[str, list[str]]) -> list[tuple[str, str]]:
@@ -547,7 +553,7 @@ async def change(request: Request, visitor: Known) -> Response:
     try:
         wanted = _request_of(form)
     except ValueError as error:
-        return page(request, "error.html", visitor, 400, problem=str(error))
+        return page(request, "error.html", visitor, 400, problem=str(error), back=_back(form))
     job = _jobs(request).begin(visitor, wanted)
     try:
         await asyncio.wait_for(job.finished.wait(), WAIT_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
@@ -77,7 +78,7 @@ class Guard:
 
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
-            await _refuse(sending, *refusal)
+            await _refuse(sending, *refusal, is_json=scope["path"].startswith("/api/"))
             return
         taken = 0
 
@@ -124,8 +125,9 @@ class TooLarge(Exception):
     """The body of a request is too large."""
 
 
-async def _refuse(send: Send, status: int, text: str) -> None:
-    body = text.encode() + b"\n"
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+async def _refuse(send: Send, status: int, text: str, *, is_json: bool) -> None:
+    body = (json.dumps({"error": text, "type": "Refused"}) if is_json else text).encode() + b"\n"
+    kind = b"application/json" if is_json else b"text/plain; charset=utf-8"
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -17,6 +17,10 @@ from kjms.errors import (
 
 __all__ = ["status_of"]
 
+CODES: Final = {
+    "TOPIC_ALREADY_EXISTS": 409, "MSG_SIZE_TOO_LARGE": 413, "_MSG_SIZE_TOO_LARGE": 413, "RECORD_LIST_TOO_LARGE": 413
+}  # fmt: skip
+"""By Kafka's name of an error, which says more than the type."""
 STATUS: Final[tuple[tuple[type[Exception], int], ...]] = (
     (LoginNeeded, 401),
     (Forbidden, 403),
@@ -37,4 +41,5 @@ def status_of(error: Exception) -> int:
     >>> status_of(InvalidDestinationException("no")), status_of(Unreachable("no")), status_of(KeyError("no"))
     (404, 503, 500)
     """
-    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+    code = error.error_code if isinstance(error, JMSException) else None
+    return CODES.get(code or "") or next((status for kind, status in STATUS if isinstance(error, kind)), 500)

@@ -53,6 +53,12 @@ class Position(NamedTuple):
     offset: int
     marks: tuple[tuple[int, ...], tuple[int, ...]]
 
+    @property
+    def is_possible(self) -> bool:
+        """Return whether a scan may have got there: what comes from outside may be anything."""
+        figures = (self.phase, self.number, self.offset, *self.marks[0], *self.marks[1])
+        return all(type(each) is int and each >= 0 for each in figures) and self.phase <= LAST
+
 
 class Scanned(NamedTuple):
     """A message that is not settled.
