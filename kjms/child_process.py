@@ -7,6 +7,8 @@ the child again.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import inspect
 import logging
 import multiprocessing
@@ -28,6 +30,8 @@ __all__ = ["CalledOff", "Calls", "ChildProcess", "Progress", "ThisProcess", "kin
 
 END_SECONDS: Final = 2.0  # for a child that ends in order
 THREADS: Final = 16  # calls at a time
+M_ARENA_MAX: Final = -8  # of glibc's malloc.h
+ARENAS: Final = 2
 ENDED: Final = "the process that asks the cluster has ended with exit code {}; it is started again"
 CLOSED: Final = "the program ends"
 CALLED_OFF: Final = "CalledOff"
@@ -252,7 +256,18 @@ def _serve(pipe: Connection[Any, Any], made: Callable[[], Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     logging.getLogger("kjms").addHandler(logging.NullHandler())  # the parent logs the answers
+    _share_arenas()
     _Server(pipe, ThisProcess(made)).run()
+
+
+def _share_arenas() -> None:
+    """Let all threads allocate memory from the same few arenas, where glibc is the C library.
+
+    By default each new thread tends to get an arena of its own, and what a Kafka client has freed there is kept for the
+    threads of that arena. Each reading has a client with threads of its own, so the process would keep that for many.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
 class _Server:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kjms import child_process
 from kjms.child_process import CalledOff, Calls, ChildProcess, ThisProcess
 from kjms.errors import InvalidSelectorException, JMSException
 from tests.helpers import wait_for
@@ -39,6 +42,27 @@ class Calculator:
 
     def wait(self) -> None:
         threading.Event().wait(60)
+
+    def arenas(self, threads: int) -> int:
+        """Return how many arenas glibc has when that many threads have allocated memory."""
+        libc = ctypes.CDLL(None)
+        have_allocated, is_over = threading.Barrier(threads + 1), threading.Event()
+
+        def allocate() -> None:
+            libc.malloc(1_000)
+            have_allocated.wait(SECONDS)
+            is_over.wait(SECONDS)
+
+        for _ in range(threads):
+            threading.Thread(target=allocate).start()
+        have_allocated.wait(SECONDS)
+        text, size = ctypes.c_char_p(), ctypes.c_size_t()
+        libc.open_memstream.restype = ctypes.c_void_p
+        stream = ctypes.c_void_p(libc.open_memstream(ctypes.byref(text), ctypes.byref(size)))
+        libc.malloc_info(0, stream)
+        libc.fclose(stream)
+        is_over.set()
+        return (text.value or b"").count(b"<heap ")
 
     def close(self) -> None:
         pass
@@ -93,5 +117,15 @@ def test_a_child_that_ends_fails_its_calls_and_is_started_again() -> None:
             waiting.result(SECONDS)
         wait_for(lambda: calls.process_id is None)
         assert calls.submit("process").result(SECONDS) != process
+    finally:
+        calls.close()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas for threads")
+def test_the_threads_of_a_child_share_memory() -> None:
+    """However many threads a child has had, what they have freed is in few places."""
+    calls = ChildProcess(Calculator, "child")
+    try:
+        assert 1 <= calls.submit("arenas", 12).result(SECONDS) <= child_process.ARENAS
     finally:
         calls.close()
