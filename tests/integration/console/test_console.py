@@ -25,6 +25,7 @@ import trustme
 from kjms import BytesMessage, Connection, ConnectionFactory, MapMessage, Queue, Session, TextMessage, Topic
 from kjms.broker import LocalBroker
 from kjms.health import ask as ask_health
+from kjms.users import hashed
 from tests.helpers import browse, program_environment, send, take, texts_of, wait_for
 
 pytest.importorskip("fastapi")
@@ -276,6 +277,73 @@ def test_scheduled_messages_and_subscriptions_are_steered_in_a_browser(
     assert "done" in confirmed(page)
 
 
+def test_a_single_message_is_steered_in_a_browser(
+    start: Start, page: Any, kjms_broker: Any, connection: Connection, queue: Queue
+) -> None:
+    """The page of a message copies, moves, retries and deletes it; the page of consumers and the search name places."""
+    console = start(kjms_broker.bootstrap_servers)
+    other = Queue(f"{queue.queue_name}-other")
+    send(connection, other, "first")
+    message = TextMessage("one")
+    send(connection, queue, message)
+    page.goto(console.link)
+
+    def act(of: Queue, button: str) -> None:
+        page.goto(f"{console.url}/message?queue={of.queue_name}&id={message.jms_message_id}")
+        if button in {"Copy…", "Move…"}:
+            page.locator("main input[name=target]").fill(other.queue_name)
+        page.get_by_role("button", name=button).click()
+        page.get_by_text("1 selected message").wait_for()
+        assert "1 message" in confirmed(page)
+
+    act(queue, "Copy…")
+    assert browse(connection, other) == ["first", "one"]
+    act(other, "Delete…")
+    assert browse(connection, other) == ["first"]
+    act(queue, "Move…")
+    assert (browse(connection, queue), browse(connection, other)) == ([], ["first", "one"])
+    send(connection, queue, message)
+    with connection.create_session(Session.SESSION_TRANSACTED) as session:
+        consumer = session.create_consumer(queue)
+        page.goto(f"{console.url}/consumers?find={queue.queue_name}")
+        page.get_by_role("row", name=queue.queue_name).get_by_text("kjms", exact=True).first.wait_for()
+        for _ in range(10):
+            take(consumer, 1)
+            session.rollback()
+        consumer.close()
+    letters = Queue(f"{queue.queue_name}.dlq")
+    wait_for(lambda: len(browse(connection, letters)) == 1)
+    page.goto(f"{console.url}/search?id={message.jms_message_id}")
+    page.get_by_role("row", name=str(letters)).get_by_role("link", name="Show").click()
+    page.get_by_role("heading", name="Dead letter").wait_for()
+    assert "rolled back" in page.locator(".cause").inner_text()
+    act(letters, "Retry…")
+    wait_for(lambda: browse(connection, queue) == ["one"])
+
+
+def test_the_roles_decide_what_a_browser_offers(
+    start: Start, page: Any, kjms_broker: Any, connection: Connection, queue: Queue, tmp_path: Path
+) -> None:
+    """A user who may only look is offered no change; the page of the API has all operations for everyone."""
+    users = tmp_path / "users.txt"
+    users.write_text(hashed("vera", "secret of vera", "view") + "\n", "utf-8")
+    send(connection, queue, "one")
+    console = start(kjms_broker.bootstrap_servers, "--users", str(users))
+    page.goto(f"{console.url}/queue?queue={queue.queue_name}")
+    page.get_by_label("Name").fill("vera")
+    page.get_by_label("Password").fill("secret of vera")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("row", name=re.compile("one")).wait_for()
+    for path in (f"/queue?queue={queue.queue_name}", "/destinations", "/subscriptions", "/scheduled", "/dead-letters"):
+        page.goto(console.url + path)
+        assert page.locator("main form[method=post] button").count() == 0, path
+    page.goto(f"{console.url}/send")
+    page.get_by_text("Sending needs the role operate").wait_for()
+    page.goto(f"{console.url}/api")
+    for path in ("/api/overview", "/api/purge", "/api/schedules/pause"):
+        assert page.get_by_role("row", name=f"{path} ").count() >= 1, path
+
+
 def test_destinations_are_made_and_deleted_in_a_browser(
     start: Start, page: Any, kjms_broker: Any, connection: Connection, kjms_destination_name: str, load: Queue
 ) -> None:
@@ -368,6 +436,8 @@ def test_hostile_messages_are_harmless_in_a_browser(
                 "e => !(e.labels?.length || e.ariaLabel || e.textContent.trim() || e.title)).map(e => e.outerHTML)"
             )
             assert unnamed == [], path
+            for box in (each.bounding_box() for each in page.locator("nav [aria-current]").all()):
+                assert 0 <= box["x"] <= width - box["width"], path
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.name") == "id"
     page.keyboard.type(str(text.jms_message_id))
