@@ -139,9 +139,7 @@ class Console:
         options = self.options
         made = listening or self.listen()
         if options.anonymous and options.default_role != "view" and not is_loopback(options.host):
-            _log.warning(
-                "the role %r is given to everyone who reaches %s, without a login", options.default_role, self.url
-            )
+            _log.warning("everyone who reaches %s has the role %r, without a login", self.url, options.default_role)
         config = uvicorn.Config(
             self.app,
             log_config=None,
