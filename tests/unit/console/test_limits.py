@@ -123,7 +123,7 @@ def test_a_wrong_password_does_not_end_the_sessions_of_the_right_one() -> None:
 
 
 def test_too_many_users_of_kafka_are_refused_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many log in at one time, no more are connected than may be; what has no session makes room."""
+    """No more users are connected than may be; a connection without a session is closed for a new one."""
     monkeypatch.setattr(_kafka_users, "MOST", 3)
 
     async def steps() -> None:
