@@ -45,7 +45,8 @@ _log = logging.getLogger("kjms.admin")
 IDS: Final = 500  # message ids of one selector, which has room for some more
 ARRIVE_SECONDS: Final = 10.0  # a consumer that was killed keeps its partitions for 6 s
 FILL_SECONDS: Final = 0.05  # for more messages of a batch that is not complete
-NEXT_SECONDS: Final = 3.0  # after the first one, waiting ones follow at once
+NEXT_SECONDS: Final = 3.0  # after the first one, waiting ones follow at once; unless many others are between them
+READING_AGAIN: Final = 3  # times what the preview took, until other processes have looked at the whole queue
 
 IN_FLIGHT: Final = "in flight to another consumer of {}"
 INCOMPLETE: Final = "stored without headers or body, which were too large for the dead-letter queue"
@@ -340,9 +341,12 @@ class Changes:
         Raises:
             JMSException: A batch failed; the messages of those before were processed, the others are available again.
         """
+        begin = time.monotonic()
         seen = self._seen(chosen, choice, text, on_progress)
         if not seen.matched:
             return Changed(0)
+        # Other processes have to read what they own, at about the speed of this one.
+        others = ARRIVE_SECONDS + READING_AGAIN * (time.monotonic() - begin)
         if choice.limit is None:  # with a limit, the latest one that matches is not known
             text = f"{text}{' AND ' if text else ''}JMSTimestamp <= {seen.latest}"
         wakeup = threading.Event()
@@ -351,6 +355,7 @@ class Changes:
         try:
             slot.start()
             deadline = time.monotonic() + ARRIVE_SECONDS
+            last, until = -1, time.monotonic() + others
             while taking.wants_more:
                 wakeup.clear()
                 delivery = slot.poll()
@@ -362,7 +367,12 @@ class Changes:
                     taking.carry_out()
                     deadline = time.monotonic() + NEXT_SECONDS
                 elif not taking.has_batch and not wakeup.wait(max(deadline - time.monotonic(), 0)):
-                    break
+                    read, is_all = self._read(chosen, seen.ends)
+                    if read == last and (is_all or time.monotonic() > until):
+                        break
+                    last, deadline = read, time.monotonic() + NEXT_SECONDS
+                    if on_progress is not None:
+                        on_progress(Progress(taking.done, seen.matched, str(chosen)))
             taking.carry_out()
         finally:
             taking.give_back()
@@ -374,6 +384,17 @@ class Changes:
             if left > 0:
                 stay[IN_FLIGHT.format(chosen)] += min(left, missing)
         return Changed(taking.done, matched=seen.matched, stayed=stay)
+
+    def _read(self, chosen: Chosen, ends: dict[int, int]) -> tuple[int, bool]:
+        """Return how far this process has read *chosen* up to *ends*, as a sum of offsets, and whether it owns all."""
+        read, numbers = 0, set()
+        for each in self._engine.statistics().group_consumers:
+            if (each.topic, each.group) == (chosen.scope.topic, chosen.scope.group):
+                for part in each.partitions:
+                    if part.topic == each.topic:
+                        read += min(part.position, ends.get(part.number, 0))
+                        numbers.add(part.number)
+        return read, numbers >= ends.keys()
 
     def _open(
         self, chosen: Chosen, text: str, wakeup: threading.Event

@@ -27,10 +27,12 @@ from kjms.testing.engine import tuned
 from tests.helpers import (
     NOTHING_MS,
     WAIT_MS,
+    Intercepted,
     apart,
     browse,
     consume,
     dead_letter_queue,
+    intercepted,
     numbered,
     send,
     send_with_length,
@@ -104,6 +106,44 @@ def test_move_keeps_messages_as_they_are(admin_of: Admin, connection: Connection
     assert (found.get_long_property("amount"), found.get_string_property("JMSXGroupID")) == (7, "g")
     assert (found.get_int_property("JMSXDeliveryCount"), moved.deliveries) == (1, 0)
     assert found.jms_destination == other
+
+
+class SlowMember(Intercepted):
+    """A consumer that gets few records at a time, and takes its time for them, once it is in a group."""
+
+    is_member = False
+
+    def subscribe(self, *arguments: Any, **named: Any) -> None:
+        self.is_member = True
+        self.inner.subscribe(*arguments, **named)
+
+    def consume(self, number: int, timeout: float) -> Any:
+        if self.is_member:
+            threading.Event().wait(0.01)
+        return self.inner.consume(min(number, 20) if self.is_member else number, timeout)
+
+
+def test_a_message_late_in_a_long_queue_is_moved(
+    kjms_factory: ConnectionFactory, connection: Connection, queue: Queue, other: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes to read the queue up to a message that matches, it is waited for; progress ends that."""
+    monkeypatch.setattr("kjms.admin._changes.ARRIVE_SECONDS", 0.5)
+    monkeypatch.setattr("kjms.admin._changes.NEXT_SECONDS", 0.5)
+    ids = numbered(connection, queue, 5_000)
+    servers = kjms_factory._options.bootstrap_servers
+
+    def end(progress: Progress) -> None:
+        if progress.total is not None:  # the preview is over
+            raise RuntimeError("enough")
+
+    factory = ConnectionFactory(servers, kafka={"client.id": "slow"})
+    with intercepted(servers, consumer=SlowMember), Admin(factory) as slow:
+        with pytest.raises(RuntimeError, match="enough"):
+            slow.move(queue, other, message_ids=[ids[-1]], progress=end)
+        assert browse(connection, other) == []
+        moved = slow.move(queue, other, message_ids=[ids[10], ids[-1]])
+    assert (moved, moved.matched, moved.stayed) == (2, 2, {})
+    assert sorted(browse(connection, other)) == ["10", "4999"]
 
 
 def test_copy_takes_nothing(admin_of: Admin, connection: Connection, queue: Queue, other: Queue) -> None:
