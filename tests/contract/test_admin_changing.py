@@ -340,8 +340,10 @@ def test_queues_and_topics_are_created_and_deleted(admin_of: Admin, kafka: Any, 
     wait_for(lambda: admin_of.queue(queue).consumers == 0)
     admin_of.delete_queue(queue)
     admin_of.delete_topic(topic)
-    left = {each.topic for each in admin_of.destinations(internal=True)}
-    assert [each for each in left if each.startswith((queue.queue_name, topic.topic_name))] == []
+    names = queue.queue_name, topic.topic_name
+    wait_for(  # the broker that is asked may hear of it a moment later
+        lambda: not [each for each in admin_of.destinations(internal=True) if each.topic.startswith(names)]
+    )
     assert queue.queue_name not in {each.name for each in admin_of.queues()}
     with pytest.raises(InvalidDestinationException, match="there is no Kafka topic"):
         admin_of.delete_queue(queue)
