@@ -1,0 +1,375 @@
+"""The Spark test: a query of Spark, a Python and a Java program share one queue, each killed and started again.
+
+    python3 chores.py crash --spark [--messages N] [--kills K] [--seed S] [--pace MS] [--keep]
+
+The Java program, with Apache Qpid JMS, is a client of ``kjms gateway``. The exit code is 0, or 1 if a promise was not
+kept; see docs/crash-test.md. The promises are in `spark_checker`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(HERE.parent / "amqp"), str(ROOT)]
+
+import java_remote  # noqa: E402 - beside the tests of the gateway
+from spark_checker import (  # noqa: E402 - beside this file
+    KINDS,
+    Delivery,
+    History,
+    Row,
+    deliveries,
+    figures,
+    last_calls,
+    violations,
+)
+
+from kjms import ConnectionFactory, DestinationOptions, Queue, Session  # noqa: E402
+from kjms.broker import find_broker  # noqa: E402
+
+PARTITIONS: Final = 6
+START_SECONDS: Final = 240.0  # until a consumer that was started gets its first message
+STALL_SECONDS: Final = 240.0  # without any event, until the test gives up
+END_SECONDS: Final = 120.0
+LOOK_SECONDS: Final = 0.5
+QUIET_SECONDS: Final = 10.0  # in which a killed consumer's messages reach another one
+COMMIT_EVERY: Final = 1_000
+FEW: Final = 0.2  # of the messages: they come while a consumer starts
+DONE: Final = frozenset({"stored", "acknowledging", "acknowledged"})
+
+
+class Program:
+    """A program that runs, and is started again after each kill.
+
+    Args:
+        kind: What it is.
+        command: Starts it.
+        folder: Where its log is.
+    """
+
+    def __init__(self, kind: str, command: Sequence[str], folder: Path) -> None:
+        self.kind = kind
+        self.killed: set[int] = set()
+        self.log = folder / f"{kind}.log"
+        self._command = command
+        self.start()
+
+    def start(self) -> None:
+        """Start it, as the leader of a group of processes."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, env=environment, start_new_session=True, stdout=log, stderr=log
+            )
+
+    def kill(self) -> None:
+        """Kill it, and what it has started."""
+        self.killed.add(self.process.pid)
+        self._kill()
+        self.start()
+
+    def end(self) -> list[str]:
+        """End it in order; return what is wrong with its end."""
+        self.process.terminate()
+        try:
+            code = self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return [f"{self.kind} did not end after SIGTERM"]
+        finally:
+            self._kill()
+        is_orderly = code in {0, 128 + signal.SIGTERM}  # the latter is Java's
+        return [] if is_orderly else [f"{self.kind} ended with exit code {code} after SIGTERM; see {self.log}"]
+
+    def close(self) -> None:
+        """Kill it for good."""
+        self._kill()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Histories:
+    """What the consumers have noted so far.
+
+    Attributes:
+        done: The messages that are processed.
+        changed_at: When something was noted last.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.done: set[int] = set()
+        self.changed_at = time.monotonic()
+        self._folder = folder
+        self._lines: dict[Path, list[dict[str, Any]]] = {}
+        self._read: Counter[Path] = Counter()
+        self._held: dict[Path, list[int]] = {}
+
+    def look(self) -> None:
+        """Read what is new, but for a last line that a killed process has not completed."""
+        for path in self._folder.glob("*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self._read[path])
+                new = file.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            if whole:
+                self._read[path] += len(whole)
+                self.changed_at = time.monotonic()
+                self._add(path, [json.loads(line) for line in whole.splitlines()])
+
+    def _add(self, path: Path, lines: Sequence[dict[str, Any]]) -> None:
+        self._lines.setdefault(path, []).extend(lines)
+        held = self._held.setdefault(path, [])
+        for line in lines:
+            if line["event"] == "delivered":
+                held.append(line["id"])
+                continue
+            if line["event"] in DONE:
+                self.done.update(held)
+            held.clear()
+
+    def has(self, program: Program) -> bool:
+        """Return whether *program*, as it runs now, has got a message."""
+        self.look()
+        mine = f"{program.kind}-{program.process.pid}-"
+        return any(path.name.startswith(mine) for path in self._lines)
+
+    def sessions(self) -> list[History]:
+        """Return all that is there, by session."""
+        self.look()
+        names = {path: path.stem.split("-") for path in self._lines}
+        return [(names[path][0], int(names[path][1]), lines) for path, lines in self._lines.items()]
+
+
+class Sender:
+    """Sends messages, whose texts are their numbers.
+
+    Args:
+        factory: Says which cluster.
+        queue: Where they go.
+        count: How many there are in all.
+    """
+
+    def __init__(self, factory: ConnectionFactory, queue: Queue, count: int) -> None:
+        self.left = count
+        self._count = count
+        self._connection = factory.create_connection()
+        self._session = self._connection.create_session(Session.SESSION_TRANSACTED)
+        self._producer = self._session.create_producer(queue)
+
+    def send(self, count: int) -> None:
+        """Send the next *count*, or those that are left."""
+        for number in range(min(count, self.left)):
+            self._producer.send(self._session.create_text_message(str(self._count - self.left)))
+            self.left -= 1
+            if number % COMMIT_EVERY == COMMIT_EVERY - 1:
+                self._session.commit()
+        self._session.commit()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Return when *condition* holds.
+
+    Raises:
+        TimeoutError: It takes longer than *seconds*.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {seconds:g} s: {what}")
+        time.sleep(LOOK_SECONDS)
+
+
+def left(factory: ConnectionFactory, queue: Queue) -> list[str]:
+    """Return what is still in *queue*, or became a dead letter, in words."""
+    found = []
+    with factory.create_connection() as connection, connection.create_session() as session:
+        for each, told in ((queue, "is still in the queue"), (Queue(f"{queue.queue_name}.dlq"), "is a dead letter")):
+            with contextlib.suppress(Exception), session.create_browser(each) as browser:
+                found += [f"{message.get_body(str)} {told}" for message in browser]
+    return found
+
+
+def sink(folder: Path) -> list[Row]:
+    """Return what Spark has stored."""
+    return [
+        Row(row["id"], row["batch"], row["marked"])
+        for file in folder.glob("sink/batch=*/part-*.json")
+        for row in map(json.loads, file.read_text("utf-8").splitlines())
+    ]
+
+
+@contextlib.contextmanager
+def gateway(servers: str, folder: Path, session_timeout: int) -> Iterator[str]:
+    """Run ``kjms gateway``, and give its URL."""
+    config = folder / "kjms.toml"
+    settings = {"session.timeout.ms": session_timeout, "heartbeat.interval.ms": session_timeout // 5}
+    lines = [f'"{name}" = {value}' for name, value in settings.items()]
+    config.write_text(f'bootstrap_servers = "{servers}"\n[kafka]\n' + "\n".join(lines) + "\n", "utf-8")
+    options = ["--listen", "127.0.0.1:0", "--anonymous", "--config", str(config)]
+    program = Program("gateway", [sys.executable, "-m", "kjms.cli", "gateway", *options], folder)
+    try:
+
+        def port() -> str | None:
+            found = re.search(r"listening at 127\.0\.0\.1:(\d+)", program.log.read_text("utf-8", "replace"))
+            return None if found is None else found[1]
+
+        wait_until(port, START_SECONDS, "the gateway does not listen")
+        yield f"amqp://127.0.0.1:{port()}"
+    finally:
+        program.close()
+
+
+def disturb(programs: dict[str, Program], histories: Histories, sender: Sender, options: argparse.Namespace) -> None:
+    """Kill the programs as often as is said, in an order and at moments that the seed gives, while messages come."""
+    chance = random.Random(options.seed)
+    kinds = [kind for kind in KINDS for _ in range(options.kills)]
+    chance.shuffle(kinds)
+    portion = int(options.messages * (1 - FEW) / (len(kinds) + 1))
+
+    def serves(program: Program) -> bool:
+        is_serving = histories.has(program)
+        if not is_serving:
+            sender.send(round(options.messages * FEW / 1_000) + 1)
+        return is_serving
+
+    for program in programs.values():
+        wait_until(lambda program=program: serves(program), START_SECONDS, f"{program.kind} gets no message")
+    for kind in kinds:
+        program, pause = programs[kind], chance.uniform(0, options.pause)
+        wait_until(lambda program=program: serves(program), START_SECONDS, f"{kind} gets no message")
+        sender.send(portion)
+        time.sleep(pause)
+        program.kill()
+        histories.look()
+        print(f"{kind} killed, {len(histories.done)} messages done, {sender.left} to be sent", flush=True)
+    sender.send(sender.left)
+
+
+def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
+    """Play the test on the brokers at *servers*; return the exit code."""
+    queue = Queue(f"spark-{uuid.uuid4().hex[:8]}")
+    factory = ConnectionFactory(
+        servers,
+        destinations={queue.queue_name: DestinationOptions(partitions=PARTITIONS)},
+        ordering="none",  # the sender has one session, whose messages would all be in one partition
+        kafka={"client.id": "sender"},
+    )
+    task = {
+        "servers": servers, "queue": queue.queue_name, "folder": str(folder),
+        "pace": options.pace / 1000, "most": options.most, "batch": options.batch, "quiet": 0,
+        "session_timeout": options.session_timeout,
+    }  # fmt: skip
+    process = str(HERE / "spark_process.py")
+    histories = Histories(folder)
+    began = time.monotonic()
+    programs: dict[str, Program] = {}
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(gateway(servers, folder, options.session_timeout))
+        java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", java_remote.build(), "kjms.Consume", url]
+        commands = {
+            "spark": [sys.executable, process, "spark", json.dumps(task)],
+            "python": [sys.executable, process, "python", json.dumps(task)],
+            "java": [*java, queue.queue_name, str(folder), str(options.pace), str(options.most)],
+        }
+        for kind, command in commands.items():
+            programs[kind] = Program(kind, command, folder)
+            stack.callback(programs[kind].close)
+        sender = Sender(factory, queue, options.messages)
+        stack.callback(sender.close)
+        disturb(programs, histories, sender, options)
+
+        def is_over() -> bool:
+            histories.look()
+            is_done = len(histories.done) == options.messages
+            quiet = time.monotonic() - histories.changed_at
+            failed = [each.kind for each in programs.values() if each.process.poll() is not None]
+            if failed or quiet > STALL_SECONDS:
+                raise TimeoutError(f"ended by themselves: {failed}; nothing happened for {quiet:.0f} s; see {folder}")
+            return is_done and quiet > QUIET_SECONDS
+
+        wait_until(is_over, float("inf"), "")
+        seconds = time.monotonic() - began - QUIET_SECONDS
+        found = [wrong for program in programs.values() for wrong in program.end()]
+    last = {**task, "quiet": QUIET_SECONDS, "pace": 0}
+    subprocess.run([sys.executable, process, "python", json.dumps(last)], check=True)  # what a killed one had, if any
+    found += left(factory, queue)
+    found += judge(histories, sink(folder), programs, options, seconds)
+    print(f"{len(found)} violations")
+    for violation in found[:20]:
+        print(f"  {violation}")
+    (folder / "violations.txt").write_text("\n".join(found), "utf-8")
+    return 1 if found else 0
+
+
+def judge(
+    histories: Histories, rows: Sequence[Row], programs: dict[str, Program], options: argparse.Namespace, seconds: float
+) -> list[str]:
+    """Print what happened, and return each broken promise."""
+    seen = histories.sessions()
+    found: list[Delivery] = deliveries(seen)
+    shown = figures(found, rows)
+    killed = {process for program in programs.values() for process in program.killed}
+    print(f"{options.messages} messages, {PARTITIONS} partitions, {seconds:.0f} s, seed {options.seed}")
+    print("killed: " + ", ".join(f"{kind} {len(program.killed)} times" for kind, program in programs.items()))
+    print("processed: " + ", ".join(f"{kind} {count}" for kind, count in shown.processed.items()))
+    print(f"{shown.deliveries} deliveries; {shown.marked} messages marked, {shown.repeated} processed more than once")
+    print(f"{shown.batches} batches of Spark, {shown.again} run again")
+    return list(violations(range(options.messages), found, rows, killed, last_calls(seen)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="chores.py crash --spark", description="Kill consumers of three kinds that share a queue."
+    )
+    parser.add_argument("--messages", type=int, default=200_000, help="how many are in the queue (200000)")
+    parser.add_argument("--kills", type=int, default=10, help="how often each consumer is killed (10)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the kills' order and moments")
+    parser.add_argument("--pause", type=float, default=4.0, help="the longest time a consumer gets before a kill (4)")
+    parser.add_argument("--pace", type=int, default=2, help="milliseconds that Python and Java take for each (2)")
+    parser.add_argument("--most", type=int, default=50, help="messages that they acknowledge at once, at most (50)")
+    parser.add_argument("--batch", type=int, default=2_000, help="messages of a batch of Spark, at most (2000)")
+    parser.add_argument("--session-timeout", type=int, default=6_000, help="of the consumers' groups, in ms (6000)")
+    parser.add_argument("--keep", action="store_true", help="keep the histories")
+    parser.add_argument("--bootstrap", help="a Kafka that runs already")
+    options = parser.parse_args()
+    missing = java_remote.missing_tool()
+    if missing is not None:
+        print(missing)
+        return 1
+    folder = Path(tempfile.mkdtemp(prefix="kjms-spark-"))
+    with contextlib.ExitStack() as stack:
+        servers = options.bootstrap or stack.enter_context(find_broker()).bootstrap_servers
+        code = play(servers, folder, options)
+    if code or options.keep:
+        print(f"histories: {folder}")
+    else:
+        shutil.rmtree(folder)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
