@@ -19,7 +19,7 @@ from kjms.errors import JMSException, MessageFormatException, shown
 from kjms.spark._former import FormerBatches
 from kjms.spark._pending import PLACE
 from kjms.spark._plans import Place, Plan, PlanStore, place_of
-from kjms.spark._ranges import messages_of, records_at, within
+from kjms.spark._ranges import messages_of, records_again, records_at
 from kjms.spark._require import require_kafka
 from kjms.spark._taking import LOOK_SECONDS, Source, Taker
 
@@ -64,8 +64,9 @@ def consume_stream(
     """Consume *queue* in batches: call *function* with each, then settle its messages; return the query, which runs.
 
     The driver is one of the queue's consumers, and shares the messages with all others. A batch is called with the same
-    number and the same messages again if the driver was killed before its function had returned, except for those that
-    other consumers have settled since. So a sink that stores a batch once, by its number, stores each message once.
+    number and the same messages again, marked as redelivered, if the driver was killed before its function had
+    returned, except for those that other consumers have settled since. So a sink that stores a batch once, by its
+    number, stores each message once.
 
     *function* may return a frame of messages that failed: rows of the batch, or any frame with the columns ``topic``,
     ``partition`` and ``offset``, or ``messageID``, and perhaps ``reason``. These are delivered again, one by one, as
@@ -293,7 +294,7 @@ class Consumption:
     def _process_again(self, spark: SparkSession, batch: int, plan: Plan) -> None:
         """Process those messages of a batch again that no consumer has settled since; they are settled as they come."""
         pending = self._source.pending(spark, self._options)
-        failed = self._call(messages_of(within(pending, plan.sent), self._source.struct), batch)
+        failed = self._call(messages_of(records_again(pending, plan.sent), self._source.struct), batch)
         self._plans.finish(batch, failed)
         self._former.add(batch, plan, failed)
         _log.info(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kjms.spark._plans import Run
 
-__all__ = ["messages_of", "records_at", "within"]
+__all__ = ["messages_of", "records_again", "records_at"]
 
 _PIECES: Final = 10_000  # into which the runs are cut, about: each is a row of a table that all executors get
 _SMALLEST: Final = 64  # offsets of a piece
@@ -57,9 +57,14 @@ def _read(spark: SparkSession, options: Mapping[str, str], runs: Sequence[Run]) 
     return _joined(frame, runs, "inner").selectExpr(*(f"`{name}`" for name in frame.columns), f"d AS {DELIVERIES}")
 
 
-def within(frame: DataFrame, runs: Sequence[Run]) -> DataFrame:
-    """Return those rows of *frame* that stand in one of *runs*."""
-    return _joined(frame, runs, "left_semi")
+def records_again(pending: DataFrame, runs: Sequence[Run]) -> DataFrame:
+    """Return those rows of *pending* that stand in one of *runs*: delivered at least once, so that they come marked.
+
+    A function may have had them before its driver was killed, and other consumers may have had them since.
+    """
+    from pyspark.sql import functions as f
+
+    return _joined(pending, runs, "left_semi").withColumn(DELIVERIES, f.greatest(DELIVERIES, f.lit(1)))
 
 
 def _joined(frame: DataFrame, runs: Sequence[Run], how: str) -> DataFrame:

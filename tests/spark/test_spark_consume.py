@@ -148,14 +148,16 @@ def test_what_a_stopped_query_had_goes_back(spark, factory, kjms_connection, kjm
 
 
 def test_a_batch_that_failed_is_run_again(spark, factory, kjms_connection, kjms_queue, tmp_path):
-    """A function that raises ends its query; a new query runs the same batch again, before any other."""
+    """A function that raises ends its query; a new query runs the same batch again, marked, before any other."""
     send(kjms_connection, kjms_queue, range(10))
     from pyspark.errors import StreamingQueryException
 
-    called = []
+    called, marks = [], []
 
     def function(frame, batch):
-        called.append((batch, sorted(int(row["text"]) for row in frame.select("text").collect())))
+        rows = frame.select("text", "deliveryCount", "redelivered").collect()
+        called.append((batch, sorted(int(row["text"]) for row in rows)))
+        marks.append({(row["deliveryCount"], row["redelivered"]) for row in rows})
         raise RuntimeError("the sink is down")
 
     for _ in range(3):  # more often than the policy allows deliveries
@@ -163,6 +165,7 @@ def test_a_batch_that_failed_is_run_again(spark, factory, kjms_connection, kjms_
         with pytest.raises(StreamingQueryException, match="the sink is down"):
             query.awaitTermination(SECONDS)
     assert called == [called[0]] * 3
+    assert marks == [{(1, False)}, {(2, True)}, {(2, True)}]
     send(kjms_connection, kjms_queue, range(10, 12))
     sink = Sink()
     assert drain(spark, factory, kjms_queue, sink, checkpoint=str(tmp_path)) == 12
