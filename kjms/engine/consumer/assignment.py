@@ -148,6 +148,8 @@ class Assignment:
             if len(metadata) > self.limit:
                 too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
                 continue
+            if not is_last:
+                partition.narrow(snapshot.state.dispatch_limit)
             commits.append(
                 Commit(
                     partition,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from kjms import Queue
 from kjms.engine.consumer.assignment import Assignment
-from kjms.engine.consumer.delivery import AssignedPartition
+from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.txn.metadata import State
+from tests.unit.engine.records import Record
 
 
 def test_a_transfer_partition_is_no_part_of_the_partition_with_its_number() -> None:
@@ -25,3 +26,30 @@ def test_a_transfer_partition_is_no_part_of_the_partition_with_its_number() -> N
     assert assignment.drop(1) == both
     assert [partition.is_held for partition in partitions.values()] == [False, False, True]
     assert list(assignment) == [partitions["q.kjms.handover"]]
+
+
+def test_a_commit_with_a_smaller_dispatch_limit_stops_dispatching_there() -> None:
+    """No message is dispatched that Kafka's dispatch limit does not cover, also where a commit takes it back.
+
+    The window is wider where much is dispatched between two commits, and narrower where little is.
+    """
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=1)
+    assignment = Assignment("q", "q", "q.kjms.overflow", "group", "engine", dispatcher)
+    partition = AssignedPartition("q", 0, State(0, 0, (), 0))
+    assignment.add(partition)
+    settlement = partition.settlement
+    for offset in range(1_000):
+        settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
+    limits = []
+    for past in (1, 200, 201, 202):  # much between the first two commits, and little after them
+        settlement.dispatch(past - 1)
+        partition.requested_limit = -1
+        settlement.settle(past - 1)
+        commits, _ = assignment.plan()
+        (commit,) = commits
+        limits.append(commit.snapshot.state.dispatch_limit)
+        assert settlement.dispatch_limit <= max(limits[-2:])
+        assignment.committed(commits)
+        assert settlement.dispatch_limit == limits[-1]
+        assert partition.extend_at < limits[-1]
+    assert limits[2] < limits[1]

@@ -169,7 +169,10 @@ class Owners(RuleBasedStateMachine):
             self.ready[offset] = self.owner.history(offset)
             assert self.ready[offset].deliveries >= self.deliveries[offset] - history.uncounted
 
-    @rule()
+    @rule(window=st.integers(1, 3 * WINDOW))
+    def commit_ahead(self, window: int) -> None:
+        self.write(window)
+
     def commit(self) -> None:
         self.write(WINDOW)
 
@@ -178,6 +181,8 @@ class Owners(RuleBasedStateMachine):
             return
         snapshot = self.owner.snapshot(window)
         self.kafka = (snapshot.state.committed_offset, write_state(snapshot.state))
+        if window:
+            self.owner.dispatch_limit = min(self.owner.dispatch_limit, snapshot.state.dispatch_limit)
         self.owner.committed(snapshot)
         self.durable = set(self.settled)
         assert not self.owner.is_dirty
