@@ -1,8 +1,9 @@
-"""``kjms spark``: archive, replay, drain, route, convert or report on messages with Spark."""
+"""``kjms spark``: archive, replay, drain, route, convert or report on messages with Spark; list or forget archives."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ on all processors (--master sets another place). Under spark-submit, it runs as 
     spark-submit --packages ... $(python3 -m kjms.spark.submit) archive orders --path ... --checkpoint ...
 
 archive   Store the messages of destinations in files or a table, each message once.
+archives  List the archives that the cluster knows, or forget one; this needs neither pyspark nor Java.
 replay    Send the messages of an archive to a destination, unchanged.
 drain     Consume all pending messages of a queue into files or a table, each message once, and end.
 route     Send messages to the destinations whose selectors match them.
@@ -42,6 +44,8 @@ again with the same checkpoint, they resume where they ended, whatever ended the
 EXAMPLES: Final = """\
 examples:
   kjms spark archive orders --path /data/orders --checkpoint /data/orders.at --once
+  kjms spark archives
+  kjms spark archives --forget orders
   kjms spark replay orders-again --path /data/orders --selector "region = 'EU'" --rate 1000
   kjms spark drain orders.dlq --path /data/dead --checkpoint /data/dead.at --format delta
   kjms spark route orders --to large "amount > 100" --to topic://eu "region = 'EU'" --otherwise rest
@@ -51,6 +55,7 @@ examples:
 """
 USES: Final = {
     "archive": ({"path", "checkpoint"}, {"format", "name", "selector", "once", "option"}),
+    "archives": (set(), {"forget", "json"}),
     "replay": ({"path"}, {"format", "selector", "rate", "option"}),
     "drain": ({"path", "checkpoint"}, {"format", "selector", "option"}),
     "route": ({"to", "checkpoint"}, {"otherwise", "set", "once", "option"}),
@@ -72,10 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pipeline", choices=[*USES], help="run this pipeline")
     parser.add_argument(
         "destinations",
-        nargs="+",
+        nargs="*",
         metavar="DESTINATION",
         type=destination,
-        help="use these queues, or topics (topic://NAME); replay: send to this one; drain: consume this queue",
+        help="use these queues, or topics (topic://NAME); replay: send to this one; drain: consume this queue;"
+        " archives: none",
     )
     parser.add_argument(
         "--path",
@@ -91,6 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--name", metavar="NAME", help="archive: register as this name (default: made of the checkpoint's path)"
+    )
+    parser.add_argument(
+        "--forget",
+        metavar="NAME",
+        help="archives: keep settled messages no longer for this archive, whose query has been stopped; what it has"
+        " stored remains",
     )
     parser.add_argument("--checkpoint", metavar="DIRECTORY", help="record the progress in this directory")
     parser.add_argument(
@@ -136,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="report: sum up this time in each figure: 30s, 5m, 1h (default: chosen by the length of the report)",
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="report: also write a page with plots to this file")
-    parser.add_argument("--json", action="store_true", help="report: write a JSON object")
+    parser.add_argument("--json", action="store_true", help="archives, report: write JSON")
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
@@ -176,6 +188,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise WrongUse(f"{name}: give {_listed(needs - given)}")
     if not given <= needs | takes:
         raise WrongUse(f"{name}: has no option {_listed(given - needs - takes)}")
+    if bool(arguments.destinations) is (name == "archives"):
+        raise WrongUse(f"{name}: give {'no' if arguments.destinations else 'a'} destination")
+    if name == "archives":
+        return _archives(arguments)
     if name in {"replay", "drain"} and len(arguments.destinations) > 1:
         raise WrongUse(f"{name}: give one destination")
     if name == "drain" and not isinstance(arguments.destinations[0], Queue):
@@ -217,6 +233,34 @@ def run(arguments: argparse.Namespace) -> int:
         return _tell(arguments, found)
     count = pipelines.replay(spark, chosen, path, wanted[0], rate=arguments.rate, options=options, **stored, **who)
     say("spark", f"{count} messages were sent to {wanted[0]}")
+    return 0
+
+
+def _archives(arguments: argparse.Namespace) -> int:
+    """List the archives that the cluster knows, or forget the one that is named.
+
+    Raises:
+        JMSException: There is no cluster, or no such archive.
+    """
+    from kjms.spark._archives import archives, forget_archive
+
+    chosen = factory(arguments)
+    user, password = credentials(arguments)
+    if arguments.forget is not None:
+        forget_archive(chosen, arguments.forget, user=user, password=password)
+        say("spark", f"archive {arguments.forget} is forgotten")
+        return 0
+    rows = [
+        (known.name, topic, number, offset)
+        for known in archives(chosen, user=user, password=password)
+        for (topic, number), offset in sorted(known.positions.items())
+    ]
+    if arguments.json:
+        names = ("archive", "topic", "partition", "offset")
+        print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+    elif rows:
+        head = ("ARCHIVE", "KAFKA TOPIC", "PARTITION", "STORED UP TO")
+        print(*columns([head, *(tuple(map(str, row)) for row in rows)], right=[2, 3]), sep="\n")
     return 0
 
 
