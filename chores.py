@@ -227,8 +227,9 @@ def fuzz(arguments: Sequence[str]) -> int:
 
 
 def crash(arguments: Sequence[str]) -> int:
-    """Kill, pause and restart programs that use a queue (two hours); --exactly-once, --figures, --bridge, --worker."""
-    programs = {name: name[2:].replace("-", "_") for name in ("--figures", "--exactly-once", "--bridge", "--worker")}
+    """Kill, pause and restart programs that use a queue (two hours); --exactly-once, --bridge, --spark, --worker ..."""
+    modes = ("--figures", "--exactly-once", "--bridge", "--worker", "--spark", "--spark-drain")
+    programs = {name: name[2:].replace("-", "_") for name in modes}
     program = next((programs[each] for each in arguments if each in programs), "crash")
     return run("test", f"tests/crash/{program}.py", *(each for each in arguments if each not in programs))
 

@@ -46,13 +46,15 @@ from kjms import ConnectionFactory, DestinationOptions, Queue, Session  # noqa: 
 from kjms.broker import find_broker  # noqa: E402
 
 PARTITIONS: Final = 6
-START_SECONDS: Final = 240.0  # until a consumer that was started gets its first message
-STALL_SECONDS: Final = 240.0  # without any event, until the test gives up
+START_SECONDS: Final = (
+    900.0  # until a consumer that was started has processed messages, on a machine that does much else
+)
+STALL_SECONDS: Final = 600.0  # without any event, until the test gives up
 END_SECONDS: Final = 120.0
 LOOK_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 10.0  # in which a killed consumer's messages reach another one
 COMMIT_EVERY: Final = 1_000
-FEW: Final = 0.2  # of the messages: they come while a consumer starts
+MOST_OF_FIRST: Final = 5_000  # lines before the first acknowledgement, or the end of the first batch
 DONE: Final = frozenset({"stored", "acknowledging", "acknowledged"})
 
 
@@ -148,10 +150,15 @@ class Histories:
             held.clear()
 
     def has(self, program: Program) -> bool:
-        """Return whether *program*, as it runs now, has got a message."""
+        """Return whether *program*, as it runs now, has processed messages."""
         self.look()
         mine = f"{program.kind}-{program.process.pid}-"
-        return any(path.name.startswith(mine) for path in self._lines)
+        return any(
+            line["event"] in DONE
+            for path, lines in self._lines.items()
+            if path.name.startswith(mine)
+            for line in lines[:MOST_OF_FIRST]
+        )
 
     def sessions(self) -> list[History]:
         """Return all that is there, by session."""
@@ -244,28 +251,29 @@ def gateway(servers: str, folder: Path, session_timeout: int) -> Iterator[str]:
 
 
 def disturb(programs: dict[str, Program], histories: Histories, sender: Sender, options: argparse.Namespace) -> None:
-    """Kill the programs as often as is said, in an order and at moments that the seed gives, while messages come."""
+    """Kill the programs as often as is said, in an order and at moments that the seed gives.
+
+    Before each kill, a portion of the messages is sent while all programs process messages.
+    """
     chance = random.Random(options.seed)
     kinds = [kind for kind in KINDS for _ in range(options.kills)]
     chance.shuffle(kinds)
-    portion = int(options.messages * (1 - FEW) / (len(kinds) + 1))
 
-    def serves(program: Program) -> bool:
-        is_serving = histories.has(program)
-        if not is_serving:
-            sender.send(round(options.messages * FEW / 1_000) + 1)
-        return is_serving
+    def all_serve() -> bool:
+        waiting = [program for program in programs.values() if not histories.has(program)]
+        if waiting:
+            sender.send(PARTITIONS)
+        return not waiting
 
-    for program in programs.values():
-        wait_until(lambda program=program: serves(program), START_SECONDS, f"{program.kind} gets no message")
-    for kind in kinds:
+    for number, kind in enumerate(kinds):
         program, pause = programs[kind], chance.uniform(0, options.pause)
-        wait_until(lambda program=program: serves(program), START_SECONDS, f"{kind} gets no message")
-        sender.send(portion)
+        wait_until(all_serve, START_SECONDS, "not all consumers process messages")
+        sender.send(sender.left // (len(kinds) + 1 - number))
         time.sleep(pause)
         program.kill()
         histories.look()
         print(f"{kind} killed, {len(histories.done)} messages done, {sender.left} to be sent", flush=True)
+    wait_until(all_serve, START_SECONDS, "not all consumers process messages")
     sender.send(sender.left)
 
 
