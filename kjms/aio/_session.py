@@ -316,13 +316,13 @@ class LoopSession(Session):
         """Return the next message, if that takes no thread."""
         core = self._core
         try:
-            outer = core.guard.acquire("receive")
+            core.guard.acquire("receive")
         except IllegalStateException:  # the session is being closed, started or stopped
             return None
         try:
             return core.take_at_hand(consumer._slot, consumer._destination, core.delivery(read, is_loop=is_loop))
         finally:
-            core.guard.release(outer)
+            core.guard.release()
 
     async def receive(
         self,

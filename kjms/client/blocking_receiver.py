@@ -87,7 +87,7 @@ class BlockingReceiver:
         core, slot = self._core, consumer._slot
         acknowledgement = core.acknowledgement
         guard = core.guard
-        outer = guard.acquire("receive")
+        guard.acquire("receive")
         try:
             if not acknowledgement.before_next(slot):
                 raise core.overrun("receive")
@@ -96,7 +96,7 @@ class BlockingReceiver:
             found = core.take(slot, consumer._destination, deliver) if is_next else None
             return found[1] if found else self._wait(consumer, seconds, deliver, is_next=is_next)
         finally:
-            guard.release(outer)
+            guard.release()
 
     def _wait(
         self,

@@ -119,7 +119,7 @@ class MessageConsumer(AutoCloseable):
 
         Spec: JMS 2.0 §4.4.11, §4.5.1.
         """
-        return self._session._receive(self, seconds_of(timeout))
+        return self._session._receive(self, None if timeout is None else seconds_of(timeout))
 
     def receive_no_wait(self) -> Message | None:
         """Return the next message if one is at hand, else None (JMS 2.0 §4.5.1)."""

@@ -135,7 +135,7 @@ class ListenerThread:
             was_full = is_full
             if first is not None:
                 consumers = sorted(consumers, key=lambda consumer: consumer._slot is not first)
-            starts, rivalled = ConsumerSlot.starts, _rivalled(consumers)
+            starts, rivalled = ConsumerSlot.starts, _rivalled(consumers) if len(consumers) > 1 else []
             for consumer in consumers:
                 slot = consumer._slot
                 if slot.is_waiting and not is_due:
@@ -156,7 +156,7 @@ class ListenerThread:
 
     def _deliver(self, consumer: MessageConsumer, delivery: Delivery) -> None:
         core, slot = self._core, consumer._slot
-        outer = core.guard.acquire_later()
+        core.guard.acquire_later()
         try:
             with core.delivering:
                 listener = self._listener_of(consumer)
@@ -169,7 +169,7 @@ class ListenerThread:
                 finally:
                     self.current = None
         finally:
-            core.guard.release(outer)
+            core.guard.release()
 
     def _deliver_to(
         self, listener: MessageListener, slot: ConsumerSlot, delivery: Delivery, destination: Destination
@@ -185,7 +185,9 @@ class ListenerThread:
                 return
             self._is_behind = False
         try:
-            message = core.acceptable(delivery, destination)
+            message = delivery.decoded
+            if message is None or delivery.count > 1 or "JMSExpiration" in message._properties:
+                message = core.acceptable(delivery, destination)
             if message is not None:
                 self._call(listener, delivery, message)
             core.acknowledgement.before_next(slot)
@@ -214,6 +216,4 @@ class ListenerThread:
 
 def _rivalled(consumers: Sequence[MessageConsumer]) -> list[MessageConsumer]:
     """Return those of *consumers* that are not to wait while the listener of another one runs."""
-    if len(consumers) < 2:
-        return []
-    return [consumer for consumer in consumers if consumer._slot.has_rivals]
+    return [consumer for consumer in consumers if consumer._slot.has_rivals] if len(consumers) > 1 else []

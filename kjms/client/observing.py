@@ -404,7 +404,7 @@ class ObservedSender(SessionSender):
         return pending
 
     def send(self, message: Message, route: Route, listener: CompletionListener | None, original: Message) -> None:
-        outer = self._guard.acquire("send")
+        self._guard.acquire("send")
         try:
             transaction = self.transaction
             begun, headers = self._observation.sending(message, is_transacted=transaction is not None)
@@ -420,7 +420,7 @@ class ObservedSender(SessionSender):
             elif self._current is begun:
                 self._observation.sent(begun)
         finally:
-            self._guard.release(outer)
+            self._guard.release()
 
 
 def _with_headers(route: Route, headers: list[Header]) -> Route:

@@ -82,7 +82,9 @@ class SessionCore:
                 delivery = slot.poll()
                 if delivery is None:
                     return None
-                message = self.acceptable(delivery, destination)
+                message = delivery.decoded
+                if message is None or delivery.count > 1 or "JMSExpiration" in message._properties:
+                    message = self.acceptable(delivery, destination)
                 if message is not None:
                     if deliver is not None:
                         deliver(delivery, message)

@@ -110,7 +110,7 @@ class SessionSender:
     def send(self, message: Message, route: Route, listener: CompletionListener | None, original: Message) -> None:
         """Send *message* by *route*; *listener* is called with *original*, which is the application's own object."""
         guard = self._guard
-        outer = guard.acquire("send")
+        guard.acquire("send")
         try:
             self._check_open("send")
             record = route.encode(message)
@@ -135,7 +135,7 @@ class SessionSender:
                 completions.cancel()
                 raise
         finally:
-            guard.release(outer)
+            guard.release()
 
     def finish(self, doing: str) -> None:
         """Return when every send has been delivered or given up, and its completion listener has returned.

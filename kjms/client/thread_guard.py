@@ -21,11 +21,12 @@ class ThreadGuard:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        self._holder = 0  # the identifier of its thread
+        self._holder = 0  # the identifier of the thread that holds the lock, or held it last
         self._lock = threading.RLock()  # re-entrant: a listener may use its own session
+        self.release = self._lock.release  # without a call in Python: one for each message
 
-    def acquire(self, action: str) -> int:
-        """Begin *action*, such as "receive", and return what `release` is to get.
+    def acquire(self, action: str) -> None:
+        """Begin *action*, such as "receive", which `release` ends.
 
         Raises:
             IllegalStateException: Another thread uses the session.
@@ -37,28 +38,21 @@ class ThreadGuard:
                 f"{self._owner}: thread {threading.current_thread().name!r} tried to {action} while thread"
                 f" {name!r} was using it (JMS 2.0 §4.4.6)"
             )
-        outer, self._holder = self._holder, get_ident()
-        return outer
+        self._holder = get_ident()
 
-    def acquire_later(self) -> int:
-        """Begin an action when that of another thread has ended; return what `release` is to get."""
+    def acquire_later(self) -> None:
+        """Begin an action when that of another thread has ended; `release` ends it."""
         self._lock.acquire()
-        outer, self._holder = self._holder, get_ident()
-        return outer
-
-    def release(self, outer: int) -> None:
-        """End the action; *outer* is the thread of the action around it, if there is one."""
-        self._holder = outer
-        self._lock.release()
+        self._holder = get_ident()
 
     @contextmanager
     def taken_to(self, action: str) -> Iterator[None]:
         """Guard *action*; the hot paths of sending and receiving call `acquire` and `release` themselves."""
-        outer = self.acquire(action)
+        self.acquire(action)
         try:
             yield
         finally:
-            self.release(outer)
+            self.release()
 
     @contextmanager
     def waited_for(self, seconds: float = -1) -> Iterator[None]:
@@ -70,8 +64,8 @@ class ThreadGuard:
         if not self._lock.acquire(timeout=seconds):
             yield
             return
-        outer, self._holder = self._holder, get_ident()
+        self._holder = get_ident()
         try:
             yield
         finally:
-            self.release(outer)
+            self.release()

@@ -163,12 +163,15 @@ class Layout:
     def read_body(self, message: Message) -> Any:
         """Return the body as the message's class keeps it."""
         value = message._value
+        if message.__class__ is TextMessage:
+            try:
+                return None if value is None else value.decode()
+            except ValueError:
+                _note(message, "the text is not UTF-8 throughout; U+FFFD stands for what is not")
+                return value.decode(errors="replace")
         try:
             body = self.read_value(value)
         except ValueError as error:
-            if message.__class__ is TextMessage:
-                _note(message, "the text is not UTF-8 throughout; U+FFFD stands for what is not")
-                return value.decode(errors="replace")
             raise MessageFormatException(
                 f"the record's value is not a body of type {self.body_type!r}: {error} (docs/wire-format.md)"
             ) from None

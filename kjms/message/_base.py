@@ -8,7 +8,7 @@ until they are read; then the message has its reader fill them.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from kjms.destinations import Destination
 from kjms.errors import MessageFormatException, MessageNotWriteableException, shown
@@ -361,19 +361,19 @@ class Message:
 
     def get_boolean_property(self, name: str) -> bool:
         """Return the property *name* as a boolean; False where it has no value. Errors as `get_long_property`."""
-        return cast(bool, self._property_as("boolean", name))
+        return self._property_as("boolean", name)  # type: ignore[no-any-return]
 
     def get_byte_property(self, name: str) -> int:
         """Return the property *name* as a byte."""
-        return cast(int, self._property_as("byte", name))
+        return self._property_as("byte", name)  # type: ignore[no-any-return]
 
     def get_short_property(self, name: str) -> int:
         """Return the property *name* as a short."""
-        return cast(int, self._property_as("short", name))
+        return self._property_as("short", name)  # type: ignore[no-any-return]
 
     def get_int_property(self, name: str) -> int:
         """Return the property *name* as an int."""
-        return cast(int, self._property_as("int", name))
+        return self._property_as("int", name)  # type: ignore[no-any-return]
 
     def get_long_property(self, name: str) -> int:
         """Return the property *name* as a long.
@@ -383,26 +383,28 @@ class Message:
 
         Spec: JMS 2.0 §3.5.4 (conversions), §3.5.8 (properties that do not exist).
         """
-        return cast(int, self._property_as("long", name))
+        return self._property_as("long", name)  # type: ignore[no-any-return]
 
     def get_float_property(self, name: str) -> float:
         """Return the property *name* as a float."""
-        return cast(float, self._property_as("float", name))
+        return self._property_as("float", name)  # type: ignore[no-any-return]
 
     def get_double_property(self, name: str) -> float:
         """Return the property *name* as a double."""
-        return cast(float, self._property_as("double", name))
+        return self._property_as("double", name)  # type: ignore[no-any-return]
 
     def get_string_property(self, name: str) -> str | None:
         """Return the property *name* as a string, written as Java writes it; None where it has no value."""
-        return cast("str | None", self._property_as("string", name))
+        return self._property_as("string", name)  # type: ignore[no-any-return]
 
     def get_object_property(self, name: str) -> bool | int | float | str | None:
         """Return the property *name* in its own type; None where it has no value (§3.5.5)."""
         return self._property_value(name)
 
-    def _property_as(self, wanted: str, name: str) -> Value:
-        value = self._property_value(name)
+    def _property_as(self, wanted: str, name: str) -> Any:
+        value: Value = self._property_value(name) if name in SELECTED else self._properties.get(name)
+        if value.__class__ is bytes:
+            value = self._reader.read_property(self, name, value)  # type: ignore[union-attr]
         if value.__class__ is str:
             kind = "string"
         else:
@@ -488,8 +490,7 @@ class Message:
 
     @property
     def _body(self) -> Any:
-        value = self._content
-        return value if value is not UNREAD else self._read_body()
+        return self._read_body() if self._content is UNREAD else self._content
 
     def _read_body(self) -> Any:
         self._content = self._reader.read_body(self)  # type: ignore[union-attr]

@@ -37,7 +37,9 @@ class TextMessage(Message):
             MessageFormatException: It was set to something that is no string.
         """
         value = self._content
-        return value if value is not UNREAD else self._read_body()  # type: ignore[no-any-return]
+        if value is UNREAD:
+            value = self._content = self._reader.read_body(self)  # type: ignore[union-attr]
+        return value  # type: ignore[no-any-return]
 
     @text.setter
     def text(self, text: str | None) -> None:

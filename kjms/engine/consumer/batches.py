@@ -81,13 +81,15 @@ class Batches:
                 or delivery.group is not None
                 or delivery.offset >= partition.extend_at
                 or delivery.is_relocating
-                or partition.is_transfer
             ):
                 break
+            if partition is not latest:
+                if partition.is_transfer:
+                    break
+                if latest is not None:
+                    latest.settlement.dispatch(batch[-1].offset)
+                latest = partition
             level.popleft()
-            if partition is not latest and latest is not None:
-                latest.settlement.dispatch(batch[-1].offset)
-            latest = partition
             delivery.state = DISPATCHED
             delivery.ready_in = 0
             delivery.slot = slot

@@ -16,6 +16,7 @@ from kjms.engine.consumer.message_groups import MessageGroups
 from kjms.engine.consumer.peer_sharing import PeerSharing
 from kjms.engine.consumer.selector_queue import SelectorQueue, SelectorQueues
 from kjms.engine.tuning import DEFAULTS
+from kjms.mapping import decode
 from kjms.txn.delivery_states import (
     BLOCK,
     DELAYED,
@@ -183,16 +184,18 @@ class Dispatcher:
             lucky.wake(1)
 
     def arrive_run(self, deliveries: Sequence[Delivery]) -> None:
-        """Make *deliveries*, the newest messages in their order, ready: as `arrive` does with each."""
+        """Make *deliveries*, the newest messages of a partition in their order, ready: as `arrive` does with each."""
         queue = next(iter(self.selector_queues.values()), None)
         if queue is None or len(self.selector_queues) > 1 or self.eviction.is_urgent:
             for delivery in deliveries:
                 self.arrive(delivery)
             return
-        selector, destination = queue.selector, self._destination
+        selector, destination, read = queue.selector, self._destination, deliveries[0].partition.decode
         ready: list[Delivery] = []
         for number, delivery in enumerate(deliveries):
-            message = delivery.rank(destination)
+            message = delivery.decoded = read(delivery.record, destination, delivery.count)  # what `rank` does
+            if read is not decode or "JMSPriority" in message._properties:
+                delivery.priority = message.jms_priority
             if delivery.priority != DEFAULT_PRIORITY or delivery.due:
                 self._extend(queue, ready)
                 for other in deliveries[number:]:

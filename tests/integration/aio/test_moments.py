@@ -28,6 +28,7 @@ async def test_a_receive_that_is_cancelled_while_it_takes_a_message_gives_it_bac
         await context.create_producer().send(queue, "x")
         session = consumer._session
         with session._core.delivering:  # the thread cannot go on
+            session._core.guard._holder = 0
             task = asyncio.create_task(consumer.receive())
             await until(lambda: session._core.guard._holder)
             task.cancel()
