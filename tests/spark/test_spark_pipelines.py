@@ -218,6 +218,50 @@ def test_settled_messages_stay_until_the_archive_has_them(spark, own_broker, kjm
         forget_archive(factory, name)
 
 
+def test_space_is_never_given_back_beyond_an_archive_that_runs(spark, own_broker, kjms_queue, tmp_path):
+    """While messages are sent, consumed and archived at the same time, none is deleted before the archive has it."""
+    topic, name = kjms_queue.queue_name, f"test-{kjms_queue.queue_name}"
+    factory = ConnectionFactory(own_broker.bootstrap_servers, keep_settled=0, kafka={"client.id": topic})
+    count, portion = 600, 100
+
+    def first_offset():
+        return bounds(own_broker.bootstrap_servers, topic)[0][0]
+
+    def archived():
+        known = {each.name: each.positions for each in archives(factory)}
+        return known[name][topic, 0]
+
+    seen = []
+
+    def look():
+        first = first_offset()  # before the archive is asked, which advances meanwhile
+        seen.append((first, archived()))
+        return first
+
+    with tuned(retention_seconds=0.05), factory.create_connection() as connection:
+        connection.start()
+        session = connection.create_session(SessionMode.CLIENT_ACKNOWLEDGE)
+        consumer = session.create_consumer(kjms_queue)
+        send(connection, kjms_queue, range(portion))
+        query = archive(
+            spark, factory, kjms_queue, str(tmp_path / "files"), checkpoint=str(tmp_path / "at"), name=name,
+            options={"maxOffsetsPerTrigger": str(portion // 2)},
+        )  # fmt: skip
+        try:
+            for begin in range(0, count, portion):
+                if begin:
+                    send(connection, kjms_queue, range(begin, begin + portion))
+                received = [consumer.receive(WAIT_MS) for _ in range(portion)]
+                received[-1].acknowledge()
+                wait_for(lambda begin=begin: look() > begin - portion, WAIT_SECONDS, pause=LOOK_SECONDS)
+            wait_for(lambda: look() == count, WAIT_SECONDS, pause=LOOK_SECONDS)
+        finally:
+            query.stop()
+    assert [each for each in seen if each[0] > each[1]] == []
+    assert any(0 < first < count for first, _ in seen)  # space was given back while the archive was at work
+    assert kept(spark, str(tmp_path / "files")) == Counter(range(count))
+
+
 def test_what_is_missing_is_said(spark, kjms_factory, kjms_topic, tmp_path, capsys):
     """No archive, and arguments that make no sense, are one-line errors."""
     with pytest.raises(JMSException, match="holds no archive"):
