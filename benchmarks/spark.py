@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Producer
 
+from benchmarks._spark_reader import COLUMNS
 from kjms import DeliveryMode, Queue, TextMessage
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Unit, workload
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 
 PARTITIONS: Final = 2
 SELECTOR: Final = "region = 'EU' AND amount > 100"
-COLUMNS: Final = (
-    "messageID", "messageType", "timestamp", "deliveryMode", "correlationID", "replyTo", "destination", "type",
-    "expiration", "deliveryTime", "priority",
-)  # fmt: skip
 
 spark_read = workload(
     "spark-read",

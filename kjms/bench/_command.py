@@ -82,7 +82,7 @@ def chosen(workloads: Mapping[str, Workload], names: Sequence[str], default_sets
 
 def listing(workloads: Mapping[str, Workload]) -> str:
     """Return a line for each of *workloads*."""
-    return "\n".join(f"{each.set:10}{each.name:30}{each.title}" for each in workloads.values())
+    return "\n".join(f"{each.set:12}{each.name:30}{each.title}" for each in workloads.values())
 
 
 def measured(

@@ -19,7 +19,7 @@ def run_workload(workload: Workload, stage: Stage, *, rounds: int, messages: int
     Args:
         workload: What is run.
         stage: Where.
-        rounds: How many rounds count, unless the workload takes fewer; one more goes before, which does not.
+        rounds: How many rounds count, unless the workload takes fewer; as a rule one more goes before, which does not.
         messages: The messages of a round of a workload whose share is 1.
         progress: Told what is about to run.
     """
@@ -27,7 +27,7 @@ def run_workload(workload: Workload, stage: Stage, *, rounds: int, messages: int
     stage.count = max(1, round(messages * workload.share))
     figures: dict[str, list[float]] = {side.name: [] for side in workload.sides}
     try:
-        for number in range(rounds + 1):
+        for number in range(0 if workload.has_warm_up else 1, rounds + 1):
             # The order changes from round to round: what runs second finds other caches and other dirty pages.
             for part in workload.parts if number % 2 else workload.parts[::-1]:
                 progress(

@@ -118,6 +118,7 @@ class Workload:
         set: The set that it belongs to, which has a table of its own.
         grows: Whether its sides are sizes of the same work.
         rounds: How many rounds it takes at most; 0 is no limit.
+        has_warm_up: Whether a round goes before that does not count. Sides that warm up by themselves need none.
         missing: Why it cannot be run here; empty where it can.
         versions: Returns the versions of what takes part in it and in no other set, by name.
     """
@@ -131,6 +132,7 @@ class Workload:
     set: str = MAIN
     grows: bool = False
     rounds: int = 0
+    has_warm_up: bool = True
     missing: str = ""
     versions: Callable[[], Mapping[str, str]] = dict
     parts: list[Part] = field(default_factory=list)
@@ -151,11 +153,12 @@ class Workload:
 
         return add
 
-    def together(self, *names: str) -> Callable[[PartFunction], PartFunction]:
-        """Return a decorator for a function that returns the figures of several sides, of which these are the names."""
+    def together(self, *sides: str | Side) -> Callable[[PartFunction], PartFunction]:
+        """Return a decorator for a function that returns the figures of several *sides*, or of sides of these names."""
 
         def add(function: PartFunction) -> PartFunction:
-            self.parts.append(Part(tuple(map(Side, names)), function))
+            made = tuple(each if isinstance(each, Side) else Side(each) for each in sides)
+            self.parts.append(Part(made, function))
             return function
 
         return add
@@ -175,6 +178,7 @@ def workload(
     set: str = MAIN,
     grows: bool = False,
     rounds: int = 0,
+    has_warm_up: bool = True,
     missing: str = "",
     versions: Callable[[], Mapping[str, str]] = dict,
 ) -> Workload:
@@ -187,7 +191,7 @@ def workload(
         raise ValueError(f"there are two workloads called {name!r}")
     aims = (aim,) if isinstance(aim, Aim) else tuple(aim)
     _registry[name] = made = Workload(
-        name, title, unit, share, needs_broker, aims, set, grows, rounds, missing, versions
+        name, title, unit, share, needs_broker, aims, set, grows, rounds, has_warm_up, missing, versions
     )
     return made
 

@@ -24,7 +24,7 @@ from kjms.bench._report import Report
 from kjms.bench._run import run_workload, run_workloads
 from kjms.bench._stage import Stage
 from kjms.bench._statistics import Result, SideResult
-from kjms.bench._workload import Aim, Clock, Unit, Workload, at_once, load_workloads, per_call, workload
+from kjms.bench._workload import Aim, Clock, Side, Unit, Workload, at_once, load_workloads, per_call, workload
 
 FAST = SideResult("raw, consume", [100.0, 200.0, 120.0])
 SLOW = SideResult("raw, poll", [90.0, 100.0, 110.0])
@@ -91,6 +91,26 @@ def test_sides_take_turns_in_changing_order_after_a_warm_up_that_does_not_count(
     assert [side.figures for side in found.sides] == [[3.0, 6.0, 7.0], [4.0, 5.0, 8.0]]
     assert counts == [5, 5, 5, 5]
     assert found.messages == 5
+
+
+def test_sides_that_warm_up_by_themselves_have_no_round_before() -> None:
+    """A round of many minutes is not run twice; sides that are measured together may be of different families."""
+    ran: list[str] = []
+    made = Workload("long", "take long", Unit.MICROSECONDS, needs_broker=False, grows=True, has_warm_up=False)
+    for size in (1, 2):
+
+        @made.together(*(Side(f"{family} {size}", family=family) for family in ("work", "time")))
+        def _(stage: Stage, size: int = size) -> list[float]:
+            ran.append(f"size {size}")
+            return [size, 10.0 * size]
+
+    found = run_workload(made, Stage(), rounds=1, messages=1, progress=lambda text: None)
+
+    assert ran == ["size 1", "size 2"]
+    assert [(each.side, each.other, each.ratio) for each in found.comparisons()] == [
+        ("work 2", "work 1", 2.0),
+        ("time 2", "time 1", 2.0),
+    ]
 
 
 def report() -> Report:
