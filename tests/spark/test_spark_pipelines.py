@@ -27,7 +27,7 @@ LAUNCHED = {"master", "spark.driver.memory"}  # what spark-submit has options of
 pytestmark = pytest.mark.usefixtures("no_python_on_executors")
 
 WAIT_SECONDS = 90.0
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "spark-archive.md"
 COMPACTION = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0].replace(";", "").splitlines()
 
 LOOK_SECONDS = 0.2  # between looks at the cluster, each of which opens clients

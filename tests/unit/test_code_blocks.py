@@ -130,9 +130,13 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ("docs/spark-consume.md", "python"): [(3, "tests/spark/test_spark_consume.py::test_the_examples_of_the_page_run")],
     ("docs/spark-recipes.md", "python"): [(7, "tests/spark/test_spark_recipes.py::test_the_recipes_run")],
     ("docs/spark-sessions.md", "bash"): [(2, PARSED)],
-    ("docs/spark.md", "bash"): [(3, PARSED), (1, "spark-submit needs a cluster of Spark")],
-    ("docs/spark.md", "python"): [(11, "tests/spark/test_spark_docs.py::test_the_examples_run")],
-    ("docs/spark.md", "sql"): [(1, "tests/spark/test_spark_pipelines.py::test_a_table_is_an_archive")],
+    ("docs/spark.md", "bash"): [(2, PARSED), (1, "spark-submit needs a cluster of Spark")],
+    ("docs/spark.md", "python"): [(7, "tests/spark/test_spark_docs.py::test_the_examples_run")],
+    ("docs/spark-archive.md", "bash"): [(1, PARSED)],
+    ("docs/spark-archive.md", "python"): [(2, "tests/spark/test_spark_docs.py::test_the_examples_run")],
+    ("docs/spark-report.md", "python"): [(1, "tests/spark/test_spark_docs.py::test_the_examples_run")],
+    ("docs/spark-route.md", "python"): [(1, "tests/spark/test_spark_docs.py::test_the_examples_run")],
+    ("docs/spark-archive.md", "sql"): [(1, "tests/spark/test_spark_pipelines.py::test_a_table_is_an_archive")],
     ("docs/subscriptions.md", "python"): [
         (1, "tests/integration/guides/test_pages.py::test_the_first_program_prints_the_text_below_it")
     ],
