@@ -63,11 +63,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark of this process's own."""
+def spark_is_there() -> None:
+    """Skip the test where Spark cannot run."""
     reason = reason_to_skip()
     if reason:
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def spark(spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark of this process's own."""
     from spark_records import FORMATS, SETTINGS
 
     from kjms.spark import spark_session

@@ -1,10 +1,14 @@
-"""The recipes in docs/spark-recipes.md run, one after the other, and find what the page says."""
+"""The recipes in docs/spark-recipes.md run, one after the other, and find what the page says; one is killed, too."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import struct
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
@@ -17,6 +21,7 @@ from confluent_kafka import Producer
 from kjms import Topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark-recipes.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
 FIRST = {"type": "record", "name": "Order", "fields": [{"name": "item", "type": "string"}]}
 SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "region", "type": "string", "default": "EU"}]}
 SCHEMAS = {7: FIRST, 300: SECOND}
@@ -71,7 +76,7 @@ def test_the_recipes_run(spark, kjms_broker, kjms_connection, kjms_destination_n
     for number, row in ((7, {"item": "salt"}), (300, {"item": "rice", "region": "US"})):
         producer.produce(source, framed(number, row))
     producer.flush(20)
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    examples = [each for each in EXAMPLES if "jdbc" not in each]
     assert len(examples) == 7
     names: dict[str, object] = {}
     for example in examples:
@@ -92,3 +97,60 @@ def test_the_recipes_run(spark, kjms_broker, kjms_connection, kjms_destination_n
         ["rice", "US"],
         ["salt", "EU"],
     ]
+
+
+KILLED = """
+import os, signal
+def killed(store):
+    def stored_and_killed(orders, batch):
+        print("BATCH", batch, orders.count(), flush=True)
+        store(orders, batch)
+        if not os.path.exists("killed"):
+            open("killed", "w").close()
+            os.killpg(0, signal.SIGKILL)  # Spark's Java, too
+    return stored_and_killed
+"""
+
+
+def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run *program* in a process of its own, and in a group of its own, which it may kill."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(PAGE.parents[1]), os.environ.get("PYTHONPATH", "")]),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_database_has_each_message_once(spark_is_there, kjms_broker, kjms_connection, kjms_queue, tmp_path):
+    """Killed when the database has the batch, and before it is settled: the batch comes again, and adds no row."""
+    session = kjms_connection.create_session()
+    producer = session.create_producer(kjms_queue)
+    for amount in range(20):
+        message = session.create_text_message(f"order {amount}")
+        message.set_int_property("amount", amount)
+        producer.send(message)
+    (recipe,) = [each for each in EXAMPLES if "jdbc" in each]
+    recipe = recipe.replace("localhost:9092", kjms_broker.bootstrap_servers).replace("/tmp", str(tmp_path))
+    recipe = recipe.replace('Queue("orders")', f'Queue("{kjms_queue.queue_name}")').replace(
+        "spark_session(**{", 'spark_session(master="local[2]", **{"spark.ui.enabled": False, '
+    )
+    program = KILLED + recipe.replace("def store(", "@killed\ndef store(")
+    first, second = run(program, tmp_path), run(program, tmp_path)
+    assert first.returncode == -signal.SIGKILL, first.stderr[-4000:]
+    assert second.returncode == 0, second.stderr[-4000:]
+    batches = [re.findall(r"BATCH (\d+) (\d+)", each.stdout) for each in (first, second)]
+    assert batches == [[("0", "20")]] * 2, "the same batch came again"
+    rows = cells(second.stdout)
+    assert sorted(row[1:] for row in rows) == sorted([str(n), f"order {n}"] for n in range(20))
+    assert len({row[0] for row in rows}) == 20
+    with session.create_browser(kjms_queue) as browser:
+        assert list(browser) == [], "all are settled"

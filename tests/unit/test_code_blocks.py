@@ -128,7 +128,10 @@ TESTED: Final[dict[tuple[str, str], list[tuple[int, str]]]] = {
     ],
     ("docs/spark-consume.md", "bash"): [(1, PARSED)],
     ("docs/spark-consume.md", "python"): [(3, "tests/spark/test_spark_consume.py::test_the_examples_of_the_page_run")],
-    ("docs/spark-recipes.md", "python"): [(7, "tests/spark/test_spark_recipes.py::test_the_recipes_run")],
+    ("docs/spark-recipes.md", "python"): [
+        (7, "tests/spark/test_spark_recipes.py::test_the_recipes_run"),
+        (1, "tests/spark/test_spark_recipes.py::test_a_database_has_each_message_once"),
+    ],
     ("docs/spark-sessions.md", "bash"): [(2, PARSED)],
     ("docs/spark.md", "bash"): [(2, PARSED), (1, "spark-submit needs a cluster of Spark")],
     ("docs/spark.md", "python"): [(7, "tests/spark/test_spark_docs.py::test_the_examples_run")],
