@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.errors import JMSException, shown
 from kjms.spark._decode import TYPED
-from kjms.spark._require import DELTA, ICEBERG, require_format
+from kjms.spark._require import DELTA, ICEBERG, is_connect, require_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,8 +87,16 @@ def start_keeping(
         ValueError: There is no such format.
         JMSException: The session lacks it.
     """
-    _check_kept(frame.sparkSession, kind)
-    if kind == ICEBERG and _iceberg_table(frame.sparkSession, path) is None:
+    spark = frame.sparkSession
+    _check_kept(spark, kind)
+    if kind == ICEBERG and is_connect(spark):
+        if _is_folder(path):
+            raise JMSException(
+                f"archive: the Iceberg table in the folder {path} cannot be used with Spark Connect, because only"
+                " Iceberg's Java API makes such tables: give the name of a table in a catalog, such as lake.mail.orders"
+            )
+        _make_iceberg(frame, path, [partition])
+    elif kind == ICEBERG and _iceberg_table(spark, path) is None:
         _make_iceberg(frame, path, [partition])
     writer = frame.writeStream.format(kind).option("checkpointLocation", checkpoint)
     # Of an Iceberg table, the table says the partitions; with fanout, rows need not be sorted by them.
@@ -184,11 +192,11 @@ def _iceberg_table(spark: SparkSession, path: str) -> Any:
 
 
 def _make_iceberg(frame: DataFrame, path: str, partitions: list[str]) -> None:
-    """Make an Iceberg table for rows as in *frame*, which takes columns that are added later."""
+    """Make an Iceberg table for rows as in *frame*, which takes columns that are added later, if there is none."""
     spark = frame.sparkSession
-    columns: Any = frame._jdf.schema().asNullable()  # which columns are never null differs from batch to batch
     if _is_folder(path):
         jvm: Any = spark._jvm
+        columns: Any = frame._jdf.schema().asNullable()  # which columns are never null differs from batch to batch
         schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(columns)
         layout = jvm.org.apache.iceberg.PartitionSpec.builderFor(schema)
         for name in partitions:
@@ -197,7 +205,8 @@ def _make_iceberg(frame: DataFrame, path: str, partitions: list[str]) -> None:
         return
     layout = f" PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in _TAKES_NEW_COLUMNS.items())
-    spark.sql(f"CREATE TABLE {path} ({columns.toDDL()}) USING {ICEBERG}{layout} TBLPROPERTIES ({properties})")
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema.fields)
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {path} ({columns}) USING {ICEBERG}{layout} TBLPROPERTIES ({properties})")
 
 
 def _tables(spark: SparkSession) -> Any:

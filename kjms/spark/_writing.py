@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -9,20 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kjms.client.engine_access import engine_of
 from kjms.destinations import Destination, Queue, Topic
-from kjms.errors import InvalidDestinationException, MessageFormatException, shown
+from kjms.errors import InvalidDestinationException, JMSException, MessageFormatException, shown
 from kjms.spark._cluster import connected, kafka_options
 from kjms.spark._encode import KEY, encode, encoded
-from kjms.spark._require import require_classic, require_kafka
+from kjms.spark._require import is_connect, require_kafka
 from kjms.spark._sql import case, quoted
 from kjms.spark._times import TIMES, millis
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from kjms import ConnectionFactory
 
-__all__ = ["Sink", "run_stream", "write_batch", "write_stream"]
+__all__ = ["Sink", "send_stream", "write_batch", "write_stream"]
 
 _ID: Final = "messageID"
 _PLACE: Final = frozenset({"topic", "partition", "offset"})  # where a row was read from tells it from all others
@@ -83,14 +84,16 @@ def write_stream(
     """Send the messages of the streaming *frame* to *destination*; returns the query, which runs.
 
     After a crash the last batch may be written again, with the ids that its messages had, which are made of the query's
-    id, the batch's number and the row. Arguments as `write_batch`, and:
+    id, the batch's number and the row. With Spark Connect, kjms does not see the batches: ids are made of *checkpoint*
+    and the row, so that rows need something that tells them apart. Arguments as `write_batch`, and:
 
     Args:
         frame: The messages.
         factory: Says which cluster.
         destination: A queue or topic.
         checkpoint: Where the query keeps how far it is; started again with it, the query continues.
-        identity: As in `write_batch`.
+        identity: As in `write_batch`. With Spark Connect, it is needed unless the frame has ``messageID``, or the place
+            where each row was read.
         trigger: When batches are made, as ``{"processingTime": "5 seconds"}`` or ``{"availableNow": True}``; None: as
             fast as possible.
         name: What Spark calls the query.
@@ -101,37 +104,51 @@ def write_stream(
     Raises:
         MessageFormatException: Columns do not fit; the text names each. Nothing was written.
         InvalidDestinationException: There is no such destination, and it may not be made.
-        JMSException: The cluster does not answer.
+        JMSException: The cluster does not answer; with Spark Connect: nothing tells the rows apart.
     """
-    require_classic(frame.sparkSession, "write_stream")
     sink = Sink(frame, factory, [destination], identity, options, user, password)
-    return run_stream(frame, sink.write, checkpoint, trigger, name)
+    return send_stream(frame, sink, checkpoint, trigger, name)
 
 
-def run_stream(
+def send_stream(
     frame: DataFrame,
-    write: Callable[[DataFrame, str], None],
+    sink: Sink,
     checkpoint: str,
     trigger: Mapping[str, Any] | None,
     name: str | None,
+    change: Callable[[DataFrame], DataFrame] | None = None,
 ) -> StreamingQuery:
-    """Start a query that calls *write* with each batch and a text that is the batch's own, also when it comes again."""
-    started = threading.Event()
-    ids: list[str] = []
+    """Start a query that sends what *change* makes of the streaming *frame*, or of each of its batches.
 
-    def write_one(batch: DataFrame, number: int) -> None:
-        started.wait()  # only then the query's id is known, which it keeps over restarts
-        write(batch, f"{ids[0]}-{number}")
+    A batch has ids of its own, the same when it is sent again. A session of Spark Connect would run a function of
+    batches on its server, where kjms need not be: there, Spark's own sink gets records that are made without one.
+    """
+    change = change or _as_it_is
+    if is_connect(frame.sparkSession):
+        writer = sink.streamed(change(frame), checkpoint)
+    else:
+        started = threading.Event()
+        ids: list[str] = []
 
-    writer = frame.writeStream.option("checkpointLocation", checkpoint).foreachBatch(write_one)
+        def write_one(batch: DataFrame, number: int) -> None:
+            started.wait()  # only then the query's id is known, which it keeps over restarts
+            sink.write(change(batch), f"{ids[0]}-{number}")
+
+        writer = frame.writeStream.foreachBatch(write_one)
+    writer = writer.option("checkpointLocation", checkpoint)
     if trigger:
         writer = writer.trigger(**trigger)
     if name:
         writer = writer.queryName(name)
     query = writer.start()
-    ids.append(query.id)
-    started.set()
+    if not is_connect(frame.sparkSession):
+        ids.append(query.id)
+        started.set()
     return query
+
+
+def _as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
 
 
 class _Target(NamedTuple):
@@ -193,19 +210,37 @@ class Sink:
 
     def write(self, frame: DataFrame, batch: str) -> None:
         """Write the messages of *frame*, whose ids begin with *batch* where they have none."""
+        records = self._records(_with_ids(frame, batch, self._identity))
+        records.write.format("kafka").options(**self._options).save()
+
+    def streamed(self, frame: DataFrame, checkpoint: str) -> DataStreamWriter:
+        """Return a writer of the messages of a streaming *frame*, whose ids are made of *checkpoint* and the row.
+
+        Raises:
+            JMSException: Nothing tells the rows apart.
+        """
+        if not self._identity and _ID not in frame.columns and not _PLACE.issubset(frame.columns):
+            raise JMSException(
+                "with Spark Connect, kjms does not see the batches of a stream, and makes the ids of messages of their"
+                " rows: give identity=[...], the columns that tell a row from all others, or a column messageID"
+            )
+        query = hashlib.sha256(checkpoint.encode()).hexdigest()[:32]
+        records = self._records(_with_ids(frame, query, self._identity, is_stream=True))
+        return records.writeStream.format("kafka").options(**self._options)
+
+    def _records(self, named: DataFrame) -> DataFrame:
+        """Return the Kafka records of messages that have ids."""
         from pyspark.sql import functions as f
 
-        named = _with_ids(frame, batch, self._identity)
         topic = self._chosen({each: quoted(target.topic) for each, target in self._targets.items()})
         later = {each: quoted(target.later) for each, target in self._targets.items() if target.later is not None}
         if later:
-            due = millis("deliveryTime", frame.columns)
+            due = millis("deliveryTime", named.columns)
             topic = case((f"{due} > unix_millis(current_timestamp())", self._chosen(later)), otherwise=topic)
         # Kafka's own choice for messages without a group would differ from one attempt to the next.
         count = self._chosen({each: str(target.partitions) for each, target in self._targets.items()})
         spread = f"CASE WHEN `{KEY}` IS NULL THEN CAST(pmod(hash({_ID}), {count}) AS INT) END"
-        records = encoded(named, topic=f.expr(topic), partition=f.expr(spread))
-        records.write.format("kafka").options(**self._options).save()
+        return encoded(named, topic=f.expr(topic), partition=f.expr(spread))
 
     def _chosen(self, values: Mapping[Destination, str]) -> str:
         """Return which of *values*, by destination, is that of a row, as text of SQL."""
@@ -220,8 +255,11 @@ def is_for(destination: Destination) -> str:
     return f"(destination.destinationType = {quoted(destination.scheme)} AND destination.name = {name})"
 
 
-def _with_ids(frame: DataFrame, batch: str, identity: Sequence[str] | None) -> DataFrame:
-    """Return *frame* with an id in each row that has none: made of *batch* and the row, however rows are ordered."""
+def _with_ids(frame: DataFrame, batch: str, identity: Sequence[str] | None, *, is_stream: bool = False) -> DataFrame:
+    """Return *frame* with an id in each row that has none: made of *batch* and the row, however rows are ordered.
+
+    Rows of a stream cannot be numbered: where nothing tells them apart, a missing id is a random one.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -231,6 +269,9 @@ def _with_ids(frame: DataFrame, batch: str, identity: Sequence[str] | None) -> D
     digest = f.md5(f.to_json(f.struct(*(value.alias(name) for name, value in values.items()))))
     made = [f.lit(f"ID:spark-{batch}-"), digest]
     if identity is None and not _PLACE.issubset(columns):  # equal rows: which is which does not matter
-        made += [f.lit("-"), f.row_number().over(Window.partitionBy(digest).orderBy(digest)).cast("string")]
+        if is_stream:
+            made[1] = f.expr("uuid()")
+        else:
+            made += [f.lit("-"), f.row_number().over(Window.partitionBy(digest).orderBy(digest)).cast("string")]
     given = f.col(_ID) if _ID in frame.columns else f.lit(None).cast("string")
     return frame.withColumn(_ID, f.coalesce(given, f.concat(*made)))

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.destinations import Destination
-from kjms.errors import shown
+from kjms.errors import JMSException, shown
 from kjms.selector import Selector, parse_selector
 from kjms.spark._archives import Archive, Registration, archive_name, archives, forget_archive
 from kjms.spark._confluent import confluent_decoded
@@ -16,11 +16,11 @@ from kjms.spark._draining import drain
 from kjms.spark._predicates import predicate
 from kjms.spark._reading import EARLIEST, Pattern, Place, read_stream, stream_of, topics_among
 from kjms.spark._report import Report, report
-from kjms.spark._require import require_classic
+from kjms.spark._require import is_connect
 from kjms.spark._sinks import read_kept, start_keeping
 from kjms.spark._sources import Decoded
 from kjms.spark._sql import case, quoted
-from kjms.spark._writing import Sink, run_stream, write_batch
+from kjms.spark._writing import Sink, send_stream, write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,9 +101,9 @@ def archive(
         starting: Where to begin without a checkpoint.
         trigger: When files are written, as ``{"processingTime": "1 minute"}``, or ``{"availableNow": True}`` to end
             when all is kept that is there now; None: all the time.
-        name: The archive's name, of letters, digits, ``.``, ``_`` and ``-``; None: one that is made of *checkpoint*. An
-            archive whose *options* say how Spark reaches the cluster (``kafka.…``) is known only if it is named here,
-            since kjms may have no way to it.
+        name: The archive's name, of letters, digits, ``.``, ``_`` and ``-``; None: one that is made of *checkpoint*,
+            which a session of Spark Connect cannot do. An archive whose *options* say how Spark reaches the cluster
+            (``kafka.…``) is known only if it is named here, since kjms may have no way to it.
         options: More options of Spark's Kafka source.
         user: The name for SASL.
         password: The password for it.
@@ -114,7 +114,11 @@ def archive(
         JMSException: The cluster does not answer, or the session lacks a connector.
         ValueError: There is no such format.
     """
-    require_classic(spark, "archive")
+    if name is None and is_connect(spark):
+        raise JMSException(
+            "archive: give a name, as in name='orders'. Without one, kjms makes it of the checkpoint's full path, which"
+            " a session of Spark Connect does not know"
+        )
     frame = read_stream(
         spark,
         factory,
@@ -232,7 +236,8 @@ def route(
         otherwise: Where messages go that no selector wants; None: nowhere.
         transform: Changes the messages that are sent: it is given a frame with the columns of `kjms.spark.decode`,
             ``destination`` saying where a message goes, and returns one of the same kind, see `kjms.spark.encode`.
-            If it makes several messages of one, they need ids of their own, or null in ``messageID``.
+            If it makes several messages of one, they need ids of their own, or null in ``messageID``. With Spark
+            Connect, it is called once, with a streaming frame.
         starting: Where to begin without a checkpoint.
         trigger: When batches are made, as ``{"availableNow": True}`` to end when all is sent that is there now; None:
             as fast as possible.
@@ -250,7 +255,6 @@ def route(
 
     Spec: JMS 2.0 §3.8.1.
     """
-    require_classic(spark, "route")
     if not routes:
         raise ValueError("route: routes is empty; give the selector of each destination")
     selectors = {destination: parse_selector(text) for destination, text in routes.items()}
@@ -262,17 +266,13 @@ def route(
         spark, factory, source, selector=wanted, starting=starting, options=options, user=user, password=password
     )
     goes = f"explode({_routes(selectors, otherwise)}) AS destination"
-    change = transform or _as_it_is
 
     def routed(frame: DataFrame) -> DataFrame:
-        return change(frame.selectExpr(*(f"`{each}`" for each in frame.columns if each != "destination"), goes))
+        sent = frame.selectExpr(*(f"`{each}`" for each in frame.columns if each != "destination"), goes)
+        return transform(sent) if transform else sent
 
     sink = Sink(routed(read), factory, targets, None, None, user, password)
-    return run_stream(read, lambda batch, number: sink.write(routed(batch), number), checkpoint, trigger, name)
-
-
-def _as_it_is(frame: DataFrame) -> DataFrame:
-    return frame
+    return send_stream(read, sink, checkpoint, trigger, name, routed)
 
 
 def _routes(selectors: Mapping[Destination, Selector | None], otherwise: Destination | None) -> str:
@@ -333,8 +333,7 @@ def convert(
 
     Spec: docs/wire-format.md, records of other bridges.
     """
-    require_classic(spark, "convert")
     records, place = stream_of(spark, factory, source, starting, options, user, password)
     frame = confluent_decoded(records, place, schema)
     sink = Sink(frame, factory, [destination], None, None, user, password)
-    return run_stream(frame, sink.write, checkpoint, trigger, name)
+    return send_stream(frame, sink, checkpoint, trigger, name)

@@ -7,10 +7,13 @@ alone, it is the server, until its input ends.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from spark_records import FORMATS
 
 from kjms import ConnectionFactory, MapMessage, ObjectMessage, Queue
 from kjms.errors import JMSException
@@ -25,18 +28,24 @@ from kjms.spark import (
     write_batch,
     write_stream,
 )
-from kjms.spark.pipelines import archive, convert, drain, replay, route
+from kjms.spark.pipelines import archive, archives, convert, drain, replay, route
+from tests.helpers import wait_for
 
 
 def serve(port: str) -> None:
-    """Serve Spark Connect at *port*, with the connectors of KJMS_SPARK_JARS."""
+    """Serve Spark Connect at *port*, with the connectors of KJMS_SPARK_JARS, and a catalog of Iceberg beside them."""
     settings = {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.port": port,
         "spark.sql.shuffle.partitions": 1,
         "spark.ui.enabled": False,
+        "spark.sql.catalogImplementation": "in-memory",  # not Hive, with files in the working directory
+        "spark.databricks.delta.snapshotPartitions": 1,
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.type": "hadoop",
+        "spark.sql.catalog.lake.warehouse": str(Path(os.environ["KJMS_SPARK_JARS"]).with_name("lake")),
     }
-    spark = spark_session(master="local[2]", **settings)
+    spark = spark_session(master="local[2]", formats=FORMATS, **settings)
     print("JARS " + spark.sparkContext.getConf().get("spark.jars", ""), flush=True)
     sys.stdin.read()
     spark.stop()
@@ -66,21 +75,53 @@ def main(port: str, bootstrap: str, name: str, folder: str) -> None:
     write_batch(chosen.withColumn("day", f.lit("2026-11-23").cast("date")), factory, copy)
     read_batch(spark, factory, copy).write.parquet(f"{folder}/kept")
     found["replayed"] = replay(spark, factory, f"{folder}/kept", Queue(f"{name}.again"), selector="day = '2026-11-23'")
-    stream = read_stream(spark, factory, queue)
+    stream = read_stream(spark, factory, queue, starting="earliest")
+    at_end = {"availableNow": True}
+    lake = f"lake.mail.{name.replace('-', '_').replace('.', '_')}"
+
+    def texts(destination: Queue) -> list[tuple[str, str | None]]:
+        rows = read_batch(spark, factory, destination).select("messageID", "text").collect()
+        return sorted((row["messageID"], row["text"]) for row in rows)
+
+    # The streams run twice with one checkpoint, and once with a new one: only what is new is sent, with the same ids.
+    kept = {"parquet": f"{folder}/a", "delta": f"{folder}/b", "iceberg": lake}
+    for kind, path in kept.items():
+        for _ in range(2):
+            how = {"checkpoint": f"{folder}/{kind}.at", "name": f"{name}.{kind}", "trigger": at_end, "format": kind}
+            archive(spark, factory, queue, path, **how).awaitTermination(60)
+        found[f"archived {kind}"] = spark.read.format(kind).load(path).count()
+    with_replay = Queue(f"{name}.replayed")
+    found["replayed delta"] = replay(spark, factory, kept["delta"], with_replay, format="delta")
+    wait_for(lambda: {f"{name}.{kind}" for kind in kept} <= {each.name for each in archives(factory) if each.positions})
+    streamed, routed, converted = (Queue(f"{name}.{each}") for each in ("streamed", "routed", "converted"))
+    plain = stream.select("text", "offset").withColumnRenamed("offset", "number").where("text IS NOT NULL")
+    for checkpoint in ("w1", "w1", "w2"):
+        where = {"checkpoint": f"{folder}/{checkpoint}", "trigger": at_end}
+        write_stream(plain, factory, streamed, identity=["number"], **where).awaitTermination(60)
+    ids = [each for each, _ in texts(streamed)]
+    found["streamed"] = [len(ids), len(set(ids)), all(each.startswith("ID:spark-") for each in ids)]
+    how = {"checkpoint": f"{folder}/r", "trigger": at_end, "transform": lambda frame: frame.withColumn("day", f.lit(7))}
+    route(spark, factory, queue, {routed: "amount > 100"}, otherwise=converted, **how).awaitTermination(60)
+    found["routed"] = read_batch(spark, factory, routed, selector="day = 7").count()
+    found["otherwise"] = read_batch(spark, factory, converted).count()
+    convert(spark, factory, queue, routed, checkpoint=f"{folder}/c", trigger=at_end).awaitTermination(60)
+    source = {each for each, _ in texts(queue)}
+    found["converted"] = [len(texts(routed)), {each for each, _ in texts(routed)} == source]
     refused: dict[str, Callable[[], object]] = {
-        "archive": lambda: archive(spark, factory, queue, f"{folder}/a", checkpoint=f"{folder}/a.at"),
-        "write_stream": lambda: write_stream(stream, factory, copy, checkpoint=f"{folder}/w"),
-        "route": lambda: route(spark, factory, queue, {copy: None}, checkpoint=f"{folder}/r"),
-        "convert": lambda: convert(spark, factory, queue, copy, checkpoint=f"{folder}/c"),
-        "consume_stream": lambda: consume_stream(spark, factory, queue, _nothing, checkpoint=f"{folder}/s"),
-        "drain": lambda: drain(spark, factory, queue, f"{folder}/d", checkpoint=f"{folder}/d.at"),
+        "archive": lambda: archive(spark, factory, queue, f"{folder}/x", checkpoint=f"{folder}/x.at"),
+        "archive in a folder": lambda: archive(
+            spark, factory, queue, f"{folder}/x", checkpoint=f"{folder}/x.at", name=f"{name}.x", format="iceberg"
+        ),
+        "write_stream": lambda: write_stream(plain, factory, copy, checkpoint=f"{folder}/x.at"),
+        "consume_stream": lambda: consume_stream(spark, factory, queue, _nothing, checkpoint=f"{folder}/x.at"),
+        "drain": lambda: drain(spark, factory, queue, f"{folder}/x", checkpoint=f"{folder}/x.at"),
     }
     for what, call in refused.items():
         try:
             call()
         except JMSException as error:
             found[what] = str(error)
-    found["folders"] = sorted(path.name for path in Path(folder).iterdir())
+    found["left"] = sorted(path.name for path in Path(folder).iterdir() if path.name.startswith("x"))
     print("FOUND " + json.dumps(found))
     spark.stop()
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from spark_records import FORMATS
 
 from kjms.errors import JMSException
 from kjms.spark._require import packages
@@ -22,7 +23,7 @@ PROGRAM = Path(__file__).with_name("connect_program.py")
 def connectors() -> list[str]:
     """The files of Spark's connectors, which an earlier session of Spark found."""
     pytest.importorskip("grpc_status", reason="pyspark[connect] is not installed")
-    found = _known_jars(pytest.importorskip("pyspark").__version__, [])
+    found = _known_jars(pytest.importorskip("pyspark").__version__, FORMATS)
     if not found:
         pytest.skip("no session of Spark has fetched the connectors yet")
     return found
@@ -30,7 +31,7 @@ def connectors() -> list[str]:
 
 @pytest.mark.long
 def test_what_needs_no_driver_works_with_spark_connect(connectors, kjms_broker, kjms_queue, tmp_path):
-    """Reading, writing batches and replays work; what follows a query in the driver is refused by name.
+    """Reading, writing and all pipelines that consume nothing work; what needs the driver is refused by name.
 
     The server's connectors come from a directory.
     """
@@ -40,29 +41,36 @@ def test_what_needs_no_driver_works_with_spark_connect(connectors, kjms_broker, 
         (jars / Path(jar).name).symlink_to(jar)
     tmp_path = tmp_path / "work"
     tmp_path.mkdir()
-    environment = {**os.environ, "KJMS_SPARK_JARS": str(jars)}
+    paths = os.pathsep.join([str(PROGRAM.parents[2]), str(PROGRAM.parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "KJMS_SPARK_JARS": str(jars), "PYTHONPATH": paths}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     program = [sys.executable, str(PROGRAM), port]
     arguments = [kjms_broker.bootstrap_servers, kjms_queue.queue_name, str(tmp_path)]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(program, **pipes, text=True, env=environment, cwd=tmp_path) as server:
         try:
             ready = next(line for line in server.stdout if line.startswith("JARS "))
-            done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=300, check=False)
+            done = subprocess.run(
+                [*program, *arguments], capture_output=True, text=True, timeout=380, check=False, env=environment
+            )
         finally:
             server.stdin.close()
     assert done.returncode == 0, done.stderr[-4000:]
     assert {Path(jar).parent for jar in ready.split()[1].split(",")} == {jars}
     found = json.loads(done.stdout.partition("FOUND ")[2])
     assert found.pop("session").startswith("pyspark.sql.connect")
-    assert found.pop("folders") == ["kept"], "nothing was started of what was refused"
-    for name in ("archive", "write_stream", "route", "convert"):
-        assert found.pop(name).startswith(f"{name} does not work with Spark Connect")
+    assert found.pop("left") == [], "nothing was started of what was refused"
+    assert found.pop("archive").startswith("archive: give a name, as in name='orders'")
+    assert "give the name of a table in a catalog" in found.pop("archive in a folder")
+    assert "give identity=[...], the columns that tell a row from all others" in found.pop("write_stream")
     for name in ("consume_stream", "drain"):
         assert "Spark Connect" in found.pop(name)
     assert found == {
         "bodies": ["text", 1], "selected": [120, '{"a":[1]}'], "pending": 2, "settlement": 1, "replayed": 1,
+        "archived parquet": 3, "archived delta": 3, "archived iceberg": 3, "replayed delta": 3,
+        "streamed": [2, 2, True], "routed": 1, "otherwise": 2, "converted": [4, True],
     }  # fmt: skip
 
 
