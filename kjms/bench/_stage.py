@@ -73,7 +73,9 @@ class Stage:
             self._options: dict[str, Any] = {"send_timeout": send_timeout}
             self.factory = ConnectionFactory(bootstrap_servers, kafka=self._kafka, **self._options)
             self.admin = AdminClient(_without(admin_settings(self._common), OURS))
-            self._filler = Producer({**self.plain_settings(Producer), "linger.ms": 20})
+            # Ten thousand new topics take their time to be known.
+            propagation = {"topic.metadata.propagation.max.ms": 300_000}
+            self._filler = Producer({**self.plain_settings(Producer), **propagation, "linger.ms": 20})
 
     def __enter__(self) -> Stage:
         return self
