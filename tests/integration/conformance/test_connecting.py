@@ -80,7 +80,7 @@ def test_stop_waits_for_a_message_that_is_on_its_way(
     with kjms_factory.create_connection() as connection:
         connection.start()
         session = connection.create_session()
-        send(session, queue, "a")
+        send(session, queue, "a", time_to_live=600_000)  # what may expire is looked at before it is returned
         acceptable = SessionCore.acceptable
 
         def slow(self: SessionCore, delivery: Any, destination: Destination) -> Message | None:

@@ -38,7 +38,7 @@ def test_a_close_waits_for_a_receive_in_progress(
     closed.start()
     session, other = closed.create_session(), closed.create_session()
     consumer, waits = session.create_consumer(queue), other.create_consumer(Queue(f"{queue.queue_name}-empty"))
-    send(connection.create_session(), queue, "a")
+    send(connection.create_session(), queue, "a", time_to_live=600_000)  # what may expire is looked at first
     with ThreadPoolExecutor(3) as pool:
         receiving, waiting = pool.submit(consumer.receive), pool.submit(waits.receive)
         assert taken.wait(WAIT_SECONDS)
