@@ -59,7 +59,7 @@ DONE: Final = frozenset({"stored", "acknowledging", "acknowledged"})
 
 
 class Program:
-    """A program that runs, and is started again after each kill.
+    """A program that runs, and is started again after each kill, and where it ended by itself.
 
     Args:
         kind: What it is.
@@ -70,6 +70,7 @@ class Program:
     def __init__(self, kind: str, command: Sequence[str], folder: Path) -> None:
         self.kind = kind
         self.killed: set[int] = set()
+        self.crashed: set[int] = set()
         self.log = folder / f"{kind}.log"
         self._command = command
         self.start()
@@ -87,6 +88,14 @@ class Program:
         self.killed.add(self.process.pid)
         self._kill()
         self.start()
+
+    def revive(self) -> None:
+        """Start it again if it has ended by itself, as a service manager does."""
+        if self.process.poll() is not None:
+            print(f"{self.kind} ended by itself with exit code {self.process.returncode}; see {self.log}", flush=True)
+            self.crashed.add(self.process.pid)
+            self._kill()
+            self.start()
 
     def end(self) -> list[str]:
         """End it in order; return what is wrong with its end."""
@@ -260,6 +269,8 @@ def disturb(programs: dict[str, Program], histories: Histories, sender: Sender, 
     chance.shuffle(kinds)
 
     def all_serve() -> bool:
+        for program in programs.values():
+            program.revive()
         waiting = [program for program in programs.values() if not histories.has(program)]
         if waiting:
             sender.send(PARTITIONS)
@@ -314,9 +325,10 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
             histories.look()
             is_done = len(histories.done) == options.messages
             quiet = time.monotonic() - histories.changed_at
-            failed = [each.kind for each in programs.values() if each.process.poll() is not None]
-            if failed or quiet > STALL_SECONDS:
-                raise TimeoutError(f"ended by themselves: {failed}; nothing happened for {quiet:.0f} s; see {folder}")
+            for program in programs.values():
+                program.revive()
+            if quiet > STALL_SECONDS:
+                raise TimeoutError(f"nothing happened for {quiet:.0f} s; see {folder}")
             return is_done and quiet > QUIET_SECONDS
 
         wait_until(is_over, float("inf"), "")
@@ -340,13 +352,16 @@ def judge(
     seen = histories.sessions()
     found: list[Delivery] = deliveries(seen)
     shown = figures(found, rows)
-    killed = {process for program in programs.values() for process in program.killed}
+    killed = {process for program in programs.values() for process in program.killed | program.crashed}
     print(f"{options.messages} messages, {PARTITIONS} partitions, {seconds:.0f} s, seed {options.seed}")
     print("killed: " + ", ".join(f"{kind} {len(program.killed)} times" for kind, program in programs.items()))
+    print("ended by themselves: " + ", ".join(f"{kind} {len(each.crashed)}" for kind, each in programs.items()))
     print("processed: " + ", ".join(f"{kind} {count}" for kind, count in shown.processed.items()))
     print(f"{shown.deliveries} deliveries; {shown.marked} messages marked, {shown.repeated} processed more than once")
     print(f"{shown.batches} batches of Spark, {shown.again} run again")
-    return list(violations(range(options.messages), found, rows, killed, last_calls(seen)))
+    # The gateway ends the link of a Java consumer where Kafka does not answer in time, and the program then ends.
+    wrong = [f"{kind} ended by itself" for kind, each in programs.items() if each.crashed and kind != "java"]
+    return [*wrong, *violations(range(options.messages), found, rows, killed, last_calls(seen))]
 
 
 def main() -> int:
