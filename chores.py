@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+HIGHEST_PYSPARK = "4.1.1"  # the highest whose connectors are complete on mirrors of Maven Central, too
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")  # which the tests of the console start
 
 
@@ -141,6 +142,35 @@ def test(arguments: Sequence[str]) -> int:
     return code
 
 
+def spark(arguments: Sequence[str]) -> int:
+    """Run tests of Spark on the highest pyspark that kjms is made for; `test` runs all of them on the lowest.
+
+    That pyspark is put before the installed one, in a folder of its own below build/. Other arguments go to pytest, in
+    place of the tests that are chosen here.
+    """
+    python = ready("test")
+    folder = HERE / "build" / f"pyspark-{HIGHEST_PYSPARK}"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
+    }
+    found = [python, "-c", "import pyspark; print(pyspark.__version__)"]
+
+    def is_found() -> bool:
+        done = subprocess.run(found, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout.strip() == HIGHEST_PYSPARK
+
+    if not is_found():
+        print(f"installing pyspark {HIGHEST_PYSPARK} into {folder} (once)", file=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)
+        pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", folder)
+        if run("test", *pip, f"pyspark=={HIGHEST_PYSPARK}") or not is_found():
+            raise SystemExit(f"chores.py: pyspark {HIGHEST_PYSPARK} could not be installed; see the output above")
+    modules = (f"tests/spark/test_spark_{name}.py" for name in ("docs", "pipelines", "consume"))
+    tests = arguments or (*modules, "-k", "examples or table_is_an")
+    return run("test", "-m", "pytest", *tests, environment=environment)
+
+
 def check(_: Sequence[str]) -> int:
     """Run ruff and mypy, build the documentation, and check the words, the conformance page and the flaky tests."""
     ready("amqp", is_needed=False)  # the conformance page names tests that import proton
@@ -246,7 +276,22 @@ def mutants(arguments: Sequence[str]) -> int:
 
 CHORES: dict[str, Callable[[Sequence[str]], int]] = {
     chore.__name__: chore
-    for chore in (setup, demo, test, check, bench, conformance, architecture, docs, prose, fuzz, crash, stress, mutants)
+    for chore in (
+        setup,
+        demo,
+        test,
+        spark,
+        check,
+        bench,
+        conformance,
+        architecture,
+        docs,
+        prose,
+        fuzz,
+        crash,
+        stress,
+        mutants,
+    )
 }
 
 

@@ -16,7 +16,6 @@ __all__ = [
     "is_connect",
     "packages",
     "require_avro",
-    "require_classic",
     "require_format",
     "require_kafka",
     "require_pyspark",
@@ -24,7 +23,8 @@ __all__ = [
 ]
 
 SCALA: Final = "2.13"
-WANTED: Final = "4.0"
+VERSIONS: Final = ("4.0", "4.1")
+"""The versions of Spark that kjms is made for; the tests run on one of each."""
 _AVRO: Final = "org.apache.spark.sql.avro.AvroDataToCatalyst"
 _KAFKA: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _EXTENSIONS: Final = "spark.sql.extensions"
@@ -36,19 +36,19 @@ class _TableFormat(NamedTuple):
     """A format of tables that Spark does not bring along.
 
     Attributes:
-        package: The Maven coordinates of its connector for Spark 4.0.
+        packages: The Maven coordinates of its connector for each version of Spark.
         provider: The class that Spark finds it by.
         settings: What the session needs to use all of it.
     """
 
-    package: str
+    packages: dict[str, str]
     provider: str
     settings: dict[str, str]
 
 
 _TABLES: Final = {
     DELTA: _TableFormat(
-        f"io.delta:delta-spark_{SCALA}:4.0.0",
+        {version: f"io.delta:delta-spark_{SCALA}:{version}.0" for version in VERSIONS},
         "org.apache.spark.sql.delta.sources.DeltaDataSource",
         {
             _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
@@ -56,7 +56,10 @@ _TABLES: Final = {
         },
     ),
     ICEBERG: _TableFormat(
-        f"org.apache.iceberg:iceberg-spark-runtime-{WANTED}_{SCALA}:1.10.0",
+        {
+            version: f"org.apache.iceberg:iceberg-spark-runtime-{version}_{SCALA}:{own}"
+            for version, own in zip(VERSIONS, ("1.10.0", "1.11.0"), strict=True)
+        },
         "org.apache.iceberg.spark.source.IcebergSource",
         {_EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
     ),
@@ -73,11 +76,16 @@ def require_pyspark() -> str:
         from pyspark import __version__
     except ImportError:
         raise JMSException("kjms.spark needs pyspark, which is not installed: pip install 'kjms[spark]'") from None
-    if not __version__.startswith(f"{WANTED}."):
+    if _line(__version__) not in VERSIONS:
         raise JMSException(
-            f"kjms.spark is made for pyspark {WANTED}, and {__version__} is installed: pip install 'kjms[spark]'"
+            f"kjms.spark is made for pyspark {' and '.join(VERSIONS)}, and {__version__} is installed:"
+            " pip install 'kjms[spark]'"
         )
     return str(__version__)
+
+
+def _line(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def packages(version: str, formats: Collection[str] = ()) -> list[str]:
@@ -88,9 +96,11 @@ def packages(version: str, formats: Collection[str] = ()) -> list[str]:
 
     >>> packages("4.0.1", ["delta"])[1:]
     ['org.apache.spark:spark-avro_2.13:4.0.1', 'io.delta:delta-spark_2.13:4.0.0']
+    >>> packages("4.1.1", ["iceberg"])[2]
+    'org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0'
     """
     own = [f"org.apache.spark:spark-{name}_{SCALA}:{version}" for name in ("sql-kafka-0-10", "avro")]
-    return own + [_table_format(name).package for name in formats]
+    return own + [_table_format(name).packages[_line(version)] for name in formats]
 
 
 def table_settings(formats: Collection[str], given: str | None = None) -> dict[str, str]:
@@ -124,28 +134,18 @@ def _table_format(name: str) -> _TableFormat:
 def require_format(spark: SparkSession, name: str) -> None:
     """Raise what is to be done where *spark* cannot write tables of the format *name*; others are Spark's own."""
     if name in _TABLES and not _has(spark, _TABLES[name].provider):
-        raise JMSException(
-            f"this Spark session has no format {name!r}: make it with kjms.spark.spark_session(formats=[{name!r}]), or"
-            f" give spark-submit --packages {_TABLES[name].package}"
+        package = _TABLES[name].packages[_line(spark.version)]
+        how = (
+            f"start the server of Spark Connect with --packages {package}"
+            if is_connect(spark)
+            else f"make it with kjms.spark.spark_session(formats=[{name!r}]), or give spark-submit --packages {package}"
         )
+        raise JMSException(f"this Spark session has no format {name!r}: {how}")
 
 
 def is_connect(spark: SparkSession) -> bool:
     """Return whether *spark* is a session of Spark Connect: a client, which has no Java of its own."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def require_classic(spark: SparkSession, what: str) -> None:
-    """Raise that *what*, the name of a function, cannot be done in a session of Spark Connect.
-
-    Raises:
-        JMSException: *spark* is such a session.
-    """
-    if is_connect(spark):
-        raise JMSException(
-            f"{what} does not work with Spark Connect: kjms follows its query and checkpoint in the driver's own"
-            " session. Run it in the driver, with spark_session() or spark-submit"
-        )
 
 
 def require_avro(spark: SparkSession) -> None:
@@ -191,6 +191,14 @@ def _analyse(spark: SparkSession, name: str) -> None:
     if name == _KAFKA:
         settings = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "none"}
         _ = spark.read.format("kafka").options(**settings).load().schema
+        return
+    table = next((each for each in _TABLES if _TABLES[each].provider == name), None)
+    if table is not None:
+        try:
+            _ = spark.read.format(table).load("/kjms/none").schema
+        except Exception as error:  # as a rule: there is no such table
+            if "DATA_SOURCE_NOT_FOUND" in str(error):
+                raise
         return
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro

@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["_sql", "_text_forms", "_times"])
+@pytest.mark.parametrize("name", ["_require", "_sql", "_text_forms", "_times"])
 def test_the_examples_are_true(name: str) -> None:
     """What a docstring shows is what the function returns."""
     result = doctest.testmod(importlib.import_module(f"kjms.spark.{name}"))
