@@ -47,7 +47,6 @@ class FetchPositions:
         dispatcher: Says what is to be read again.
         lock: The group consumer's lock.
         look_back: How many records before its start each partition of the topic is read, to know what was there.
-        take_in: Takes in the records that arrived and were put off; called with the lock.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class FetchPositions:
         dispatcher: Dispatcher,
         lock: threading.RLock,
         look_back: int,
-        take_in: Callable[[], None],
     ) -> None:
         self.restorer = restorer
         self._assignment = assignment
@@ -70,7 +68,6 @@ class FetchPositions:
         self._dispatcher = dispatcher
         self._lock = lock
         self._look_back = look_back
-        self._take_in = take_in
         self._left: list[TopicPartition] = []  # given up, and still fetched
         self._forgotten: list[Place] = []  # assigned, and not read before the copies of their settlement are found
         self._catching_up: set[AssignedPartition] = set()  # long runs of what comes may be settled
@@ -177,7 +174,6 @@ class FetchPositions:
         consumer.incremental_assign(starts)
         consumer.resume(starts)  # librdkafka does not forget that a partition was paused when it was lost
         with self._lock:
-            self._take_in()  # a partition that is held again begins with what is read from now on
             for partition in restored:
                 if is_ours(partition):
                     self._assignment.add(partition)

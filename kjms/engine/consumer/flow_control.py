@@ -141,8 +141,7 @@ class FlowControl:
                 urgent = committer.urgent
                 has_changed = self._changed.wait(self._until_due())
                 if not has_changed or urgent == committer.urgent or time.monotonic() > deadline:
-                    break  # but not where a session has settled a message and committed it itself
-            self._intake.take_in()
+                    return  # but not where a session has settled a message and committed it itself
 
     def wait_for_space(self) -> bool:
         """Wait a while until consumers have taken half of what is ready; return whether a pause is worthwhile."""
@@ -156,7 +155,6 @@ class FlowControl:
         """Wait until there is space, a commit is wanted, or a message is due."""
         with self._lock:
             self._changed.wait_for(lambda: self.has_space() or self._committer.is_wanted, self._until_due())
-            self._intake.take_in()
 
     def wait_after_failure(self, seconds: float) -> None:
         """Report a failure to consumers, and wait for *seconds*, or until closing is asked for."""

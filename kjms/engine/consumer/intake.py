@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.admin.topics import NOT_READY
@@ -27,7 +26,6 @@ _log = logging.getLogger("kjms.consumer")
 LOOK_AHEAD: Final = 10  # times the prefetch are looked through where some messages are more urgent than others
 LOOK_AHEAD_BYTES: Final = 32_000_000  # if the messages are no larger than that together
 NOTHING: Final[Mapping[int, int]] = {}
-_error: Final = methodcaller("error")
 
 
 class RecordIntake:
@@ -65,35 +63,6 @@ class RecordIntake:
         self._delayed_before = dict(delayed_before)
         self._repeats = repeats
         self._orders = itertools.count()
-        self._put_off: list[KafkaMessage] = []
-
-    def put_off(self, records: Sequence[KafkaMessage]) -> bool:
-        """Leave *records* to the session that asks next, and wake it; return False where they are to be taken in now.
-
-        A session that is alone makes its messages itself: what another thread made, it would read from memory. Until
-        `take_in`, the records are as if the Kafka client had them still: a commit does not know of them.
-        """
-        dispatcher = self._dispatcher
-        if (
-            not dispatcher.selector_queues.serve_one
-            or dispatcher.is_ranked
-            or dispatcher.sharing.peers
-            or dispatcher.eviction.is_urgent
-            or self._repeats is not None
-            or self._delayed_before
-            or any(map(_error, records))
-            or any(partition.is_transfer or partition.settlement.is_catching_up for partition in self._assignment)
-        ):
-            return False
-        self._put_off += records
-        dispatcher.selector_queues.wake_for(len(records))
-        return True
-
-    def take_in(self) -> None:
-        """Take in what was put off: called before anything looks at what has arrived, or changes what is held."""
-        if self._put_off:
-            records, self._put_off = self._put_off, []
-            self.arrived(records)
 
     def arrived(self, records: Sequence[KafkaMessage]) -> tuple[bool, JMSSecurityException | None]:
         """Take in *records*; return whether some are of transfer partitions, and whether the broker denies access."""

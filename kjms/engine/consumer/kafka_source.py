@@ -118,9 +118,7 @@ class KafkaSource:
         identities = TopicIdentity(assignment, overflow, intake, destination, identity, lock, on_error)
         restorer = SettlementRestorer(name, topic, overflow, decode, on_error)
         look_back = LOOK_BACK if repeats is not None and keeps_unmatched else 0
-        fetch = FetchPositions(
-            assignment, client, overflow, restorer, identities, dispatcher, lock, look_back, intake.take_in
-        )
+        fetch = FetchPositions(assignment, client, overflow, restorer, identities, dispatcher, lock, look_back)
         self._committer = committer = OffsetCommitter(
             assignment,
             client,
@@ -257,7 +255,6 @@ class KafkaSource:
         """Return what it holds, and how many consumers wait for it."""
         with self.lock:
             self._in_flight.collect()
-            self._intake.take_in()
             return statistics_of(
                 self.destination,
                 self._assignment,
@@ -280,7 +277,6 @@ class KafkaSource:
         with self.lock:
             if slot.is_started or not slot.is_open:
                 return
-            self._intake.take_in()
             self._consumer.start()
             self._slots.start(slot)
             self._handover.changed()
@@ -290,7 +286,6 @@ class KafkaSource:
         """Hold messages back from *slot*."""
         with self.lock:
             if slot.is_started:
-                self._intake.take_in()
                 self._slots.stop(slot)
                 self._handover.send_over()
                 self._changed.notify()
@@ -298,7 +293,6 @@ class KafkaSource:
     def rest(self, slot: ConsumerSlot) -> None:
         """Note that the consumer of *slot* stopped waiting."""
         with self.lock:
-            self._intake.take_in()
             self._dispatcher.rest(slot)
             self._changed.notify()
 
@@ -318,7 +312,6 @@ class KafkaSource:
             stall, in_flight = self._stall, self._in_flight
             is_certain = stall.is_certain if now - stall.seen < STALL_SECONDS else stall.check(now)
             in_flight.collect()
-            self._intake.take_in()
             ready = dispatcher.held
             delivery = dispatcher.take(slot) if is_certain else dispatcher.wait(slot)
             worked = slot.took(delivery, now)
@@ -402,9 +395,6 @@ class KafkaSource:
             JMSSecurityException: The broker does not let the consumer read.
         """
         with self.lock:
-            if self._intake.put_off(records):
-                self.refusal.over()
-                return
             has_transfers, denial = self._intake.arrived(records)
             if self._handover.handover is not None:
                 self._handover.arrived(has_transfers=has_transfers)

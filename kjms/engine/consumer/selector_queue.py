@@ -205,12 +205,6 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
         return sum(len(queue.waiting) for queue in self.values() if queue.is_starved)
 
     @property
-    def serve_one(self) -> bool:
-        """Whether one consumer is started, and wants every message."""
-        queue = self.get(None)
-        return queue is not None and len(self) == len(queue.slots) == 1
-
-    @property
     def slots(self) -> int:
         """How many consumers are started."""
         return sum(len(queue.slots) for queue in self.values())
@@ -229,11 +223,6 @@ class SelectorQueues(dict["Selector | None", SelectorQueue[D, C]]):
         for queue in self.values() if queues is None else queues:
             if queue.waiting:
                 queue.wake(queue.size)
-
-    def wake_for(self, count: int) -> None:
-        """Wake consumers for *count* messages that are about to be ready in each queue."""
-        for queue in self.values():
-            queue.wake(count)
 
     def wake_others(self) -> None:
         """Wake consumers that wait while something is ready: those that were woken have not come for it in time."""

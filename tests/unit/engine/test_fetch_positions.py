@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,14 +22,14 @@ FAR = 10 * LONG_RUN
 class Fetching:
     """A `FetchPositions`, and a Kafka consumer that notes from where it is to read."""
 
-    def __init__(self, look_back: int = 0, take_in: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, look_back: int = 0) -> None:
         lock = threading.RLock()
         dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=10)
         self.assignment = Assignment("q", "q", "q.overflow", "g", "e", dispatcher)
         nothing: Any = SimpleNamespace(opened=lambda _partition: None)
         self.client = ConsumerClient("q", threading.Condition(lock))
         self.fetch = FetchPositions(
-            self.assignment, self.client, nothing, nothing, nothing, dispatcher, lock, look_back, take_in
+            self.assignment, self.client, nothing, nothing, nothing, dispatcher, lock, look_back
         )
         self.starts: list[tuple[str, int, int]] = []
         self.reads: set[tuple[str, int]] = set()
@@ -94,16 +93,6 @@ def test_a_partition_that_was_given_up_is_left_alone() -> None:
     fetching.hold("q", 1, State(0, 0, (), FAR))
     fetching.assignment.remove(gone)
     assert fetching.skip() == [("q", 1, FAR)]
-
-
-def test_what_was_put_off_is_taken_in_before_a_partition_is_held() -> None:
-    """It was read of an earlier assignment of the partition, which begins where its settlement stands."""
-    held: list[int] = []
-    fetching = Fetching(take_in=lambda: held.extend(fetching.assignment.numbers()))
-    fetching.hold("q", 0, State(0, 0, (), FAR))
-    assert held == []
-    fetching.hold("q", 1, State(0, 0, (), FAR))
-    assert held == [0]
 
 
 def test_a_client_that_another_thread_uses_is_waited_for() -> None:

@@ -36,7 +36,7 @@ class Flow:
         lock = threading.RLock()
         parts: Any = (
             self.dispatcher,
-            SimpleNamespace(limit=100, take_in=lambda: None),
+            SimpleNamespace(limit=100),
             self.in_flight,
             SimpleNamespace(is_wanted=False, urgent=0),
             self.client,
