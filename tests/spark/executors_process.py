@@ -66,6 +66,7 @@ def main(servers: str, queue: str, folder: str, most: int) -> None:
     spark = spark_session("executors", **settings)
     spark.sparkContext.setLogLevel("ERROR")
     killed: list[int] = []
+    stages: list[int] = []  # which ran then
 
     def kill_one() -> None:
         deadline = time.monotonic() + LONG_SECONDS
@@ -74,6 +75,7 @@ def main(servers: str, queue: str, folder: str, most: int) -> None:
                 return
             time.sleep(LOOK_SECONDS)
         killed.append(executors()[0].pid)
+        stages.extend(spark.sparkContext.statusTracker().getActiveStageIds())
         os.kill(killed[0], signal.SIGKILL)
 
     batches: list[int] = []
@@ -89,9 +91,7 @@ def main(servers: str, queue: str, folder: str, most: int) -> None:
     how = {"checkpoint": f"{folder}/at", "max_messages": most, "options": options}
     count = drain(spark, ConnectionFactory(servers), Queue(queue), store, **how)
     tracker = spark.sparkContext.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(None)]
-    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-    failed = sum(stage.numFailedTasks for stage in stages if stage is not None)
+    failed = sum(stage.numFailedTasks for stage in map(tracker.getStageInfo, stages) if stage is not None)
     print(json.dumps({"settled": count, "killed": killed, "batches": batches, "failed": failed}))
     spark.stop()
 
