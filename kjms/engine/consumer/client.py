@@ -53,8 +53,12 @@ class ConsumerClient:
         finally:
             self.release()
 
-    def acquire(self, seconds: float) -> None:
+    def acquire(self, seconds: float, before: float = 0.0) -> None:
         """Acquire `turn`, as soon as the consumer thread is out of its poll.
+
+        Args:
+            seconds: How long to wait.
+            before: For how many seconds the broker was asked in vain before that.
 
         Raises:
             JMSException: It did not come out in time: the broker does not answer.
@@ -63,7 +67,8 @@ class ConsumerClient:
             self.waiting += 1
         if not self.turn.acquire(timeout=seconds):
             self._leave()
-            raise JMSException(f"acknowledge messages of {self._name}: the broker has not answered for {seconds} s")
+            text = f"acknowledge messages of {self._name}: the broker has not answered for {before + seconds:.1f} s"
+            raise JMSException(text)
 
     def release(self) -> None:
         """Release `turn`."""

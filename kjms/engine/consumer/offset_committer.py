@@ -138,7 +138,8 @@ class OffsetCommitter:
         client = self._client
         while not self._is_committed_by_another(deadline, receipts):
             try:
-                client.acquire(max(deadline - time.monotonic(), TICK_SECONDS))
+                left = max(deadline - time.monotonic(), TICK_SECONDS)
+                client.acquire(left, max(timeout - left, 0.0))
                 try:
                     error, is_complete = self.commit()  # of nothing, where the thread that had the client did it
                 finally:
