@@ -83,6 +83,7 @@ class SessionCore:
                 if delivery is None:
                     return None
                 message = delivery.decoded
+                # All that `acceptable` looks at: most messages need no call of it.
                 if message is None or delivery.count > 1 or "JMSExpiration" in message._properties:
                     message = self.acceptable(delivery, destination)
                 if message is not None:
