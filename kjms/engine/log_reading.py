@@ -19,7 +19,7 @@ UNTIL_END: Final = {"enable.partition.eof": True}
 
 BATCH: Final = 1_000  # records taken from librdkafka at once
 POLL_SECONDS: Final = 0.1  # how soon the end of reading is noticed
-QUIET_SECONDS: Final = 1.0  # without a record or event, before the caller is asked which topics are still there
+QUIET_SECONDS: Final = 1.0  # without a record or event, before the caller is asked which logs are still there
 
 
 def records(
@@ -27,7 +27,7 @@ def records(
     ends: Mapping[Place, int],
     timeout: float,
     is_over: Callable[[], bool] = lambda: False,
-    gone: Callable[[set[str]], Collection[str]] = lambda _: (),
+    cut: Callable[[Mapping[Place, int]], Collection[Place]] = lambda _: (),
 ) -> Iterator[KafkaMessage]:
     """Give the records of what *consumer* is assigned, until each partition was read up to its end.
 
@@ -36,8 +36,8 @@ def records(
         ends: The offset before which each partition is read.
         timeout: Seconds without a record or event after which reading fails.
         is_over: Says whether no more is wanted.
-        gone: Returns which topics of a set were deleted: for these Kafka sends neither a record nor an event. It is
-            called once a second while nothing arrives; their partitions are finished.
+        cut: Returns which partitions of those with these ends do not exist any more, or end earlier: for these Kafka
+            sends nothing that finishes them. It is called once a second while nothing arrives; they are finished.
 
     A partition is finished by its last record before the end, by any record at or beyond the end, or by librdkafka's
     end-of-partition event. While others keep writing, the event may never come.
@@ -68,8 +68,8 @@ def records(
                 del left[place]
         now = time.monotonic()
         if left and now - asked > min(QUIET_SECONDS, timeout):
-            deleted = gone({topic for topic, _ in left})
-            left = {place: end for place, end in left.items() if place[0] not in deleted}
+            for place in cut(left):
+                del left[place]
             asked = time.monotonic()
         if left and now - arrived > timeout:
             topic = next(iter(left))[0]

@@ -12,6 +12,7 @@ from kjms.engine.consumer.restoration import SettlementRestorer, beginning
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 
 if TYPE_CHECKING:
+    from kjms.engine.consumer.delivery import AssignedPartition
     from kjms.engine.consumer.overflow import Overflow
     from kjms.errors import JMSException
     from kjms.mapping.bridges import Decoder
@@ -56,13 +57,24 @@ def read_progress(
     def refuse(failure: JMSException) -> None:
         raise failure
 
-    counts = {each: overflow.topics.look_up(each) for each in (overflow.topic, overflow.handover, topic)}
+    def look_up() -> dict[str, int]:
+        return {each: overflow.topics.look_up(each) for each in (overflow.topic, overflow.handover, topic)}
+
     # In one request: a message that is relocated meanwhile is unsettled in one place of the answer.
     restorer = SettlementRestorer(name, topic, overflow, decode, refuse)
-    places = [(each, number) for each, count in counts.items() for number in range(count)]
-    partitions = restorer.restore(consumer, places, overflow.recall)
+    counts: dict[str, int] = {}
+    partitions: list[AssignedPartition] = []
+    while (now := look_up()) != counts:  # a topic that was made before the answer may hold what that says is settled
+        counts = now
+        places = [(each, number) for each, count in counts.items() for number in range(count)]
+        partitions = restorer.restore(consumer, places, overflow.recall)
     # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
-    ends = {each: overflow.topics.ends(each) for each, count in counts.items() if count}
+    topics = overflow.topics
+    ends = {
+        each: topics.ends(each) if each == topic else topics.ends_after_commits(each)
+        for each, count in counts.items()
+        if count
+    }
     return [
         GroupProgress(p.topic, p.number, p.settlement.snapshot().state, ends[p.topic][p.number]) for p in partitions
     ]

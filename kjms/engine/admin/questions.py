@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
+from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Questions"]
 
-GONE: Final = frozenset(
+MISSING: Final = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError._NOENT,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._UNKNOWN_TOPIC,
     }
 )
+"""The broker's answers about a partition that does not exist."""
+
+GONE: Final = MISSING | {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 """The broker's answers about a topic that is being created, moved or deleted."""
 
 
@@ -50,12 +52,17 @@ class Questions:
         self._topics = topics
         self._timeout = timeout
 
-    def ask(self, places: Iterable[Place], which: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
+    def ask(
+        self,
+        places: Iterable[Place],
+        which: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[TopicPartition, Future[Any]]:
         asked = {TopicPartition(*place): which for place in places}
         if not asked:
             return {}
         answers: dict[TopicPartition, Future[Any]] = self._topics.admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+            asked, isolation_level=isolation, request_timeout=self._timeout
         )
         return answers
 
@@ -74,6 +81,11 @@ class Questions:
     def offsets(self, places: Iterable[Place], which: OffsetSpec) -> dict[Place, int]:
         return self.answers(self.ask(places, which))
 
+    def ends_after_commits(self, places: Collection[Place]) -> Mapping[Place, int]:
+        """Return where partitions end, behind every transaction whose offsets are committed by now."""
+        latest = OffsetSpec.latest()
+        return ends_after_commits(lambda isolation: self.answers(self.ask(places, latest, isolation)))
+
     def identities(self, topics: Collection[str]) -> dict[str, str]:
         if not topics:
             return {}
@@ -89,21 +101,24 @@ class Questions:
                 continue
         return found
 
-    def gone(self, topics: Collection[str]) -> set[str]:
-        """Return which of *topics* do not exist; where the broker does not say, none."""
+    def cut(self, ends: Mapping[Place, int]) -> set[Place]:
+        """Return which partitions end before *ends* now, or are gone; where the broker does not say, none.
+
+        Their topics were deleted, and perhaps made anew, or a leader was elected that lacks the last records.
+        """
+        found = set()
         try:
-            answers = self._topics.admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
+            answers = self.ask(ends, OffsetSpec.latest())
         except (KafkaException, ValueError):
             return set()
-        found = set()
-        for topic, answer in answers.items():
+        for place, answer in answers.items():
+            wanted = place.topic, place.partition
             try:
-                answer.result()
+                if 0 <= answer.result().offset < ends[wanted]:
+                    found.add(wanted)
             except KafkaException as error:
-                if kafka_error(error).code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
-                    found.add(topic)
-            except ValueError:
-                continue
+                if kafka_error(error).code() in MISSING:
+                    found.add(wanted)
         return found
 
     def committed(self, groups: Sequence[str]) -> dict[str, dict[Place, tuple[int, str]] | JMSException]:

@@ -153,14 +153,15 @@ class Scan:
 
     def _messages(self) -> Iterator[Scanned]:
         consumer = self._consumer = open_consumer(self._config)
-        scope = self._scope
-        found = read_progress(str(scope.destination), scope.topic, self._overflow, consumer, decoder(scope.convention))
-        self._progress = {(each.topic, each.number): each for each in found}
-        topics = (self._overflow.topic, self._overflow.handover)
+        scope, topics = self._scope, (self._overflow.topic, self._overflow.handover)
         begin = self._position
         if begin is None:
-            overflow, transfer = (tuple(self._end(topic, n) for n in range(self._count(topic))) for topic in topics)
+            # Before the settlement is read: what stands before the marks is settled where it was relocated from, and a
+            # later page, which reads the settlement anew, need not return to it.
+            overflow, transfer = (self._ends(topic) for topic in topics)
             begin = Position(0, 0, 0, (overflow, transfer))
+        found = read_progress(str(scope.destination), scope.topic, self._overflow, consumer, decoder(scope.convention))
+        self._progress = {(each.topic, each.number): each for each in found}
         for phase in range(begin.phase, LAST + 1):
             topic = scope.topic if phase == OWN else topics[phase % 3]
             for number in range(begin.number if phase == begin.phase else 0, self._count(topic)):
@@ -169,8 +170,10 @@ class Scan:
     def _count(self, topic: str) -> int:
         return sum(place[0] == topic for place in self._progress)
 
-    def _end(self, topic: str, number: int) -> int:
-        return self._progress[topic, number].end
+    def _ends(self, topic: str) -> tuple[int, ...]:
+        count = self._overflow.topics.look_up(topic)
+        ends = self._overflow.topics.ends(topic, count) if count else {}
+        return tuple(ends[number] for number in range(count))
 
     def _partition(
         self, consumer: ConsumerPort, phase: int, topic: str, number: int, begin: Position

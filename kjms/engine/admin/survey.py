@@ -72,6 +72,7 @@ class Survey:
         timeout: float,
         tuning: Tuning,
     ) -> None:
+        self._topics = topics
         self._questions = Questions(topics, timeout)
         self._settings = {**settings, **UNTIL_END}
         self._flush = flush
@@ -82,6 +83,7 @@ class Survey:
         self._indexes: dict[Place, dict[Hashable, LogIndex]] = {}
         self._delayed: dict[Place, DelayedIndex] = {}
         self._identities: dict[str, str] = {}
+        self._changed: set[str] = set()  # topics that were cut while they were read, as in `Questions.cut`
         self._copies = Copies()
         self._redeliveries = RedeliveryFigures()
 
@@ -167,17 +169,22 @@ class Survey:
                 self._flush(scope.topic)
             for topic in changing:
                 self._forget(topic)
+            self._forget_gone(there)
+            self._changed.clear()
             found, failed, begins = self._find(scopes, there)
             waiting = self._ends_of_delayed(scopes, there) if is_exact else {}
             unreadable = dict[str, JMSException]()
             if is_exact:
                 unreadable = self._read_all(found, begins, waiting)
-                self._forget_gone(there)
             now = self._now_ms()
             later: dict[str, list[DelayedIndex]] = {}
             for place in waiting:
                 later.setdefault(place[0], []).append(self._delayed.setdefault(place, DelayedIndex()))
+            for topic in self._changed:
+                self._forget(topic)
             for each in found:
+                if not self._changed.isdisjoint({topic for topic, _ in each.states}):
+                    continue
                 why = next((unreadable[topic] for topic, _ in each.states if topic in unreadable), None)
                 why = unreadable.get(delayed(each.scope.topic), why)
                 failed[each.scope.group] = why or self._counted(each, begins, later, now, is_exact)
@@ -187,23 +194,13 @@ class Survey:
         self, scopes: Sequence[Scope], there: Mapping[str, int]
     ) -> tuple[list[_Found], dict[str, Backlog | JMSException], dict[Place, int]]:
         """Return what is settled of each scope, what cannot be said, and where the logs begin."""
-        places = {
-            scope.group: [
-                (topic, number)
-                for topic in (scope.topic, overflow(scope.topic, scope.group), handover(scope.topic, scope.group))
-                for number in range(there.get(topic, 0))
-            ]
-            for scope in scopes
-        }
+        places, own_ends, committed = self._settled(scopes, there)
         every = {place for found in places.values() for place in found}
-        own_ends = self._questions.offsets(
-            {p for s in scopes for p in places[s.group] if p[0] == s.topic}, OffsetSpec.latest()
-        )
-        committed = self._questions.committed([scope.group for scope in scopes])
-        asked = [self._questions.ask(every, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
+        asked = self._questions.ask(every, OffsetSpec.earliest()), self._questions.ask(own_ends, OffsetSpec.latest())
         later = {delayed(scope.topic) for scope in scopes} & there.keys()
         identities = self._questions.identities({topic for topic, _ in every} | later)
         begins, ends = (self._questions.answers(answers) for answers in asked)
+        ends |= self._questions.ends_after_commits(every - own_ends.keys())
         if any(place not in known for g, known in committed.items() if isinstance(known, dict) for place in places[g]):
             self._read_copies(there)
         for topic, identity in identities.items():
@@ -228,6 +225,28 @@ class Survey:
                 continue
             found.append(_Found(scope, states, {place: own_ends.get(place, ends[place]) for place in states}))
         return found, failed, begins
+
+    def _settled(
+        self, scopes: Sequence[Scope], there: Mapping[str, int]
+    ) -> tuple[dict[str, list[Place]], dict[Place, int], dict[str, dict[Place, tuple[int, str]] | JMSException]]:
+        """Return the partitions of each group, where the destinations' own end, and what each group has committed."""
+        beside = {topic for s in scopes for topic in (overflow(s.topic, s.group), handover(s.topic, s.group))}
+        while True:
+            places = {
+                scope.group: [
+                    (topic, number)
+                    for topic in (scope.topic, overflow(scope.topic, scope.group), handover(scope.topic, scope.group))
+                    for number in range(there.get(topic, 0))
+                ]
+                for scope in scopes
+            }
+            own = {place for scope in scopes for place in places[scope.group] if place[0] == scope.topic}
+            own_ends = self._questions.offsets(own, OffsetSpec.latest())
+            committed = self._questions.committed([scope.group for scope in scopes])
+            now = self._topics.all()
+            if all(now.get(topic, 0) == there.get(topic, 0) for topic in beside):
+                return places, own_ends, committed
+            there = now  # a topic that was made before the answer may hold what that says is settled
 
     def _state(
         self,
@@ -352,7 +371,7 @@ class Survey:
                 self._consumer = open_consumer(self._settings)
             self._consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
             within = {place: ends[place] for place in starts}
-            for record in records(self._consumer, within, self._timeout, gone=self._questions.gone):
+            for record in records(self._consumer, within, self._timeout, cut=self._cut):
                 take(record)
             self._consumer.unassign()
         except KafkaException as error:
@@ -362,6 +381,12 @@ class Survey:
         except BaseException:
             self._drop_consumer()
             raise
+
+    def _cut(self, ends: Mapping[Place, int]) -> set[Place]:
+        """Return which partitions end before *ends* now, and note their topics."""
+        cut = self._questions.cut(ends)
+        self._changed.update(topic for topic, _ in cut)
+        return cut
 
     def _read_copies(self, there: Mapping[str, int]) -> None:
         """Read what came to the bookkeeping since the last time."""

@@ -8,8 +8,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.admin.topic_ids import TopicIds
 from kjms.engine.kafka import (
     ConfigResource,
@@ -428,6 +430,15 @@ class Topics:
         numbers = range(self.look_up(topic) if count is None else count)  # it may have been given partitions
         return self._offsets(topic, numbers, OffsetSpec.latest(), "end", self._timeout)
 
+    def ends_after_commits(self, topic: str) -> Mapping[int, int]:
+        """Return where each partition of *topic* ends, behind every transaction whose offsets are committed by now.
+
+        Raises:
+            JMSException: The broker did not answer, or refused.
+        """
+        numbers = range(self.look_up(topic))
+        return ends_after_commits(partial(self._offsets, topic, numbers, OffsetSpec.latest(), "end", self._timeout))
+
     def beginning(self, topic: str, number: int) -> int:
         """Return the offset of the first record that partition *number* of *topic* still has, or will have.
 
@@ -437,15 +448,19 @@ class Topics:
         return self._offsets(topic, [number], OffsetSpec.earliest(), "beginning", self._timeout)[number]
 
     def _offsets(
-        self, topic: str, numbers: Iterable[int], which: OffsetSpec, named: str, seconds: float
+        self,
+        topic: str,
+        numbers: Iterable[int],
+        which: OffsetSpec,
+        named: str,
+        seconds: float,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[int, int]:
         deadline = time.monotonic() + seconds
         while True:
             asked = {TopicPartition(topic, number): which for number in numbers}
             try:
-                answers = self.admin.list_offsets(
-                    asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=seconds
-                )
+                answers = self.admin.list_offsets(asked, isolation_level=isolation, request_timeout=seconds)
                 return {asked_for.partition: answer.result().offset for asked_for, answer in answers.items()}
             except KafkaException as error:
                 inner = kafka_error(error)

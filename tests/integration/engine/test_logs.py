@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from kjms.broker import LocalBroker
 from kjms.engine import Engine
 from kjms.engine.admin import bookkeeping
 from kjms.engine.admin.bookkeeping import Bookkeeping
-from kjms.engine.log_reading import UNTIL_END, records
+from kjms.engine.log_reading import UNTIL_END, Place, records
 from kjms.engine.settings import consumer_settings
 from kjms.engine.temporary.deletions import Deletions
 from kjms.engine.transactions.bridged import Bridged
@@ -236,15 +236,15 @@ def test_a_deleted_topic_does_not_hold_up_the_reading_of_others(
 ) -> None:
     """Kafka sends nothing of a topic that was deleted a moment ago: its part is finished, and the rest is read."""
     reading, kept, deleted = with_a_deleted_topic
-    asked: list[set[str]] = []
+    asked: list[set[Place]] = []
 
-    def gone(topics: set[str]) -> set[str]:
-        asked.append(topics)
-        return topics
+    def cut(ends: Mapping[Place, int]) -> set[Place]:
+        asked.append(set(ends))
+        return set(ends)
 
-    found = records(reading, {(kept, 0): 1, (deleted, 0): 1}, WAIT_SECONDS, gone=gone)
+    found = records(reading, {(kept, 0): 1, (deleted, 0): 1}, WAIT_SECONDS, cut=cut)
     assert [record.topic() for record in found] == [kept]
-    assert asked == [{deleted}], "once, and not of the topic that was read"
+    assert asked == [{(deleted, 0)}], "once, and not of the topic that was read"
 
 
 def test_a_topic_that_sends_nothing_is_named(with_a_deleted_topic: tuple[Consumer, str, str]) -> None:
