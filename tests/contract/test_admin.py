@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,9 +19,7 @@ from kjms import (
     Topic,
 )
 from kjms.admin import Admin, QueueFigures, SubscriptionFigures
-from kjms.engine.admin.questions import Questions
 from kjms.engine.kafka import AdminPort, TopicPartition
-from kjms.mapping.names import queue_group
 from kjms.testing.engine import tuned
 from tests.helpers import (
     WAIT_MS,
@@ -319,33 +317,6 @@ def test_a_topic_that_was_made_again(
     with apart(kafka.bootstrap_servers) as connection:
         send_with_length(connection, queue, *"xyz")
         wait_for(lambda: figures.queue(queue).depth == 3)
-
-
-def test_a_topic_that_is_made_again_while_it_is_counted(
-    kafka: Any, figures: Admin, connection: Connection, queue: Queue, admin: AdminPort, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The others are counted all the same, though its log never gets as far as it was to be read."""
-    other, name = Queue(f"{queue.queue_name}-other"), queue.queue_name
-    send_with_length(connection, other, *"ab")
-    send_with_length(connection, queue, *"abcdef")
-    wait_for(lambda: {name, other.queue_name} <= {each.name for each in figures.queues()})
-    send_with_length(connection, queue, "g")  # there is something to read
-    committed, made_again = Questions.committed, list[str]()
-
-    def make_again(questions: Questions, groups: Sequence[str]) -> Any:
-        if queue_group(name) in groups and not made_again:
-            made_again.append(name)
-            admin.delete_topics([name], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[name].result()
-            wait_for(lambda: name not in admin.list_topics(timeout=WAIT_SECONDS).topics)
-            with apart(kafka.bootstrap_servers) as later:
-                send_with_length(later, queue, *"xyz")
-        return committed(questions, groups)
-
-    monkeypatch.setattr(Questions, "committed", make_again)
-    found = {each.name: each.depth for each in figures.queues() if each.name in {name, other.queue_name}}
-    assert made_again
-    assert found[other.queue_name] == 2
-    wait_for(lambda: figures.queue(queue).depth == 3)
 
 
 def test_every_queue_is_listed_with_its_depth(figures: Admin, connection: Connection, queue: Queue) -> None:

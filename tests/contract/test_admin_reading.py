@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -24,9 +24,8 @@ from kjms import (
 )
 from kjms.admin import Admin, Page, Progress, Source, Subscription
 from kjms.broker import LocalBroker
-from kjms.engine.admin.topics import Topics
 from kjms.engine.kafka import TopicPartition, open_consumer
-from kjms.mapping.names import overflow, queue_group
+from kjms.mapping.names import queue_group
 from kjms.testing import MemoryKafka
 from kjms.testing.engine import tuned
 from tests.helpers import (
@@ -187,74 +186,6 @@ def test_relocated_messages_are_shown_once(kafka: Any, queue: Queue) -> None:
             return texts == left and "overflow" in {each.place for each in found}
 
         wait_for(is_relocated)
-
-
-@pytest.fixture
-def relocate(kafka: Any, queue: Queue) -> Iterator[Callable[[Callable[[], object]], None]]:
-    """A function that lets half of the 200 messages of `queue` be relocated, until a condition holds."""
-    with tuned(most_runs=20), apart(kafka.bootstrap_servers) as connection:
-        send_with_length(connection, queue, *map(str, range(200)))
-        received = take(connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue), 200)
-
-        def relocate(until: Callable[[], object]) -> None:
-            for message in received[::2]:
-                message.acknowledge()
-            wait_for(until)
-
-        yield relocate
-
-
-def test_what_is_relocated_while_pages_are_begun_is_on_them(
-    kafka: Any,
-    queue: Queue,
-    relocate: Callable[[Callable[[], object]], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A queue whose overflow topic is made while its settlement is read keeps no message from pages and browsers."""
-    look_up, looks = Topics.look_up, list[str]()
-    beside = overflow(queue.queue_name, queue_group(queue.queue_name))
-    factory = ConnectionFactory(kafka.bootstrap_servers)
-    with Admin(factory) as admin, Admin(factory) as other:
-
-        def look_up_before(topics: Topics, topic: str) -> int:
-            count = look_up(topics, topic)
-            if topic == beside and not looks:
-                looks.append(topic)
-                assert count == 0
-                relocate(lambda: other.queue(queue).overflow)
-            return count
-
-        monkeypatch.setattr(Topics, "look_up", look_up_before)
-        shown = texts(admin.browse(queue, limit=1000))
-    assert set(map(str, range(1, 200, 2))) <= set(shown)
-    assert looks
-
-
-def test_what_is_relocated_while_a_count_begins_is_counted(
-    kafka: Any,
-    queue: Queue,
-    relocate: Callable[[Callable[[], object]], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A queue whose overflow topic is made after the topics were listed has no smaller depth for that."""
-    every, looks = Topics.all, list[str]()
-    beside = overflow(queue.queue_name, queue_group(queue.queue_name))
-    factory = ConnectionFactory(kafka.bootstrap_servers)
-    with Admin(factory) as admin, Admin(factory) as other:
-
-        def list_before(topics: Topics) -> dict[str, int]:
-            found = every(topics)
-            if not looks:
-                looks.append(beside)
-                assert beside not in found
-                relocate(lambda: "overflow" in {each.place for each in other.browse(queue, limit=1000).messages})
-            return found
-
-        monkeypatch.setattr(Topics, "all", list_before)
-        depth = admin.queue(queue).depth
-    assert depth is not None
-    assert depth >= 100
-    assert looks
 
 
 def test_pages_of_a_subscription_have_what_it_will_receive(

@@ -87,6 +87,13 @@ def test_a_copy_is_the_record_and_where_it_stood_first() -> None:
     assert place_of(Source(second, 0, 0)) == (3, 7)
 
 
+def test_a_copy_of_the_first_record_of_a_log() -> None:
+    """Partition 0 and offset 0 are a place like any other; a record without a time is copied with 0."""
+    record = KafkaRecord(None, b"value", [("kjms", b"1;text")], -1)
+    copy = copied(Source(record, 0, 0))
+    assert copy == KafkaRecord(None, b"value", [("kjms", b"1;text"), ("kjms-delayed", b"1;0;0")], 0)
+
+
 @pytest.mark.parametrize("data", [None, b"", b"1", b"1;2", b"1;x;3", b"2;1;3", b"1;-1;3", b"1;moved"])
 def test_what_says_no_place_is_no_copy(data: bytes | None) -> None:
     """A record without a place that can be read counts as one that never waited."""

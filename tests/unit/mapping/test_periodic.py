@@ -76,6 +76,23 @@ def test_a_message_is_what_was_defined() -> None:
     assert sent.timestamp == 16_005
 
 
+def test_the_golden_template() -> None:
+    """A template has no id and no times of its own, and keeps the group, whose key each message has."""
+    message = TextMessage("hello")
+    message.set_string_property("JMSXGroupID", "cups")
+    record = template(message, "tea", KITCHEN, 1, 7)
+    headers = [
+        ("kjms", b"1;text;JMS_kjms_ScheduledTime=long"),
+        ("JMSDeliveryMode", b"1"),
+        ("JMSPriority", b"7"),
+        ("JMSXGroupID", b"cups"),
+        ("JMS_kjms_Schedule", b"tea"),
+        ("JMS_kjms_ScheduledTime", b"0"),
+    ]
+    assert record == KafkaRecord(b"cups", b"hello", headers, 0)
+    assert ticked(Source(defined(record, TEA)), TEA, 16_000, 16_005).key == b"cups"
+
+
 def test_every_kind_of_message_can_be_a_template() -> None:
     """The template is a copy: the message can be changed, and defined again."""
     message = MapMessage({"cups": 2})
