@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,8 @@ TIMES = [  # expression, zone, after, the next times
     ("0 6 * * *", BERLIN, "2026-07-01T00:00:00+00:00", ["2026-07-01T04:00+00:00"]),
     ("0 6 * * *", "Asia/Kathmandu", "2026-01-01T00:00:00+00:00", ["2026-01-01T00:15+00:00"]),
     ("*/20 * * * * *", "UTC", "2026-01-01T00:00:01+00:00", ["2026-01-01T00:00:20+00:00", "2026-01-01T00:00:40+00:00"]),
+    ("30 0 * * * *", "UTC", "2026-01-01T12:00:10+00:00", ["2026-01-01T12:00:30+00:00", "2026-01-01T13:00:30+00:00"]),
+    ("30 0 * * * *", "UTC", "2026-01-01T12:00:30+00:00", ["2026-01-01T13:00:30+00:00"]),
     ("5 0 0 1 JAN *", "UTC", "2026-01-01T00:00:05+00:00", ["2027-01-01T00:00:05+00:00"]),
     ("0 0 29 2 *", "UTC", "2026-01-01T00:00:00+00:00", ["2028-02-29T00:00+00:00"]),
     # In the gap of spring, 02:30 does not exist: it comes at the end of the gap, once.
@@ -86,6 +89,25 @@ def test_the_latest_time_is_found(first: str, until: str, expected: str) -> None
     assert Cron("0 * * * *").latest(ms(first), ms(until)) == ms(expected)
 
 
+@pytest.mark.parametrize("expression", ["*/7 * * * *", "15 */2 3 * * *", "0 3 * * MON", "30 2 * * *"])
+def test_the_latest_time_is_the_last_of_all(expression: str) -> None:
+    """From whichever of the times on, and up to whichever moment: between two times, at one, and just before it."""
+    cron = Cron(expression, BERLIN)
+    every = times(cron, "2026-10-20T00:00+02:00", 60)
+    for first in (0, 30):
+        for last in range(first, 59, 7):
+            for until in (every[last], every[last] + 1, every[last + 1] - 1):
+                assert cron.latest(every[first], until) == every[last]
+
+
+def test_an_expression_has_a_thousand_characters_at_most() -> None:
+    """A longer one is refused though its fields are valid."""
+    longest = "0 * * * *".rjust(1_000)
+    assert Cron(longest).after(0) == 3_600_000
+    with pytest.raises(ValueError, match="five fields"):
+        Cron(longest + " ")
+
+
 @pytest.mark.parametrize(
     ("expression", "why"),
     [
@@ -98,10 +120,11 @@ def test_the_latest_time_is_found(first: str, until: str, expected: str) -> None
         ("0 0 31 2 *", "bad day-of-month"),
         ("* * * * MOO", "bad day-of-week"),
         ("* " * 1_000, "five fields"),
+        (7, "cron: 7 (int) is no text"),
         (None, "no text"),
     ],
 )
-def test_a_bad_expression_is_refused(expression: str, why: str) -> None:
+def test_a_bad_expression_is_refused(expression: Any, why: str) -> None:
     """The error has the value, what is wrong, and the rule."""
     with pytest.raises(ValueError, match="minute, hour, day of month") as raised:
         Cron(expression)

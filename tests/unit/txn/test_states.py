@@ -598,8 +598,14 @@ def test_what_was_possibly_delivered_is_said_by_the_dispatch_limit_alone() -> No
         partition.read(offset, "message")
         partition.dispatch(offset)
     partition.settle(3)
+    partition.committed_version = partition.version
     partition.possibly_delivered(8)
+    assert partition.is_dirty, "Kafka does not know of it yet"
+    partition.committed_version = version = partition.version
     partition.possibly_delivered(5)
+    partition.possibly_delivered(8)
+    assert (partition.is_dirty, partition.version) == (False, version), "nothing new"
+    assert partition.histories_end == 8
     state = partition.snapshot().state
     assert (state.dispatch_limit, state.histories) == (8, {})
     successor = PartitionSettlement(state)
