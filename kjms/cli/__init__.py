@@ -16,7 +16,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kjms._version import __version__
 from kjms.cli._terminal import shown_body
@@ -57,6 +57,10 @@ class WrongUse(Exception):
 
 class Terminated(BaseException):
     """SIGTERM came; like KeyboardInterrupt it unwinds everything, so that connections close."""
+
+
+_came: list[KeyboardInterrupt | Terminated] = []
+"""What `end` has raised since the command began."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -139,7 +143,8 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run the command, and say in one line what went wrong."""
     # Commands report through exit code and stderr themselves; the library's log would say it a second time.
     logging.getLogger("kjms").addHandler(logging.NullHandler())
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, end)
+    _came.clear()
     is_json = False
     with contextlib.ExitStack() as log:
         try:
@@ -157,7 +162,7 @@ def _run(arguments: argparse.Namespace) -> int:
         except (KeyboardInterrupt, Terminated) as ending:
             return _signalled(ending)
         except Exception as error:
-            before_it = _ending_before(error)
+            before_it = _ending_before(error) or _replaced(error)
             if before_it is not None:
                 return _signalled(before_it)
             return _say(arguments.command, error, FAILED, is_json=is_json)
@@ -174,12 +179,25 @@ def _ending_before(error: BaseException) -> KeyboardInterrupt | Terminated | Non
     return seen
 
 
+def _replaced(error: Exception) -> KeyboardInterrupt | Terminated | None:
+    """Return the signal that a call of C took for a failure of its own, and so put *error* in its place."""
+    return _came[-1] if _came and not isinstance(error, JMSException | OSError | ValueError) else None
+
+
 def _signalled(ending: KeyboardInterrupt | Terminated) -> int:
     return SIGNALLED + (signal.SIGINT if isinstance(ending, KeyboardInterrupt) else signal.SIGTERM)
 
 
-def _terminate(number: int, frame: object) -> None:
-    raise Terminated
+def end(number: int, frame: object = None) -> NoReturn:
+    """End the command: the handler of SIGTERM, and what a command's own handlers end with.
+
+    Raises:
+        KeyboardInterrupt: The signal is SIGINT.
+        Terminated: It is another one.
+    """
+    ending = KeyboardInterrupt() if number == signal.SIGINT else Terminated()
+    _came.append(ending)
+    raise ending
 
 
 def _say(command: str, error: Exception, code: int, *, is_json: bool) -> int:

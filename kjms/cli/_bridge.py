@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from kjms.cli import SIGNALLED, Terminated, WrongUse
+from kjms.cli import SIGNALLED, WrongUse, end
 from kjms.cli._connecting import add_connection_options, credentials, destination, factory, seconds
 from kjms.cli._operating import add_operating_options, serve_health
 
@@ -203,7 +203,7 @@ class Stop:
         self.number = number
         self._bridge.stop()
         if self._bridge.is_preparing:
-            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+            end(number)
 
 
 def _tell(bridge: Bridge, every: float, is_over: threading.Event) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from kjms import __version__
-from kjms.cli import COMMANDS, Terminated, main
+from kjms import JMSException, __version__
+from kjms.cli import COMMANDS, Terminated, end, main
 
 
 @pytest.fixture(autouse=True)
@@ -174,3 +176,41 @@ def test_an_error_that_a_signal_led_to_is_not_reported(
 
     assert main(["destinations", "--bootstrap", "127.0.0.1:9"]) == code
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_error_that_took_the_place_of_a_signal_is_not_reported(
+    number: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A call of C may take what a handler raises for a failure of its own, and raise an error that does not name it."""
+
+    def run(arguments: object) -> int:
+        with contextlib.suppress(BaseException):
+            end(number)
+        raise TypeError("expected configuration property name as type unicode string")
+
+    monkeypatch.setattr("kjms.cli._destinations.run", run)
+
+    assert main(["destinations", "--bootstrap", "127.0.0.1:9"]) == code
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_error_of_the_command_is_reported_after_a_signal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What kjms says of Kafka is no such error, and a signal of a command before is none of this one."""
+    errors: list[Exception] = [JMSException("the messages were not sent"), TypeError("a fault in the command")]
+
+    def run(arguments: object) -> int:
+        error = errors.pop(0)
+        if isinstance(error, JMSException):
+            with contextlib.suppress(BaseException):
+                end(signal.SIGTERM)
+        raise error
+
+    monkeypatch.setattr("kjms.cli._destinations.run", run)
+
+    assert main(["destinations", "--bootstrap", "127.0.0.1:9"]) == 1
+    assert "the messages were not sent" in capsys.readouterr().err
+    assert main(["destinations", "--bootstrap", "127.0.0.1:9"]) == 1
+    assert "TypeError: a fault in the command" in capsys.readouterr().err

@@ -83,6 +83,6 @@ def test_a_record_without_the_header_is_taken_as_it_is() -> None:
 
 
 def test_a_record_without_a_time_keeps_none() -> None:
-    """Kafka says -1 where a record has no time; a copy is written with 0 then."""
+    """The broker gives -1 where a record has no time; a copy is written with 0 then."""
     timeless = Record(KafkaRecord(None, b"hello", [], -1), "orders", 0, 0)
     assert relocated_record(timeless, History(0)).timestamp == 0
