@@ -198,8 +198,7 @@ def _json_object(data: bytes | None) -> dict[str, Any]:
 
 def _json_string(data: bytes) -> bytes:
     try:
-        value = json.loads(data)
-        return value.encode() if isinstance(value, str) else data
+        return str(json.loads(data)).encode()
     except (ValueError, RecursionError):
         return data
 

@@ -37,6 +37,20 @@ def test_the_note_is_read_and_disturbs_nothing(source: Any, client: str, amount:
 
 
 @pytest.mark.parametrize(
+    ("amount", "header"),
+    [(None, b"1;text;;client=a%2Fb%3Bc%3F"), (5, b"1;text;amount=int;client=a%2Fb%3Bc%3F")],
+)
+def test_the_golden_note(amount: int | None, header: bytes) -> None:
+    """It is the fourth part of the header, also where the third is empty, and is quoted as in a URL."""
+    message = TextMessage("x")
+    if amount is not None:
+        message.set_int_property("amount", amount)
+    record = encode(message)
+    sign(record, client_sender("a/b;c\ud800").encode())
+    assert record.headers[0] == ("kjms", header)
+
+
+@pytest.mark.parametrize(
     ("client", "sender", "message_id", "wanted"),
     [
         ("me", client_sender("me"), "ID:c1-1-1", False),
