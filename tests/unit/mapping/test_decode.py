@@ -118,7 +118,8 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("kind", "text"),
         [("int", "1.5"), ("int", "2147483648"), ("byte", "200"), ("long", "1_0"), ("double", "1,5"), ("float", ""),
-         ("boolean", "TRUE"), ("short", " 1"), ("double", "--1")],
+         ("boolean", "TRUE"), ("short", " 1"), ("double", "--1"), ("double", "1_0.5"), ("double", "infinity"),
+         ("long", "9223372036854775808"), ("long", "-9223372036854775809"), ("short", "-32769"), ("byte", "128")],
     )  # fmt: skip
     def test_a_property_that_is_not_of_its_type_is_a_string(self, kind: str, text: str, read) -> None:
         """Its text can be read; other properties are not touched."""
@@ -143,6 +144,15 @@ class TestDamage:
         assert message.get_object_property("p") == pytest.approx(value)
         assert message.property_type("p") == kind
         assert message.damage == ()
+
+    @pytest.mark.parametrize(("kind", "bits"), [("byte", 8), ("short", 16), ("int", 32), ("long", 64)])
+    def test_the_least_and_the_largest_number_of_a_type(self, kind: str, bits: int, read) -> None:
+        """Both are of the type."""
+        least, largest = -(1 << bits - 1), (1 << bits - 1) - 1
+        headers = [("kjms", f"1;text;p={kind},q={kind}".encode()), ("p", b"%d" % least), ("q", b"%d" % largest)]
+        message = read(b"x", headers)
+        assert (message.get_object_property("p"), message.get_object_property("q")) == (least, largest)
+        assert (message.property_type("p"), message.damage) == (kind, ())
 
     @pytest.mark.parametrize(
         ("layout", "kind", "note"),
@@ -309,7 +319,14 @@ class TestLayout:
         arrived = read(record.value, record.headers)
         assert arrived.get_int_property("kjms") == 5
         assert arrived.damage == ()
-        assert read(b"x", [*record.headers, ("kjms", b"6")]).get_int_property("kjms") == 6
+        again = read(b"x", [*record.headers, ("kjms", b"6")])
+        assert again.get_int_property("kjms") == 6
+        assert again.damage == ("header 'kjms' stands in the record more than once; the last one counts",)
+
+    def test_what_addresses_a_temporary_destination_is_no_property(self, read) -> None:
+        """Nor is what a delayed message carries."""
+        headers = [("kjms", b"1;text"), ("kjms-to", b"5"), ("kjms-delayed", b"1;0;0"), ("a", b"1")]
+        assert read(b"x", headers).property_names() == ["a", "JMSXDeliveryCount"]
 
     def test_a_moved_message_names_its_destination(self, read) -> None:
         """A JMSDestination header is honoured where there is one."""
