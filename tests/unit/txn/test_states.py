@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kjms.txn.metadata import History, State, read_state, write_state
+from kjms.txn.runs import UnsettledRuns
 from kjms.txn.states import NEVER, PartitionSettlement
 
 WINDOW = 3
@@ -611,3 +612,116 @@ def test_what_was_possibly_delivered_is_said_by_the_dispatch_limit_alone() -> No
     successor = PartitionSettlement(state)
     assert [successor.history(offset) for offset in (2, 7, 8)] == [History(1, 1), History(1, 1), NEVER]
     assert partition.history(7) == History(1, 1)
+
+
+def same(one: PartitionSettlement[str], other: PartitionSettlement[str]) -> bool:
+    """Return whether two settlements say the same, to Kafka and of what is open."""
+    return (
+        one.snapshot().state == other.snapshot().state
+        and list(one.messages()) == list(other.messages())
+        and (one.position, one.committed_offset, one.unsettled)
+        == (other.position, other.committed_offset, other.unsettled)
+    )
+
+
+@pytest.mark.parametrize("first", [5, 6, 9])
+def test_a_run_is_read_as_its_messages_are(first: int) -> None:
+    """Also behind a hole of the log, which joins what is unsettled before and behind it."""
+    runs, singly = (PartitionSettlement[str](State(0, 0, (), 0)) for _ in range(2))
+    messages = [f"message {number}" for number in range(5)]
+    assert runs.read_run(0, messages)
+    assert runs.read_run(first, messages)
+    for begin in (0, first):
+        for offset, message in enumerate(messages, begin):
+            assert singly.read(offset, message)
+    assert same(runs, singly)
+    for settlement in (runs, singly):
+        settlement.settle(2)
+        settlement.settle(first)
+    assert same(runs, singly)
+    assert runs.snapshot(1).state == singly.snapshot(1).state
+
+
+def test_a_run_is_read_as_a_whole_from_where_nothing_is_known() -> None:
+    """What the previous owner knew ends there; before it, each message is looked at."""
+    settlement = PartitionSettlement[str](State(0, 0, ((0, 2),), 5))
+    assert not settlement.read_run(0, ["a", "b", "c"])
+    assert not settlement.read_run(4, ["e", "f"])
+    assert (settlement.position, settlement.unsettled) == (0, 0)
+    assert settlement.read_run(5, ["f", "g"])
+    assert [offset for offset, _ in settlement.messages()] == [5, 6]
+
+
+def test_a_run_that_was_read_is_not_read_again() -> None:
+    """Nor is one of which a part was."""
+    settlement = PartitionSettlement[str](State(0, 0, (), 0))
+    assert settlement.read_run(0, ["a", "b", "c"])
+    settlement.settle(0, 3)
+    assert not settlement.read_run(0, ["a", "b", "c"])
+    assert not settlement.read_run(2, ["c", "d"])
+    assert (settlement.position, settlement.unsettled, settlement.committed_offset) == (3, 0, 3)
+
+
+def test_a_run_beside_what_was_placed_is_looked_at() -> None:
+    """What stands there in this process already is not delivered a second time."""
+    settlement = PartitionSettlement[str](State(0, 0, (), 0))
+    settlement.place(1, "moved")
+    assert not settlement.read_run(0, ["a", "b"])
+    assert [settlement.read(offset, text) for offset, text in enumerate(["a", "b"])] == [True, False]
+    assert settlement.read_run(2, ["c"])
+
+
+def test_a_run_that_is_read_again_is_looked_at() -> None:
+    """Of what comes again, only what was evicted is to be delivered."""
+    settlement = PartitionSettlement[str](State(0, 0, (), 0))
+    assert settlement.read_run(0, ["a", "b", "c"])
+    settlement.evict(1)
+    assert settlement.reread_from(0) == 1
+    assert not settlement.read_run(3, ["d"])
+    assert [settlement.read(offset, text) for offset, text in ((1, "b"), (2, "c"), (3, "d"))] == [True, False, True]
+    assert settlement.read_run(4, ["e"])
+
+
+def test_a_record_that_comes_twice_is_read_once() -> None:
+    """The client may return one again after a seek; it is no second message, settled or not."""
+    settlement = PartitionSettlement[str](State(0, 0, (), 0))
+    assert settlement.read(0, "a")
+    assert settlement.read(1, "b")
+    assert not settlement.read(0, "a")
+    settlement.settle(1)
+    assert not settlement.read(1, "b")
+    assert settlement.unsettled == 1
+
+
+def test_each_settled_record_that_is_read_is_to_be_committed() -> None:
+    """The base moves with them, one by one and over runs of them, though no message is settled."""
+    settlement = PartitionSettlement[str](State(0, 0, ((0, 0),), 40))
+    committed = set[int]()
+    for offset in range(3):
+        assert not settlement.read(offset, "settled")
+        assert settlement.is_dirty
+        assert settlement.version not in committed
+        settlement.committed_version = settlement.version
+        committed.add(settlement.version)
+    for target in (20, 40):
+        assert settlement.skip_settled(1, margin=40 - target) == target
+        assert settlement.is_dirty
+        assert settlement.version not in committed
+        settlement.committed_version = settlement.version
+        committed.add(settlement.version)
+
+
+def test_a_partition_without_a_state_has_no_history() -> None:
+    """Nothing in it was possibly delivered."""
+    settlement = PartitionSettlement[str]()
+    assert settlement.read(0, "a")
+    assert settlement.history(0) == NEVER
+
+
+def test_what_a_run_holds() -> None:
+    """From its first offset to the one before its end, and nothing before the first run or between two."""
+    runs = UnsettledRuns()
+    runs.add(3, 5)
+    runs.add(8, 9)
+    assert [offset for offset in range(12) if runs.holds(offset)] == [3, 4, 8]
+    assert [list(runs.offsets_below(low)) for low in (3, 4, 8, 12)] == [[], [3], [3, 4], [3, 4, 8]]
