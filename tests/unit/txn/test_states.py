@@ -635,10 +635,10 @@ def test_a_run_is_read_as_its_messages_are(first: int) -> None:
         for offset, message in enumerate(messages, begin):
             assert singly.read(offset, message)
     assert same(runs, singly)
-    for settlement in (runs, singly):
-        settlement.settle(2)
-        settlement.settle(first)
-    assert same(runs, singly)
+    for settled in (2, first + 2, first):
+        runs.settle(settled)
+        singly.settle(settled)
+        assert same(runs, singly)
     assert runs.snapshot(1).state == singly.snapshot(1).state
 
 
