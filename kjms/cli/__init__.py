@@ -49,6 +49,7 @@ COMMANDS: Final = {
 FAILED: Final = 1
 WRONG_USE: Final = 2
 SIGNALLED: Final = 128  # what shells add the signal's number to
+EXPECTED: Final = (JMSException, OSError, ValueError)  # their texts say what went wrong; others are faults
 
 
 class WrongUse(Exception):
@@ -181,7 +182,7 @@ def _ending_before(error: BaseException) -> KeyboardInterrupt | Terminated | Non
 
 def _replaced(error: Exception) -> KeyboardInterrupt | Terminated | None:
     """Return the signal that a call of C took for a failure of its own, and so put *error* in its place."""
-    return _came[-1] if _came and not isinstance(error, JMSException | OSError | ValueError) else None
+    return _came[-1] if _came and not isinstance(error, EXPECTED) else None
 
 
 def _signalled(ending: KeyboardInterrupt | Terminated) -> int:
@@ -203,7 +204,7 @@ def end(number: int, frame: object = None) -> NoReturn:
 def _say(command: str, error: Exception, code: int, *, is_json: bool) -> int:
     is_traced = os.environ.get("KJMS_TRACEBACK") == "1"
     text = str(error) if isinstance(error, WrongUse) else " ".join(str(error).split())
-    if not isinstance(error, (JMSException, OSError, ValueError, WrongUse)) or not text:
+    if not isinstance(error, (*EXPECTED, WrongUse)) or not text:
         text = f"{type(error).__name__}: {text} (KJMS_TRACEBACK=1 prints the traceback)"
     if is_json:
         logging.getLogger(f"kjms.{command}").error("%s", text, exc_info=error if is_traced else None)

@@ -71,7 +71,7 @@ def read_progress(
     # Where they end is asked afterwards: what was moved meanwhile is seen in both places, and in none otherwise.
     topics = overflow.topics
     ends = {
-        each: topics.ends(each) if each == topic else topics.ends_after_commits(each)
+        each: topics.ends(each, count) if each == topic else topics.ends_after_commits(each, count)
         for each, count in counts.items()
         if count
     }

@@ -230,15 +230,12 @@ class Survey:
         self, scopes: Sequence[Scope], there: Mapping[str, int]
     ) -> tuple[dict[str, list[Place]], dict[Place, int], dict[str, dict[Place, tuple[int, str]] | JMSException]]:
         """Return the partitions of each group, where the destinations' own end, and what each group has committed."""
-        beside = {topic for s in scopes for topic in (overflow(s.topic, s.group), handover(s.topic, s.group))}
+        topics = {s.group: (s.topic, overflow(s.topic, s.group), handover(s.topic, s.group)) for s in scopes}
+        beside = {topic for _, *others in topics.values() for topic in others}
         while True:
             places = {
-                scope.group: [
-                    (topic, number)
-                    for topic in (scope.topic, overflow(scope.topic, scope.group), handover(scope.topic, scope.group))
-                    for number in range(there.get(topic, 0))
-                ]
-                for scope in scopes
+                group: [(topic, number) for topic in names for number in range(there.get(topic, 0))]
+                for group, names in topics.items()
             }
             own = {place for scope in scopes for place in places[scope.group] if place[0] == scope.topic}
             own_ends = self._questions.offsets(own, OffsetSpec.latest())

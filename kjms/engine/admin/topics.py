@@ -430,13 +430,13 @@ class Topics:
         numbers = range(self.look_up(topic) if count is None else count)  # it may have been given partitions
         return self._offsets(topic, numbers, OffsetSpec.latest(), "end", self._timeout)
 
-    def ends_after_commits(self, topic: str) -> Mapping[int, int]:
-        """Return where each partition of *topic* ends, behind every transaction whose offsets are committed by now.
+    def ends_after_commits(self, topic: str, count: int) -> Mapping[int, int]:
+        """Return where the first *count* partitions end, behind every transaction whose offsets are committed by now.
 
         Raises:
             JMSException: The broker did not answer, or refused.
         """
-        numbers = range(self.look_up(topic))
+        numbers = range(count)
         return ends_after_commits(partial(self._offsets, topic, numbers, OffsetSpec.latest(), "end", self._timeout))
 
     def beginning(self, topic: str, number: int) -> int:
