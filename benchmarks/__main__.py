@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.page:
         _page.make()
+        _page.compare()
         return 0
     workloads = load_workloads(kjms.bench, benchmarks)
     if options.list:
@@ -64,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.keep:
         _page.keep(report)
         _page.make()
+        _page.compare()
     return 1 if report.failed else 0
 
 
@@ -90,12 +92,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep",
         action="store_true",
-        help="keep the figures, and put them into docs/performance.md; with --check: its ratios",
+        help="keep the figures, and put them into the pages that show them; with --check: its ratios",
     )
     parser.add_argument(
         "--check", action="store_true", help="see in seconds whether something is much slower than it was"
     )
-    parser.add_argument("--page", action="store_true", help="make tables and plot anew from what is kept; run nothing")
+    parser.add_argument(
+        "--page", action="store_true", help="make tables and picture anew from what is kept; run nothing"
+    )
     return parser
 
 

@@ -1,18 +1,21 @@
-"""The figures that are kept, and docs/performance.md made from them: one JSON file for each set of workloads."""
+"""The figures that are kept, one JSON file for each set of workloads, and the pages that show them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
+from benchmarks import _comparison
 from benchmarks._plot import plot
 from kjms.bench._report import Report
 
-__all__ = ["insert_between_marks", "keep", "make"]
+__all__ = ["compare", "insert_between_marks", "keep", "make"]
 
 FIGURES: Final = Path(__file__).parent / "figures"
-PAGE: Final = Path(__file__).parent.parent / "docs" / "performance.md"
+README: Final = Path(__file__).parent.parent / "README.md"
+PAGE: Final = README.parent / "docs" / "performance.md"
 PICTURE: Final = PAGE.parent / "performance.svg"
+COMPARISON: Final = PAGE.parent / "comparison.md"
 WITH_AIMS: Final = ("main", "growth", "processes", "gateway", "rivals")
 
 
@@ -24,7 +27,7 @@ def keep(report: Report) -> None:
 
 
 def make(figures: Path = FIGURES, page: Path = PAGE, picture: Path = PICTURE) -> None:
-    """Put what is kept into the page, and draw its picture.
+    """Put what is kept into the page about performance, and draw its picture.
 
     Args:
         figures: The folder with what is kept.
@@ -43,6 +46,30 @@ def make(figures: Path = FIGURES, page: Path = PAGE, picture: Path = PICTURE) ->
     lines = [*head, *(line for report in with_aims for line in report.aims()), "", *ran_on]
     insert_between_marks(page, "aims", "\n".join(lines))
     picture.write_text(plot(with_aims) + "\n", encoding="utf-8")
+
+
+def compare(figures: Path = FIGURES, page: Path = COMPARISON, readme: Path = README) -> None:
+    """Put what is kept into the page that compares kjms with others, and into the README.
+
+    Args:
+        figures: The folder with what is kept.
+        page: What has places for both tables.
+        readme: What has a row for it.
+
+    Raises:
+        ValueError: There is no place for them, or a file is of another format.
+    """
+    main, rivals = (
+        Report.from_json((figures / f"{name}.json").read_text(encoding="utf-8")) for name in ("main", "rivals")
+    )
+    insert_between_marks(page, "plain client", _comparison.with_plain_client(main))
+    insert_between_marks(page, "brokers", _comparison.with_brokers(rivals))
+    lines = readme.read_text(encoding="utf-8").splitlines(keepends=True)
+    rows = [number for number, line in enumerate(lines) if line.startswith(_comparison.README_ROW)]
+    if len(rows) != 1:
+        raise ValueError(f"{readme}: one line that begins with {_comparison.README_ROW!r} is needed, not {len(rows)}")
+    lines[rows[0]] = f"{_comparison.readme_row(main, rivals)}\n"
+    readme.write_text("".join(lines), encoding="utf-8")
 
 
 def insert_between_marks(page: Path, name: str, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kjms.bench._statistics import Result, SideResult
 from kjms.bench._workload import Aim, Unit
 
-__all__ = ["Report"]
+__all__ = ["Report", "figure"]
 
 FORMAT: Final = 2  # of the JSON; raised when a reader of the old one would misread the new one
 
@@ -153,11 +153,12 @@ def _rows(result: Result) -> list[tuple[str, ...]]:
             ratio = f"{comparison.ratio:.2f}{' *' if comparison.is_baseline else '  '}"
             spread = f"{comparison.lowest:.2f} – {comparison.highest:.2f}"
             aim = of_ratios if comparison.is_baseline else ""
-        rows.append((title, side.name, _figure(side), f"{result.unit.text} {mark}", ratio, spread, aim))
+        rows.append((title, side.name, figure(side), f"{result.unit.text} {mark}", ratio, spread, aim))
     return rows
 
 
-def _figure(side: SideResult) -> str:
+def figure(side: SideResult) -> str:
+    """Return the median of *side* as tables show it."""
     median = side.median
     return f"{median:,.0f}" if median >= 1000 else f"{median:.3g}"
 

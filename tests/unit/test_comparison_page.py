@@ -1,30 +1,37 @@
-"""The figures that docs/comparison.md and the README show are those of docs/performance.md."""
+"""The figures that docs/comparison.md and the README show are the kept ones."""
 
 from __future__ import annotations
 
-import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PERFORMANCE = (ROOT / "docs" / "performance.md").read_text("utf-8")
-FIGURE = re.compile(
-    r"\d+\.\d+ ms|\d{1,3},\d{3}(?= ?(?:/s|messages|a second|/|\(|\|))|\d{3}(?= /s)|(?<=\| )\d\.\d\d(?= \|)"
-)
+from benchmarks._comparison import README_ROW
+from benchmarks._page import COMPARISON, README, compare
 
 
-def figures(page: str) -> list[str]:
-    return FIGURE.findall(page)
+def test_both_show_what_is_kept(tmp_path: Path) -> None:
+    """Making them anew changes nothing: after new figures, ``python -m benchmarks --page`` was run."""
+    page, readme = Path(shutil.copy(COMPARISON, tmp_path)), Path(shutil.copy(README, tmp_path))
+    compare(page=page, readme=readme)
+    assert page.read_text("utf-8") == COMPARISON.read_text("utf-8")
+    assert readme.read_text("utf-8") == README.read_text("utf-8")
 
 
-@pytest.mark.parametrize(("page", "least"), [("docs/comparison.md", 40), ("README.md", 6)])
-def test_each_figure_was_measured(page: str, least: int) -> None:
-    """Rates, durations and ratios stand in the tables of the last benchmark."""
-    text = (ROOT / page).read_text("utf-8")
-    found = figures(
-        text[text.index("## Throughput") if "## Throughput" in text else text.index("| Receives a second") :]
-    )
-    assert len(found) >= least, found
-    measured = {figure.removesuffix(" ms") for figure in re.findall(r"\| ([\d.,]+)(?=[ x*|])", PERFORMANCE)}
-    assert [figure for figure in found if figure.removesuffix(" ms") not in measured] == []
+def test_new_figures_take_the_place_of_old_ones(tmp_path: Path) -> None:
+    page, readme = Path(shutil.copy(COMPARISON, tmp_path)), Path(shutil.copy(README, tmp_path))
+    text = README.read_text("utf-8")
+    at = text.index(README_ROW)
+    row = text[at : text.index("\n", at)]
+    readme.write_text(text.replace(row, f"{README_ROW} 1 / 2 |"), "utf-8")
+    compare(page=page, readme=readme)
+    assert readme.read_text("utf-8") == text
+
+
+def test_a_readme_without_the_row_is_left_alone_and_named(tmp_path: Path) -> None:
+    page, readme = Path(shutil.copy(COMPARISON, tmp_path)), tmp_path / "README.md"
+    readme.write_text("# Nothing here\n", "utf-8")
+    with pytest.raises(ValueError, match=r"README\.md: one line that begins with .* is needed, not 0"):
+        compare(page=page, readme=readme)
+    assert readme.read_text("utf-8") == "# Nothing here\n"
