@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from typing import Any
 
 import pytest
@@ -33,13 +34,22 @@ def token(browser: Any, page: str = "/send") -> str:
     return found[1]
 
 
+def ended(browser: Any, page: Any) -> Any:
+    """Return the *page* of a change once it has ended: one that takes long is shown while it runs."""
+    assert page.status_code == 200, page.text
+    while 'hx-get="/job?' in page.text:
+        time.sleep(0.01)
+        page = browser.get(page.url)
+        assert page.status_code == 200, page.text
+    return page
+
+
 def change(browser: Any, **fields: Any) -> str:
     """Return the text of the page of a change, after its preview."""
     fields = {"csrf": token(browser), **fields}
     asked = browser.post("/preview", data=fields)
     assert asked.status_code == 200, asked.text
-    done = browser.post("/change", data=fields)
-    assert done.status_code == 200, done.text
+    done = ended(browser, browser.post("/change", data=fields))
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", done.text)).split())
 
 
@@ -399,7 +409,5 @@ def test_an_outage_is_shown_and_ends(browser: Any, connection: Connection, kafka
 
 def change_at_once(browser: Any, **fields: Any) -> str:
     """Return the text of the page of a change that is not previewed."""
-    answer = browser.post("/change", data={"csrf": token(browser), **fields})
-    assert answer.status_code == 200
-    text: str = answer.text
+    text: str = ended(browser, browser.post("/change", data={"csrf": token(browser), **fields})).text
     return text
