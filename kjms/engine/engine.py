@@ -31,6 +31,7 @@ from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.handover.service import HandoverService
 from kjms.engine.kafka import wall_clock_of
 from kjms.engine.monitor import ConnectionMonitor, Listener
+from kjms.engine.outage import Patience
 from kjms.engine.overflows import Overflows
 from kjms.engine.publisher import Publisher
 from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
@@ -107,6 +108,7 @@ class Engine:
             RetentionCleaner(self.topics, bookkeeping, timeout, tuning),
             report,
             self.monitor.observed,
+            self._is_out,
         )
         self.subscriptions = Subscriptions(self.registry, self.topics, timeout, self.schedule.ends)
         inboxes = InboxFactory(
@@ -228,12 +230,13 @@ class Engine:
         self._close()
 
     def _close(self) -> None:
-        self.sources.flush_before_exit()  # while the relocator can still use the overflow for their last commits
-        self.schedule.close()
+        patience = Patience(self._is_out)
+        self.sources.flush_before_exit(patience)  # while the relocator can use the overflow for their last commits
+        self.schedule.close(patience)
         self.committer.close(MOVES_SECONDS)
         self.overflows.close(MOVES_SECONDS)
         self.subscriptions.close()
-        self.sources.close()
+        self.sources.close(patience)
         self.temporaries.close()
         self.registry.close()
         self.overflows.write_log()
@@ -241,6 +244,10 @@ class Engine:
         self.bulk.close()
         self.monitor.outage.close()
         self.topics.close()
+
+    def _is_out(self) -> bool:
+        """Return whether no broker answers, as far as is known."""
+        return self.monitor.outage.is_suspected
 
     # Sending.
 

@@ -1,4 +1,4 @@
-"""Find out whether a cluster is lost, and when it is back: a client's loss of its connections may be a moment's."""
+"""Find out whether a cluster is lost, and when it is back, and wait less for it while it may be."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Final
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
-__all__ = ["OutageDetector", "level_of"]
+__all__ = ["PATIENT", "OutageDetector", "Patience", "level_of"]
 
 ATTEMPT_SECONDS: Final = 0.5  # closing waits so long
+PATIENCE_SECONDS: Final = 1.0  # for all threads together that closing waits for while no broker answers
+LOOK_SECONDS: Final = 0.05  # between looks whether one does
 
 
 class OutageDetector:
@@ -55,6 +57,11 @@ class OutageDetector:
         """Its thread; None: none was started yet."""
         return self._thread
 
+    @property
+    def is_suspected(self) -> bool:
+        """Whether a client was connected to no broker, and none has answered since."""
+        return self._thread is not None and self._thread.is_alive()
+
     def suspect(self, failure: JMSException) -> None:
         """Note *failure*, a client's word for being connected to no broker; from any thread, which need not wait."""
         with self._lock:
@@ -88,10 +95,42 @@ class OutageDetector:
             self._thread.join()
 
 
+class Patience:
+    """Waits for threads that end when Kafka answers: as long as they need, but for a moment in an outage.
+
+    Args:
+        is_out: Returns whether no broker answers, as far as is known.
+    """
+
+    def __init__(self, is_out: Callable[[], bool] = lambda: False) -> None:
+        self._is_out = is_out
+        self._left = PATIENCE_SECONDS
+
+    def join(self, thread: threading.Thread, most: float) -> bool:
+        """Wait until *thread* ends, for *most* seconds; return whether it has.
+
+        All waits in an outage together take a second.
+        """
+        deadline = time.monotonic() + most
+        while thread.is_alive() and (now := time.monotonic()) < deadline:
+            is_out = self._is_out()
+            if is_out and self._left <= 0:
+                break
+            thread.join(min(LOOK_SECONDS, deadline - now))
+            if is_out:
+                self._left -= time.monotonic() - now
+        return not thread.is_alive()
+
+
+PATIENT: Final = Patience()
+
+
 def level_of(failure: JMSException, level: int) -> int:
-    """Return the level to log *failure* at: *level*, or DEBUG where a connection is lost; the engine reports outages.
+    """Return the level to log *failure* at: *level*, or DEBUG where a connection is lost or was closed.
+
+    The engine reports outages.
 
     >>> level_of(JMSException("look up the Kafka topic 'orders'", "_TRANSPORT"), logging.WARNING) == logging.DEBUG
     True
     """
-    return logging.DEBUG if failure.error_code == "_TRANSPORT" else level
+    return logging.DEBUG if failure.error_code in {"_TRANSPORT", "_DESTROY"} else level

@@ -13,6 +13,7 @@ from kjms.destinations import Queue
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.intake import NOTHING
 from kjms.engine.consumer.kafka_source import KafkaSource
+from kjms.engine.outage import Patience
 from kjms.engine.settings import consumer_settings
 from kjms.engine.transactions.deduplicator import Deduplicator
 from kjms.errors import JMSException
@@ -53,6 +54,7 @@ class KafkaSources:
         retention: Deletes what queues have settled.
         report: Reports a failure that belongs to no call.
         observed: Tells observers of an event.
+        is_out: Returns whether no broker answers, as far as is known.
 
     Attributes:
         retention: Deletes what queues have settled.
@@ -68,6 +70,7 @@ class KafkaSources:
         retention: RetentionCleaner,
         report: Callable[[JMSException], None],
         observed: Callable[[Told, object], None],
+        is_out: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -77,6 +80,7 @@ class KafkaSources:
         self.retention = retention
         self._report = report
         self._observed = observed
+        self._is_out = is_out
         self._queues: dict[str, KafkaSource] = {}  # by Kafka topic
         self._lock = threading.Lock()  # of the queues' sources; held while one is opened
         self._all: weakref.WeakSet[KafkaSource] = weakref.WeakSet()
@@ -196,26 +200,26 @@ class KafkaSources:
     def close_unshared(self, sources: Iterable[KafkaSource]) -> None:
         """Close those of *sources* that are not of queues."""
         shared = set(self._queues.values())
-        _close([source for source in sources if source not in shared])
+        _close([source for source in sources if source not in shared], Patience(self._is_out))
 
-    def flush_before_exit(self) -> None:
+    def flush_before_exit(self, patience: Patience) -> None:
         """Commit what was settled of queues; a failure is logged."""
         for source in list(self._queues.values()):
             try:
-                source.flush_before_exit()
+                source.flush_before_exit(patience=patience)
             except JMSException as failure:
                 _log.warning("%s", failure)
 
-    def close(self) -> None:
+    def close(self, patience: Patience) -> None:
         """Close those of queues, the last ones of the engine, and what serves all."""
-        self.retention.close()
-        _close(self._queues.values())
-        self._handover.close()
+        self.retention.close(patience)
+        _close(self._queues.values(), patience)
+        self._handover.close(patience)
 
 
-def _close(sources: Collection[KafkaSource]) -> None:
+def _close(sources: Collection[KafkaSource], patience: Patience) -> None:
     """Close *sources*, all at the same time."""
     for source in sources:
         source.begin_to_close()
     for source in sources:
-        source.close()
+        source.close(patience)

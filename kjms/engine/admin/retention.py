@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kjms.engine.kafka import IsolationLevel, KafkaException, OffsetSpec, TopicPartition
+from kjms.engine.kafka import IsolationLevel, KafkaException, OffsetSpec, TopicPartition, jms_error
+from kjms.engine.outage import level_of
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.bookkeeping import Bookkeeping
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.kafka_source import KafkaSource
+    from kjms.engine.outage import Patience
 
 __all__ = ["RetentionCleaner"]
 
@@ -96,7 +98,9 @@ class RetentionCleaner:
                     self.give_back()
                     self.rounds += 1
             except (JMSException, KafkaException) as error:
-                _log.warning("settled records were not deleted: %s; kjms tries again later", error)
+                failure = error if isinstance(error, JMSException) else jms_error(error, "delete settled records")
+                level = level_of(failure, logging.WARNING)
+                _log.log(level, "settled records were not deleted: %s; kjms tries again later", failure)
             except Exception:
                 _log.exception("settled records were not deleted; kjms tries again later")
 
@@ -186,8 +190,8 @@ class RetentionCleaner:
         )
         return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
 
-    def close(self) -> None:
+    def close(self, patience: Patience) -> None:
         """End the thread; what was made is written down first, if the broker answers."""
         self._closing.set()
         if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS)
+            patience.join(self._thread, CLOSE_SECONDS)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.admin.topic_ids import TopicIds
 from kjms.engine.kafka import (
+    AdminPort,
     ConfigResource,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
@@ -79,7 +80,7 @@ class Topics:
         self._config = dict(config)
         self._servers = config["bootstrap.servers"]
         try:
-            self.admin = open_admin(dict(config))
+            self._admin: AdminPort | None = open_admin(dict(config))
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._timeout = timeout / 1000
@@ -94,6 +95,18 @@ class Topics:
         """Topics that were deleted and made again, until what is known of them is forgotten."""
         self.ids = TopicIds(lambda: self.admin, self._timeout, tuning)
         self._lock = threading.Lock()
+
+    @property
+    def admin(self) -> AdminPort:
+        """The client that asks for and changes topics.
+
+        Raises:
+            JMSException: It was let go, while a thread was not done: closing does not wait for a broker that is away.
+        """
+        admin = self._admin
+        if admin is None:
+            raise JMSException(f"the connections to {self._servers} were closed", "_DESTROY")
+        return admin
 
     def connect(self, timeout: float, last_error: Sequence[KafkaError]) -> None:
         """Return when a broker has answered.
@@ -133,7 +146,7 @@ class Topics:
 
     def close(self) -> None:
         """Let the client go: its sockets are closed now, and not when the garbage is collected."""
-        del self.admin
+        self._admin = None
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions *topic* has; 0 when it does not exist."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from kjms.engine.outage import OutageDetector
+from kjms.engine.outage import OutageDetector, Patience, level_of
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from tests.helpers import Eventually
@@ -90,3 +92,79 @@ def test_after_the_end_nothing_is_asked() -> None:
     cluster.lose()
     assert not cluster.asked.is_set()
     assert (cluster.lost, cluster.recovered) == ([], [])
+
+
+class Stuck:
+    """A thread that ends when it is let."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self.thread = threading.Thread(target=self.may_end.wait, daemon=True)
+        self.thread.start()
+
+    def end(self) -> None:
+        self.may_end.set()
+        self.thread.join()
+
+
+@pytest.fixture
+def stuck() -> Iterator[list[Stuck]]:
+    stuck = [Stuck() for _ in range(3)]
+    yield stuck
+    for each in stuck:
+        each.end()
+
+
+def test_in_an_outage_all_threads_together_are_waited_for_a_moment(stuck: list[Stuck]) -> None:
+    """The first one uses up the second that there is; those after it are not waited for at all."""
+    patience = Patience(lambda: True)
+    begun = time.monotonic()
+    assert [patience.join(each.thread, 60) for each in stuck] == [False, False, False]
+    assert time.monotonic() - begun < 60
+
+
+def test_an_outage_is_noticed_while_a_thread_is_waited_for(stuck: list[Stuck]) -> None:
+    looks = iter([False, False])
+    patience = Patience(lambda: next(looks, True))
+    begun = time.monotonic()
+    assert not patience.join(stuck[0].thread, 60)
+    assert time.monotonic() - begun < 60
+    assert next(looks, None) is None
+
+
+def test_without_an_outage_a_thread_gets_its_time(stuck: list[Stuck]) -> None:
+    """One that ends is waited for; one that does not, as long as was said."""
+    looks = 0
+
+    def is_out() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            stuck[0].may_end.set()
+        return False
+
+    assert Patience(is_out).join(stuck[0].thread, 60)
+    assert not Patience().join(stuck[1].thread, 0.01)
+
+
+def test_a_thread_that_has_ended_is_not_waited_for(stuck: list[Stuck]) -> None:
+    """Not even when the moment of an outage is over."""
+    patience = Patience(lambda: True)
+    patience.join(stuck[0].thread, 60)
+    stuck[1].end()
+    assert patience.join(stuck[1].thread, 60)
+
+
+def test_an_outage_is_suspected_until_a_broker_answers(cluster: Cluster) -> None:
+    assert not cluster.outage.is_suspected
+    cluster.lose()
+    assert cluster.outage.is_suspected
+    cluster.come_back()
+    assert not cluster.outage.is_suspected
+
+
+@pytest.mark.parametrize("code", ["_TRANSPORT", "_DESTROY"])
+def test_what_fails_for_an_outage_is_logged_for_developers_only(code: str) -> None:
+    """The engine reports the outage itself; a closed connection is no failure."""
+    assert level_of(JMSException("look up a topic", code), logging.WARNING) == logging.DEBUG
+    assert level_of(JMSException("look up a topic", "TOPIC_AUTHORIZATION_FAILED"), logging.WARNING) == logging.WARNING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -36,17 +36,18 @@ class Brokers:
 
 
 @pytest.fixture
-def topics() -> Topics:
-    """Topics of no cluster, without pauses."""
+def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
+    """Topics of brokers that answer at once, without pauses."""
     hasty = Tuning(
         topic_check_seconds=0.0, topic_check_seconds_each=0.0, topic_attempt_seconds=0.0, topic_visible_seconds=0.05
     )
+    monkeypatch.setattr("kjms.engine.admin.topics.open_admin", lambda _: Brokers())
     return Topics({"bootstrap.servers": "127.0.0.1:1"}, 1_000, hasty)
 
 
 def use(topics: Topics, *ids: str) -> Brokers:
-    brokers = Brokers(*ids)
-    topics.admin = brokers  # type: ignore[assignment]
+    brokers = cast("Brokers", topics.admin)
+    brokers.ids = list(ids)
     return brokers
 
 
