@@ -31,7 +31,7 @@ from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.handover.service import HandoverService
 from kjms.engine.kafka import wall_clock_of
 from kjms.engine.monitor import ConnectionMonitor, Listener
-from kjms.engine.outage import Patience
+from kjms.engine.outage import CloseTimeout
 from kjms.engine.overflows import Overflows
 from kjms.engine.publisher import Publisher
 from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
@@ -230,13 +230,13 @@ class Engine:
         self._close()
 
     def _close(self) -> None:
-        patience = Patience(self._is_out)
-        self.sources.flush_before_exit(patience)  # while the relocator can use the overflow for their last commits
-        self.schedule.close(patience)
+        timeout = CloseTimeout(self._is_out)
+        self.sources.flush_before_exit(timeout)  # while the relocator can use the overflow for their last commits
+        self.schedule.close(timeout)
         self.committer.close(MOVES_SECONDS)
         self.overflows.close(MOVES_SECONDS)
         self.subscriptions.close()
-        self.sources.close(patience)
+        self.sources.close(timeout)
         self.temporaries.close()
         self.registry.close()
         self.overflows.write_log()

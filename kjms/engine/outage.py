@@ -11,10 +11,10 @@ from typing import Final
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 
-__all__ = ["PATIENT", "OutageDetector", "Patience", "level_of"]
+__all__ = ["FULL_TIMEOUT", "CloseTimeout", "OutageDetector", "level_of"]
 
 ATTEMPT_SECONDS: Final = 0.5  # closing waits so long
-PATIENCE_SECONDS: Final = 1.0  # for all threads together that closing waits for while no broker answers
+OUTAGE_SECONDS: Final = 1.0  # for all threads together that closing waits for while no broker answers
 LOOK_SECONDS: Final = 0.05  # between looks whether one does
 
 
@@ -95,8 +95,8 @@ class OutageDetector:
             self._thread.join()
 
 
-class Patience:
-    """Waits for threads that end when Kafka answers: as long as they need, but for a moment in an outage.
+class CloseTimeout:
+    """Waits for threads that end when the broker answers: as long as they may take, but for a moment in an outage.
 
     Args:
         is_out: Returns whether no broker answers, as far as is known.
@@ -104,7 +104,7 @@ class Patience:
 
     def __init__(self, is_out: Callable[[], bool] = lambda: False) -> None:
         self._is_out = is_out
-        self._left = PATIENCE_SECONDS
+        self._left = OUTAGE_SECONDS
 
     def join(self, thread: threading.Thread, most: float) -> bool:
         """Wait until *thread* ends, for *most* seconds; return whether it has.
@@ -122,7 +122,7 @@ class Patience:
         return not thread.is_alive()
 
 
-PATIENT: Final = Patience()
+FULL_TIMEOUT: Final = CloseTimeout()
 
 
 def level_of(failure: JMSException, level: int) -> int:

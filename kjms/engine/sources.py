@@ -13,7 +13,7 @@ from kjms.destinations import Queue
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.intake import NOTHING
 from kjms.engine.consumer.kafka_source import KafkaSource
-from kjms.engine.outage import Patience
+from kjms.engine.outage import CloseTimeout
 from kjms.engine.settings import consumer_settings
 from kjms.engine.transactions.deduplicator import Deduplicator
 from kjms.errors import JMSException
@@ -200,26 +200,26 @@ class KafkaSources:
     def close_unshared(self, sources: Iterable[KafkaSource]) -> None:
         """Close those of *sources* that are not of queues."""
         shared = set(self._queues.values())
-        _close([source for source in sources if source not in shared], Patience(self._is_out))
+        _close([source for source in sources if source not in shared], CloseTimeout(self._is_out))
 
-    def flush_before_exit(self, patience: Patience) -> None:
+    def flush_before_exit(self, timeout: CloseTimeout) -> None:
         """Commit what was settled of queues; a failure is logged."""
         for source in list(self._queues.values()):
             try:
-                source.flush_before_exit(patience=patience)
+                source.flush_before_exit(timeout=timeout)
             except JMSException as failure:
                 _log.warning("%s", failure)
 
-    def close(self, patience: Patience) -> None:
+    def close(self, timeout: CloseTimeout) -> None:
         """Close those of queues, the last ones of the engine, and what serves all."""
-        self.retention.close(patience)
-        _close(self._queues.values(), patience)
-        self._handover.close(patience)
+        self.retention.close(timeout)
+        _close(self._queues.values(), timeout)
+        self._handover.close(timeout)
 
 
-def _close(sources: Collection[KafkaSource], patience: Patience) -> None:
+def _close(sources: Collection[KafkaSource], timeout: CloseTimeout) -> None:
     """Close *sources*, all at the same time."""
     for source in sources:
         source.begin_to_close()
     for source in sources:
-        source.close(patience)
+        source.close(timeout)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.bookkeeping import Bookkeeping
     from kjms.engine.admin.topics import Topics
     from kjms.engine.consumer.kafka_source import KafkaSource
-    from kjms.engine.outage import Patience
+    from kjms.engine.outage import CloseTimeout
 
 __all__ = ["RetentionCleaner"]
 
@@ -190,8 +190,8 @@ class RetentionCleaner:
         )
         return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
 
-    def close(self, patience: Patience) -> None:
+    def close(self, timeout: CloseTimeout) -> None:
         """End the thread; what was made is written down first, if the broker answers."""
         self._closing.set()
         if self._thread is not None:
-            patience.join(self._thread, CLOSE_SECONDS)
+            timeout.join(self._thread, CLOSE_SECONDS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kjms.engine.consumer.lifecycle import Event, State
 from kjms.engine.consumer.offset_committer import TICK_SECONDS
 from kjms.engine.kafka import ConsumerPort, KafkaException, KafkaMessage, jms_error, open_consumer
-from kjms.engine.outage import PATIENT, Patience
+from kjms.engine.outage import FULL_TIMEOUT, CloseTimeout
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.access_denial import AccessDenial
@@ -119,13 +119,13 @@ class GroupConsumer:
             self._lifecycle.apply(Event.CLOSE)
             self._changed.notify_all()
 
-    def close(self, patience: Patience = PATIENT) -> None:
+    def close(self, timeout: CloseTimeout = FULL_TIMEOUT) -> None:
         """Leave the group and end the thread; where the broker does not answer, the thread ends when it does."""
         self.begin_to_close()
         thread = self.thread
         if thread is None:
             return
-        if not patience.join(thread, CLOSE_SECONDS):
+        if not timeout.join(thread, CLOSE_SECONDS):
             _log.warning(
                 "consumer of %s: the broker does not answer; its partitions are released when it does", self._name
             )

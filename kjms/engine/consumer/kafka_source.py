@@ -29,7 +29,7 @@ from kjms.engine.consumer.standalone import StandaloneReading
 from kjms.engine.consumer.topic_identity import TopicIdentity
 from kjms.engine.consumer.transfer_reading import TransferReading
 from kjms.engine.consumer.upkeep import Upkeep
-from kjms.engine.outage import PATIENT, Patience
+from kjms.engine.outage import FULL_TIMEOUT, CloseTimeout
 from kjms.engine.statistics import GroupConsumerStatistics, HandoverStatistics
 from kjms.engine.transactions.deduplicator import LOOK_BACK, Deduplicator
 
@@ -349,13 +349,13 @@ class KafkaSource:
         """
         return self._committer.flush(timeout, receipts)
 
-    def flush_before_exit(self, receipts: Sequence[Receipt] = (), patience: Patience = PATIENT) -> None:
+    def flush_before_exit(self, receipts: Sequence[Receipt] = (), timeout: CloseTimeout = FULL_TIMEOUT) -> None:
         """Flush, and return in any case: see `OffsetCommitter.flush_before_exit`.
 
         Raises:
             JMSException: The broker refused it, or did not answer in time.
         """
-        self._committer.flush_before_exit(receipts, patience)
+        self._committer.flush_before_exit(receipts, timeout)
 
     def record(self, delivery: Delivery) -> bool:
         """Record *delivery* durably before it is made; return whether it still may be.
@@ -407,9 +407,9 @@ class KafkaSource:
         """Have the thread leave the group and end; messages in flight go to the next owner of their partitions."""
         self._consumer.begin_to_close()
 
-    def close(self, patience: Patience = PATIENT) -> None:
+    def close(self, timeout: CloseTimeout = FULL_TIMEOUT) -> None:
         """Leave the group and end the thread; where the broker does not answer, the thread ends when it does."""
-        self._consumer.close(patience)
+        self._consumer.close(timeout)
 
 
 def statistics_of(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kjms.engine.consumer.client import COMMIT_SECONDS
 from kjms.engine.kafka import KafkaError, KafkaException, TopicPartition, jms_error, kafka_error
-from kjms.engine.outage import PATIENT, Patience
+from kjms.engine.outage import FULL_TIMEOUT, CloseTimeout
 from kjms.errors import JMSException
 from kjms.txn.metadata import owner
 
@@ -197,12 +197,12 @@ class OffsetCommitter:
                 lost += count
         return lost
 
-    def flush_before_exit(self, receipts: Sequence[Receipt] = (), patience: Patience = PATIENT) -> None:
+    def flush_before_exit(self, receipts: Sequence[Receipt] = (), timeout: CloseTimeout = FULL_TIMEOUT) -> None:
         """Flush, and return in any case: for closing.
 
         Args:
             receipts: As for `flush`.
-            patience: Waits for it.
+            timeout: How long to wait.
 
         Raises:
             JMSException: The broker refused it, or did not answer in time.
@@ -223,7 +223,7 @@ class OffsetCommitter:
             thread.start()
         except RuntimeError:  # the interpreter ends and allows no more threads: the consumer thread commits
             return
-        if not patience.join(thread, CLOSE_SECONDS + 1):
+        if not timeout.join(thread, CLOSE_SECONDS + 1):
             failures.append(JMSException(f"acknowledge messages of {assignment.name}: the broker does not answer"))
         if failures:
             raise failures[0]

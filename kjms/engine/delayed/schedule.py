@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.delayed.delayed_delivery import DelayedDelivery
 from kjms.engine.delayed.rest import Rest, was_made_again
-from kjms.engine.outage import Patience, level_of
+from kjms.engine.outage import CloseTimeout, level_of
 from kjms.engine.statistics import DelayedStatistics
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
@@ -136,7 +136,7 @@ class Schedule:
         name = delayed(topic)
         return self._topics.ends(name) if self._topics.partitions(name) else {}
 
-    def close(self, patience: Patience) -> None:
+    def close(self, timeout: CloseTimeout) -> None:
         """End the threads; other processes take over their partitions."""
         with self._lock:
             self._is_closing = True
@@ -144,7 +144,7 @@ class Schedule:
         for each in list(self._deliveries.values()):
             each.begin_to_close()
         if self._thread is not None:
-            patience.join(self._thread, CLOSE_SECONDS)
+            timeout.join(self._thread, CLOSE_SECONDS)
 
     def _begin(self) -> None:
         if self._thread is None and not self._is_closing:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
-from kjms.engine.outage import Patience, level_of
+from kjms.engine.outage import CloseTimeout, level_of
 from kjms.engine.settings import NEW_TOPIC
 from kjms.errors import JMSException
 
@@ -166,10 +166,10 @@ class HandoverService:
             if member is not None:
                 member.received(record.offset() or 0, record.value())
 
-    def close(self, patience: Patience) -> None:
+    def close(self, timeout: CloseTimeout) -> None:
         """End the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         if self._thread is not None:
-            patience.join(self._thread, CLOSE_SECONDS)
+            timeout.join(self._thread, CLOSE_SECONDS)

@@ -9,7 +9,7 @@ import pytest
 
 from kjms import ConnectionFactory, Queue
 from kjms.engine.handover.service import HandoverService
-from kjms.engine.outage import PATIENT
+from kjms.engine.outage import FULL_TIMEOUT
 from kjms.engine.settings import consumer_settings
 from kjms.testing import MemoryKafka
 from tests.helpers import wait_for
@@ -54,5 +54,5 @@ def test_a_queue_that_is_opened_again_at_once_is_read_from_its_start(caplog: pyt
                     wait_for(lambda member=member: member.offsets == [0, 1, 2])
                     service.leave(member)
         finally:
-            service.close(PATIENT)
+            service.close(FULL_TIMEOUT)
         assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kjms.engine.outage import OutageDetector, Patience, level_of
+from kjms.engine.outage import CloseTimeout, OutageDetector, level_of
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
 from tests.helpers import Eventually
@@ -117,17 +117,17 @@ def stuck() -> Iterator[list[Stuck]]:
 
 def test_in_an_outage_all_threads_together_are_waited_for_a_moment(stuck: list[Stuck]) -> None:
     """The first one uses up the second that there is; those after it are not waited for at all."""
-    patience = Patience(lambda: True)
+    timeout = CloseTimeout(lambda: True)
     begun = time.monotonic()
-    assert [patience.join(each.thread, 60) for each in stuck] == [False, False, False]
+    assert [timeout.join(each.thread, 60) for each in stuck] == [False, False, False]
     assert time.monotonic() - begun < 60
 
 
 def test_an_outage_is_noticed_while_a_thread_is_waited_for(stuck: list[Stuck]) -> None:
     looks = iter([False, False])
-    patience = Patience(lambda: next(looks, True))
+    timeout = CloseTimeout(lambda: next(looks, True))
     begun = time.monotonic()
-    assert not patience.join(stuck[0].thread, 60)
+    assert not timeout.join(stuck[0].thread, 60)
     assert time.monotonic() - begun < 60
     assert next(looks, None) is None
 
@@ -143,16 +143,16 @@ def test_without_an_outage_a_thread_gets_its_time(stuck: list[Stuck]) -> None:
             stuck[0].may_end.set()
         return False
 
-    assert Patience(is_out).join(stuck[0].thread, 60)
-    assert not Patience().join(stuck[1].thread, 0.01)
+    assert CloseTimeout(is_out).join(stuck[0].thread, 60)
+    assert not CloseTimeout().join(stuck[1].thread, 0.01)
 
 
 def test_a_thread_that_has_ended_is_not_waited_for(stuck: list[Stuck]) -> None:
     """Not even when the moment of an outage is over."""
-    patience = Patience(lambda: True)
-    patience.join(stuck[0].thread, 60)
+    timeout = CloseTimeout(lambda: True)
+    timeout.join(stuck[0].thread, 60)
     stuck[1].end()
-    assert patience.join(stuck[1].thread, 60)
+    assert timeout.join(stuck[1].thread, 60)
 
 
 def test_an_outage_is_suspected_until_a_broker_answers(cluster: Cluster) -> None:
