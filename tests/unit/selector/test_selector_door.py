@@ -44,6 +44,14 @@ def test_nothing_is_no_selector(text):
         ("a = 0x1F or a = 5l or a = 3000000000", "a = 31 OR a = 5L OR a = 3000000000L"),
         ("a = 7. or a = 1e300 or a = .1f", "a = 7.0 OR a = 1e+300 OR a = 0.10000000149011612f"),
         ("true or a = false", "TRUE OR a = FALSE"),
+        ("(a or b) or c or d", "(a OR b) OR c OR d"),
+        (
+            "a = .5F or a = 1.5D or a = 0x1.8p1F or a = 0x1p0d or a = 1_0.2_5",
+            "a = 0.5f OR a = 1.5 OR a = 3.0f OR a = 1.0 OR a = 10.25",
+        ),
+        ("a = 2147483647 or a = 2147483648", "a = 2147483647 OR a = 2147483648L"),
+        ("a = -2147483648 or a = -2147483649", "a = -2147483648 OR a = -2147483649L"),
+        ("a = 0_0 or a = 0_17", "a = 0 OR a = 15"),
     ],
 )
 def test_a_selector_is_written_in_its_normal_form(text, written):

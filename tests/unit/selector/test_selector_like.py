@@ -23,6 +23,45 @@ def test_like_is_the_plain_rule(pattern, value):
 
 
 @pytest.mark.parametrize(
+    ("pattern", "value", "fits"),
+    [
+        ("%ab%c%", "abc", True),  # the first piece is at the very beginning
+        ("%a%b%", "aba", True),  # and the first place where it fits counts
+        ("%a%b%", "ba", False),
+        ("%ab%ab%", "aab", False),  # a piece begins behind the one before it
+        ("%ab%ab%", "abab", True),
+        ("%abc%b%", "abcb", True),
+        ("%abc%b%", "abc", False),
+        ("%ab%b", "ab", False),  # and ends before the last one begins
+        ("%ab%b", "abb", True),
+        ("a%b%c", "abbc", True),
+        ("%a_c%", "abc", True),
+        ("%a_c%", "xxabcxx", True),
+        ("%a_c%", "ac", False),
+        ("%a_c%", "acc", True),
+        ("%a_c%", "bc", False),  # before the beginning there is nothing that would fit
+        ("%_b%", "b", False),
+        ("%_b%", "ab", True),
+        ("%a_a%a_a%", "aaaaa", False),
+        ("%a_a%a_a%", "aaaaaa", True),
+        ("%a_a%b%", "aaab", True),
+        ("%a_a%b%", "aba", False),
+        ("%a_a%a", "aba", False),
+        ("%a_a%a", "abaa", True),
+    ],
+)
+@pytest.mark.requirement("JMS-3.8.1.1-44", "JMS-3.8.1.1-45")
+def test_pieces_between_percent_signs_fit_one_after_the_other(pattern, value, fits):
+    assert like_matcher(like_pieces(pattern))(value) is fits
+
+
+@pytest.mark.parametrize("pattern", ["a!", "!a", "a!b%"])
+def test_an_escape_that_escapes_nothing_is_refused(pattern):
+    with pytest.raises(ValueError, match=r"^'!' escapes only '%', '_' and itself$"):
+        like_pieces(pattern, "!")
+
+
+@pytest.mark.parametrize(
     ("pattern", "piece"),
     [
         ("%a" * 200 + "%b", "a"),

@@ -359,6 +359,13 @@ def test_the_error_shows_the_place():
         ("1 LIKE 'x'", "an identifier", "1 (int)"),
         ("JMSReplyTo = 'x'", "JMSCorrelationID, JMSDeliveryMode", "'JMSReplyTo'"),
         ("(a = 1) + 1 = 2", "an identifier, a literal or arithmetic", "a condition"),
+        ("a = 1.0e400", "a number in the range of a double", "'1.0e400'"),
+        ("a = 1.0e60f", "a number in the range of a float", "'1.0e60f'"),
+        ("a = 08", "a number as Java writes it", "'08'"),
+        ("a LIKE 'x' ESCAPE '!!'", "one escape character in quotes", "'!!'"),
+        ("a LIKE 'x!' ESCAPE '!'", "a pattern in which '!' escapes only '%', '_' and itself", "'x!'"),
+        ("a = 1 + 'x'", "a number", "'x' (str)"),
+        ("a BETWEEN TRUE AND 2", "a number", "True (bool)"),
     ],
 )
 def test_the_error_speaks_in_words(text, expected, found):
@@ -367,6 +374,13 @@ def test_the_error_speaks_in_words(text, expected, found):
     said, _, rest = reason.partition(", found ")
     assert re.search(rf"(^|[ ,]){re.escape(expected)}($|[ ,])", said), reason
     assert re.search(rf"(^|[ (]){re.escape(found)}($|[ :,)])", rest), reason
+
+
+@pytest.mark.parametrize("ignorable", ["\x80", "\x8a", "\x9f"])
+def test_a_name_may_have_characters_that_java_ignores(ignorable):
+    """As `Character.isIdentifierIgnorable` has it; not those beside them."""
+    assert parse_selector(f"a{ignorable}b IS NULL") is not None
+    assert wrong("a\xa0b IS NULL").column == 2
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"])
@@ -384,7 +398,20 @@ def test_a_long_line_is_shown_around_the_place():
     _, line, caret = str(error).splitlines()
     assert len(line) < 120
     assert line[caret.index("^")] == "?"
+    assert re.fullmatch(r" {4}\.{3}[^.]+\.{3}", line)
     assert error.column == 5001
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_cut_before", "is_cut_after"),
+    [(60, 39, False, False), (61, 39, True, False), (60, 40, False, True)],
+)
+def test_a_line_is_cut_where_it_is_too_long(before, after, is_cut_before, is_cut_after):
+    """Dots stand for what is left out on that side, and nowhere else."""
+    _, line, caret = str(wrong(" " * before + "?" + "x" * after)).splitlines()
+    assert line.strip().startswith("...") is is_cut_before
+    assert line.endswith("...") is is_cut_after
+    assert line[caret.index("^")] == "?"
 
 
 def test_the_error_survives_pickle():
@@ -396,7 +423,7 @@ def test_the_error_survives_pickle():
 @pytest.mark.parametrize("value", [1, b"a = 1", True, ["a"], object()])
 def test_a_selector_is_a_string(value):
     """What is no string is no selector."""
-    with pytest.raises(InvalidSelectorException, match="a selector is a string"):
+    with pytest.raises(InvalidSelectorException, match=r"a selector is a string, not .*1|a = 1|True|object"):
         parse_selector(value)
 
 
@@ -452,7 +479,14 @@ def test_deeper_nesting_is_refused(kind, depth):
 )
 def test_a_selector_that_is_too_long_is_refused(text):
     """A selector beyond the limit of length is refused without being read."""
-    assert f"at most {MAX_LENGTH} characters" in str(wrong(text))
+    reason = str(wrong(text)).splitlines()[0]
+    assert reason.startswith(f"expected the end of the selector after at most {MAX_LENGTH} characters at column ")
+    assert reason.endswith(", found more (JMS 2.0 §3.8.1.1)")
+
+
+def test_the_limit_of_length_is_allowed():
+    assert parse_selector(f"a = '{'x' * (MAX_LENGTH - 6)}'") is not None
+    wrong(f"a = '{'x' * (MAX_LENGTH - 5)}'")
 
 
 @pytest.mark.parametrize(
