@@ -48,6 +48,47 @@ def test_every_convention_reads_kjms_records_and_any_others(convention: str, rea
     assert read(convention, [("a", None), ("JMSPriority", b"x"), ("spring_json_header_types", b"[1")]).jms_priority == 4
 
 
+@pytest.mark.parametrize("convention", DECODERS)
+def test_every_convention_says_where_a_message_was_read(convention: str, source) -> None:
+    """JMSDestination and the delivery count are those of the reader, of foreign records and of kjms's own."""
+    own = encode(TextMessage("x"))
+    for record in (own, KafkaRecord(None, b"x", [("region", b"EU")], NOW), confluent.encode(TextMessage("x"))):
+        message = decoder(convention)(source(record), Topic("read"), 3)
+        assert message.jms_destination == Topic("read")
+        assert message.get_int_property("JMSXDeliveryCount") == 3
+        assert decoder(convention)(source(record), Topic("read")).get_int_property("JMSXDeliveryCount") == 1
+
+
+@pytest.mark.parametrize("convention", set(DECODERS) - {"kjms", "confluent"})
+def test_a_record_in_kjms_layout_is_not_translated(convention: str, source) -> None:
+    """What has the name of a foreign header field is a property there."""
+    names = ("CamelHeader_a", "solace_priority", "JMS_IBM_Encoding", "jms_priority")
+    message = TextMessage("x")
+    for name in names:
+        message.set_string_property(name, "7")
+    arrived = decoder(convention)(source(encode(message)), Queue("orders"), 1)
+    assert {name: arrived.properties[name] for name in names} == dict.fromkeys(names, "7")
+    assert arrived.jms_priority == 4
+
+
+@pytest.mark.parametrize("convention", set(DECODERS) - {"kjms", "confluent"})
+def test_headers_that_cannot_be_read_are_damage(convention: str, source) -> None:
+    """The message is there, with its value."""
+
+    class Unreadable:
+        def __init__(self) -> None:
+            record = source(KafkaRecord(None, b"hello", None, NOW))
+            self.value, self.key, self.timestamp = record.value, record.key, record.timestamp
+            self.topic, self.partition, self.offset = record.topic, record.partition, record.offset
+
+        def headers(self) -> list[tuple[str, bytes | None]]:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    message = decoder(convention)(Unreadable(), Queue("orders"), 1)
+    assert message.get_body(str) == "hello"
+    assert any("headers" in damage for damage in message.damage)
+
+
 def test_an_unknown_convention_is_refused() -> None:
     """The error names those that there are."""
     with pytest.raises(ValueError, match="confluent, ibm-mq, camel"):
@@ -67,6 +108,7 @@ def test_ibm_mq(read) -> None:
     assert message.properties["JMS_IBM_Last_Msg_In_Group"] is True
     assert message.properties["JMSXGroupSeq"] == 3
     assert message.get_string_property("JMS_IBM_Format") == "MQSTR"
+    assert message.properties["JMS_IBM_Report_Exception"] == 0
     assert message.damage == ()
 
 
@@ -85,6 +127,11 @@ def test_camel(prefix: str, read) -> None:
     assert message.get_string_property("a") == "x"
 
 
+@pytest.mark.parametrize("packed", [struct.pack(">q", -5), struct.pack(">i", -5), b"-5"])
+def test_camel_writes_numbers_with_a_sign(packed: bytes, read) -> None:
+    assert read("camel", [("JMSTimestamp", packed)]).jms_timestamp == -5
+
+
 def test_solace(read) -> None:
     """Solace's header fields become those of JMS; what JMS does not know are string properties."""
     message = read("solace", [
@@ -98,6 +145,32 @@ def test_solace(read) -> None:
     assert message.jms_reply_to == Topic("a/b")
     assert {**message.properties} == {"region": "EU", "solace_senderID": "me", "JMSXDeliveryCount": 2}
     assert read("solace", [("solace_priority", b"200")]).jms_priority == 4
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_persistent"), [(b"PERSISTENT", True), (b"DIRECT", False), (b"NON_PERSISTENT", False)]
+)
+def test_solace_modes(mode: bytes, is_persistent: bool, read) -> None:
+    assert read("solace", [("solace_deliveryMode", mode)]).jms_delivery_mode == (2 if is_persistent else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        (b"a/b", b"queue", Queue("a/b")),
+        (b"a/b", b"topic", Topic("a/b")),
+        (b"a/b", b"other", None),
+        (b"a/b", None, None),
+        (b"", b"queue", None),
+        (None, b"topic", None),
+    ],
+)
+def test_solace_replies(name: bytes | None, kind: bytes | None, expected: Queue | Topic | None, read) -> None:
+    """A place that is none of the two kinds, or has no name, is left out without damage."""
+    headers = [("solace_replyToDestination", name), ("solace_replyToDestinationType", kind)]
+    message = read("solace", [(header, value) for header, value in headers if value is not None])
+    assert message.jms_reply_to == expected
+    assert message.damage == ()
 
 
 def test_spring(read) -> None:
@@ -119,7 +192,26 @@ def test_spring(read) -> None:
         "__TypeId__": "string", "JMSXDeliveryCount": "int",
     }  # fmt: skip
     assert (message.properties["n"], message.properties["b"], message.properties["old"]) == (5, True, "x\n")
-    assert read("spring", [("s", b"x"), ("spring_json_header_types", b"\xff")]).properties["s"] == "x"
+    for damaged in (b"\xff", b"[1]", b'"x"', b"", b"{"):
+        assert read("spring", [("s", b"x"), ("spring_json_header_types", damaged)]).properties["s"] == "x"
+
+
+def test_spring_unquotes_strings_only(read) -> None:
+    """A header that is no string, or has no type, keeps its quotes."""
+    types = json.dumps({"n": "java.util.Date", "s": "java.lang.String"}).encode()
+    message = read("spring", [("n", b'"5"'), ("u", b'"x"'), ("s", b'"x"'), ("spring_json_header_types", types)])
+    assert [message.properties[name] for name in "nus"] == ['"5"', '"x"', "x"]
+
+
+def _write_body(message: Message) -> None:
+    if isinstance(message, TextMessage):
+        message.text = "other"
+    elif isinstance(message, BytesMessage):
+        message.write_bytes(b"other")
+    elif isinstance(message, MapMessage):
+        message.set_int("other", 1)
+    else:  # a message without a body has none that could be written
+        raise MessageNotWriteableException("read-only")
 
 
 # A value as Confluent's connector for ActiveMQ wrote it, through the JSON converter.
@@ -191,6 +283,8 @@ class TestConfluent:
         assert arrived.damage == ()
         with pytest.raises(MessageNotWriteableException, match="read-only"):
             arrived.set_int_property("p", 1)
+        with pytest.raises(MessageNotWriteableException, match="read-only"):
+            _write_body(arrived)
 
     def test_avro_is_framed_and_an_avro_library_reads_it(self) -> None:
         """A zero byte, the schema's number, and the struct under the published schema."""
@@ -221,6 +315,30 @@ class TestConfluent:
             assert message.get_string_property("titi") == "toto"
         assert asked == [3]
         assert confluent.decode(record, Queue("orders")).damage
+
+    @pytest.mark.parametrize("reply_to", [Queue("replies"), Topic("replies"), None])
+    @pytest.mark.parametrize("schema_id", [None, 0x01020304])
+    def test_a_reply_goes_to_a_queue_or_a_topic(
+        self, reply_to: Queue | Topic | None, schema_id: int | None, read
+    ) -> None:
+        message = self.filled(TextMessage("x"))
+        message.jms_reply_to = reply_to
+        record = confluent.encode(message, schema_id)
+        assert read("confluent", None, record.value).jms_reply_to == reply_to
+        if schema_id is not None:
+            assert record.value is not None
+            assert record.value[:5] == b"\0\x01\x02\x03\x04"
+
+    def test_json_is_written_as_utf_8(self) -> None:
+        """Not as escapes, which take more room."""
+        assert "grün".encode() in (confluent.encode(TextMessage("grün")).value or b"")
+
+    def test_properties_of_bytes_are_left_out(self, read) -> None:
+        """JMS has no such properties."""
+        value = {**ACTIVEMQ, "properties": {"b": {"propertyType": "bytes", "bytes": "AAE="}}}
+        message = read("confluent", None, json.dumps(value).encode())
+        assert "b" not in message.properties
+        assert message.damage == ()
 
     @pytest.mark.parametrize(
         "value",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kjms import JMSException, Queue, TemporaryQueue, TemporaryTopic, Topic
+from kjms import JMSException, MessageFormatException, Queue, TemporaryQueue, TemporaryTopic, Topic
 from kjms.identifiers import is_identifier
 from kjms.mapping import KafkaRecord, decode, encode
 from kjms.message import BytesMessage, MapMessage, Message, ObjectMessage, StreamMessage, TextMessage
@@ -210,6 +210,41 @@ def test_no_record_stops_a_consumer(source, record: KafkaRecord, ask_for_damage:
 
 
 @given(st.binary(max_size=60))
+@pytest.mark.parametrize(
+    ("kind", "value", "written"),
+    [
+        ("boolean", True, b"true"),
+        ("boolean", False, b"false"),
+        ("long", -(2**63), b"-9223372036854775808"),
+        ("double", 0.001, b"0.001"),
+        ("double", 0.00099, b"9.9E-4"),
+        ("double", 9999999.5, b"9999999.5"),
+        ("double", 1e7, b"1.0E7"),
+        ("double", -1.5, b"-1.5"),
+        ("float", 0.1, b"0.1"),
+        ("float", 1e7, b"1.0E7"),
+        ("string", "grün", "grün".encode()),
+        ("string", None, None),
+    ],
+)
+def test_a_property_is_written_as_java_writes_it(kind: str, value: object, written: bytes | None) -> None:
+    message = TextMessage("x")
+    getattr(message, f"set_{kind}_property")("p", value)
+    layout = b"1;text" if kind == "string" else f"1;text;p={kind}".encode()
+    assert encode(message).headers == [("kjms", layout), ("p", written)]
+    assert encode(message).headers == [("kjms", layout), ("p", written)]  # of the kept layout
+
+
+def test_a_text_that_utf_8_cannot_carry_is_named() -> None:
+    message = TextMessage("x")
+    message.set_string_property("p", "ab\ud800")
+    with pytest.raises(MessageFormatException) as raised:
+        encode(message)
+    assert str(raised.value) == (
+        "a text in this TextMessage holds a lone surrogate (at index 2), which UTF-8 cannot carry"
+    )
+
+
 def test_no_bytes_break_the_avro_readers(data: bytes) -> None:
     """What is no body raises ValueError, not IndexError, MemoryError or RecursionError."""
     for reader, kind in ((read_map, dict), (read_stream, list), (read_plain, object)):
