@@ -209,7 +209,6 @@ def test_no_record_stops_a_consumer(source, record: KafkaRecord, ask_for_damage:
     message.clear_body()
 
 
-@given(st.binary(max_size=60))
 @pytest.mark.parametrize(
     ("kind", "value", "written"),
     [
@@ -245,6 +244,7 @@ def test_a_text_that_utf_8_cannot_carry_is_named() -> None:
     )
 
 
+@given(st.binary(max_size=60))
 def test_no_bytes_break_the_avro_readers(data: bytes) -> None:
     """What is no body raises ValueError, not IndexError, MemoryError or RecursionError."""
     for reader, kind in ((read_map, dict), (read_stream, list), (read_plain, object)):
