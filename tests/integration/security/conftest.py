@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -26,7 +28,7 @@ from confluent_kafka.admin import (
 
 from kjms import ConnectionFactory
 from kjms.broker import LocalBroker
-from tests.helpers import load_module
+from tests.helpers import load_module, wait_for
 
 PATIENCE = 10.0
 PLAIN_USER, PLAIN_PASSWORD = "paula", "plain-pa55"
@@ -63,8 +65,19 @@ class SecuredKafka:
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         wanted = UserScramCredentialUpsertion(name, credential, self.users[name].encode())
         self.admin.alter_user_scram_credentials([wanted], request_timeout=PATIENCE)[name].result()
+        wait_for(lambda: self._is_known(name))
         self.allow(name, *acls)
         return name
+
+    def _is_known(self, user: str) -> bool:
+        """Return whether the broker lets *user* in: it learns of new ones from the controller, a moment later."""
+        login = {"sasl.username": user, "sasl.password": self.users[user], "log_level": 0}
+        client = AdminClient({"bootstrap.servers": self.addresses["SASL"], **self.settings(), **login})
+        try:
+            client.list_topics(topic="", timeout=PATIENCE)
+        except KafkaException:
+            return False
+        return True
 
     def allow(self, user: str, *acls: str) -> None:
         """Give *user* more ACLs."""
@@ -72,6 +85,11 @@ class SecuredKafka:
         if wanted:
             for done in self.admin.create_acls(wanted, request_timeout=PATIENCE).values():
                 done.result()
+            ours = AclBindingFilter(
+                ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY,
+                AclPermissionType.ANY,
+            )  # fmt: skip
+            wait_for(lambda: set(wanted) <= set(self.admin.describe_acls(ours, request_timeout=PATIENCE).result()))
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """Return Kafka's settings for SCRAM over TLS; *more* of them with underscores for dots."""
