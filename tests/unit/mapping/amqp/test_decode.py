@@ -302,6 +302,42 @@ def test_the_annotation_tells_the_type(number_type: Any, number: int, body: Body
     assert type(message) is kind
 
 
+@pytest.mark.parametrize(
+    ("number", "body", "expected"),
+    [
+        (2, Body(VALUE, [{"a": Int(1), "b": None}]), {"a": 1, "b": None}),
+        (2, Body(VALUE, [None]), {}),
+        (3, Body(DATA, [b"a", b"b"]), b"ab"),
+        (3, Body(VALUE, [b"ab"]), b"ab"),
+        (3, Body(VALUE, [None]), b""),
+        (3, Body(None, []), b""),
+        (5, Body(VALUE, ["text"]), "text"),
+        (5, Body(VALUE, [Symbol("text")]), "text"),
+        (5, Body(VALUE, [None]), None),
+        (5, Body(DATA, ["grün".encode()]), "grün"),
+    ],
+)
+def test_the_body_is_what_the_sections_hold(number: int, body: Body, expected: object) -> None:
+    """Whichever kind of section has it, of those that the type may have."""
+    found = read(AmqpMessage(message_annotations={MSG_TYPE: Byte(number)}, body=body)).get_body(object)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize("body", [Body(SEQUENCE, [[Int(1)], ["x", None]]), Body(VALUE, [[Int(1), "x", None]])])
+def test_a_stream_has_the_values_of_all_sections(body: Body) -> None:
+    message = read(AmqpMessage(message_annotations={MSG_TYPE: Byte(4)}, body=body))
+    assert isinstance(message, StreamMessage)
+    assert [message.read_int(), message.read_string(), message.read_object()] == [1, "x", None]
+
+
+def test_amqp_objects_are_equal_where_value_and_type_are() -> None:
+    assert AmqpObject(Int(5)) == AmqpObject(Int(5))
+    assert hash(AmqpObject(Int(5))) == hash(AmqpObject(Int(5)))
+    for other in (AmqpObject(Int(6)), AmqpObject(5), AmqpObject(Short(5)), Int(5), 5):
+        assert AmqpObject(Int(5)) != other
+    assert repr(AmqpObject(Int(5))) == "<AmqpObject of type Int>"
+
+
 @pytest.mark.requirement("AMQP-3.3.4.1-2", "AMQP-3.3.4.3-1", "AMQP-3.3.4.3-2", "AMQP-3.3.4.3-3", "AMQP-3.2.4-2")
 @pytest.mark.parametrize("content_type", [None, "application/octet-stream", "image/png", "text/plain; charset=foo"])
 def test_data_is_a_bytes_message(content_type: str | None) -> None:
@@ -336,6 +372,23 @@ def test_text_has_the_charset_that_its_content_type_says() -> None:
     assert isinstance(message, TextMessage)
     assert message.text == "é"
     assert encode(message).body.data == b"\xe9"
+
+
+@pytest.mark.parametrize("charset", ["latin1", "ISO_8859-1", "iso-8859-1", '"iso-8859-1"', "cp819", "L1"])
+def test_a_charset_has_several_names(charset: str) -> None:
+    its = Properties(content_type=f"text/plain; charset={charset}")
+    assert read(AmqpMessage(properties=its, body=Body(DATA, [b"\xe9"]))).get_body(str) == "é"
+
+
+def test_what_a_charset_does_not_have_goes_out_as_a_question_mark() -> None:
+    """The text that a program put there in place of the one that came."""
+    its = Properties(content_type="text/plain; charset=us-ascii")
+    message = read(AmqpMessage(properties=its, body=Body(DATA, [b"e"])))
+    assert isinstance(message, TextMessage)
+    message.clear_body()
+    message.text = "é"
+    again = encode(message)
+    assert (again.body.kind, again.body.data) == (DATA, b"?")
 
 
 @pytest.mark.requirement("AMQP-3.3.4.3-8")
@@ -411,18 +464,31 @@ def test_plain_objects_are_readable_without_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "body"),
+    ("number", "body", "reason"),
     [
-        (2, Body(DATA, [b""])), (2, Body(VALUE, [[1]])), (2, Body(VALUE, [{1: 1}])), (2, Body(VALUE, [{"a": []}])),
-        (3, Body(VALUE, ["x"])), (3, Body(SEQUENCE, [[]])), (4, Body(DATA, [b""])), (4, Body(VALUE, [[{}]])),
-        (4, Body(VALUE, [1])), (5, Body(VALUE, [1])), (5, Body(SEQUENCE, [[]])), (5, Body(DATA, [b"\xff"])),
-        (6, Body(VALUE, [None])), (-1, Body(VALUE, [None])),
+        (2, Body(DATA, [b""]), "the body of a map message cannot be data sections"),
+        (2, Body(SEQUENCE, [[]]), "the body of a map message cannot be amqp-sequence sections"),
+        (2, Body(VALUE, [[1]]), "the body of a map message cannot be an amqp-value of type list"),
+        (2, Body(VALUE, [{1: 1}]), "the body of a map message cannot be an entry whose name is a int"),
+        (2, Body(VALUE, [{"": 1}]), "the body of a map message cannot be an entry whose name is a str"),
+        (2, Body(VALUE, [{"a": []}]), "the body of a map message cannot be a list among its values"),
+        (3, Body(VALUE, ["x"]), "the body of a bytes message cannot be an amqp-value of type str"),
+        (3, Body(SEQUENCE, [[]]), "the body of a bytes message cannot be amqp-sequence sections"),
+        (4, Body(DATA, [b""]), "the body of a stream message cannot be data sections"),
+        (4, Body(VALUE, [[{}]]), "the body of a stream message cannot be a dict among its values"),
+        (4, Body(VALUE, [1]), "the body of a stream message cannot be an amqp-value of type int"),
+        (5, Body(VALUE, [1]), "the body of a text message cannot be an amqp-value of type int"),
+        (5, Body(SEQUENCE, [[]]), "the body of a text message cannot be amqp-sequence sections"),
+        (5, Body(DATA, [b"\xff"]), "the body of a text message cannot be bytes that are not utf-8"),
+        (6, Body(VALUE, [None]), "x-opt-jms-msg-type is 0 to 5, and not 6 (Byte)"),
+        (-1, Body(VALUE, [None]), "x-opt-jms-msg-type is 0 to 5, and not -1 (Byte)"),
     ],
-)  # fmt: skip
-def test_a_body_that_is_not_what_its_annotation_says_is_refused(number: int, body: Body) -> None:
-    """A message that cannot be of the type it says raises MessageFormatException."""
-    with pytest.raises(MessageFormatException):
+)
+def test_a_body_that_is_not_what_its_annotation_says_is_refused(number: int, body: Body, reason: str) -> None:
+    """A message that cannot be of the type it says raises MessageFormatException, which says what came."""
+    with pytest.raises(MessageFormatException) as raised:
         read(AmqpMessage(message_annotations={MSG_TYPE: Byte(number)}, body=body))
+    assert str(raised.value) == f"{reason} (mapping §3.2.4)"
 
 
 # --------------------------------------------------------------------------------------------------------- wire
