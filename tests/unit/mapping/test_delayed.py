@@ -8,7 +8,20 @@ import pytest
 
 from kjms import Queue
 from kjms.mapping import KafkaRecord, decode
-from kjms.mapping.delayed import CANCEL, CANCELLED, MOVED_ON, REWRITTEN, Note, copied, noted, place_of, read
+from kjms.mapping.delayed import (
+    CANCEL,
+    CANCELLED,
+    LATEST,
+    MOVED_ON,
+    REWRITTEN,
+    Note,
+    copied,
+    due_at,
+    early,
+    noted,
+    place_of,
+    read,
+)
 from kjms.mapping.names import delayed, delayed_group, delayed_transactional_id, is_internal
 
 
@@ -116,3 +129,27 @@ def test_names() -> None:
     assert len(delayed("x" * 249)) == 249
     assert delayed_group("orders") == "kjms.delayed.orders"
     assert delayed_transactional_id("orders", 3) == "kjms-delayed.orders.3"
+
+
+@pytest.mark.parametrize(
+    ("headers", "due"),
+    [
+        ([("a", b"5"), ("JMSDeliveryTime", b"9000")], 9000),
+        ([("JMSDeliveryTime", b"9223372036854775807")], LATEST),
+        ([("JMSDeliveryTime", b"99999999999999999999")], LATEST),  # no later time can be said
+        ([("JMSDeliveryTime", b"soon")], 0),
+        ([("JMSDeliveryTime", None)], 0),
+        ([("a", b"5")], 0),
+        ([], 0),
+    ],
+)
+def test_when_a_message_is_due(headers: list[tuple[str, bytes | None]], due: int) -> None:
+    """At its delivery time; at once, where it has none that can be read."""
+    assert due_at(Source(KafkaRecord(None, b"x", headers, 0))) == due  # type: ignore[arg-type]
+
+
+def test_a_message_that_is_delivered_early_is_due_now() -> None:
+    """All else of it stays."""
+    record = KafkaRecord(b"k", b"x", [("kjms", b"1;text"), ("JMSDeliveryTime", b"9000"), ("p", b"q")], 5)
+    expected = [("kjms", b"1;text"), ("JMSDeliveryTime", b"2000"), ("p", b"q")]
+    assert early(record, 2_000) == KafkaRecord(b"k", b"x", expected, 5)

@@ -240,3 +240,109 @@ def test_any_json_is_a_message_or_a_value_error(form: dict[str, Any]) -> None:
 def test_a_body_as_one_reads_it(message: Message, line: str) -> None:
     """A plain body is the text, or JSON without types."""
     assert plain_body(message) == line
+
+
+def object_of_a_codec() -> ObjectMessage:
+    message = ObjectMessage()
+    message.serialized = "java", b"\xac\xed"
+    return message
+
+
+def stream(*values: Any) -> StreamMessage:
+    message = StreamMessage()
+    for value in values:
+        message.write_object(value)
+    return message
+
+
+BODIES: list[tuple[Message, object, str]] = [
+    (Message(), None, ""),
+    (TextMessage("grün"), "grün", "grün"),
+    (TextMessage(""), "", ""),
+    (TextMessage(), {"text": None}, ""),
+    (BytesMessage(b"\0\x01"), {"bytes": "AAE="}, "AAE="),
+    (BytesMessage(), {"bytes": ""}, ""),
+    (MapMessage({"n": 1, "b": b"\0", "none": None}), {"map": {"n": 1, "b": {"bytes": "AA=="}, "none": None}},
+     '{"n": 1, "b": "AA==", "none": null}'),
+    (stream(True, "ä", b"\0", 1.5), {"stream": [True, "ä", {"bytes": "AA=="}, 1.5]},
+     '[true, "ä", "AA==", 1.5]'),
+    (ObjectMessage(["ä", 1]), {"object": ["ä", 1]}, '["ä", 1]'),
+    (ObjectMessage(), {"object": None}, "null"),
+    (ObjectMessage({"bytes": b"\0"}), {"object": {"map": {"bytes": {"bytes": "AA=="}}}}, '{"bytes": "AA=="}'),
+    (ObjectMessage({"double": 1}), {"object": {"map": {"double": 1}}}, '{"double": 1}'),
+    (ObjectMessage({"map": 1}), {"object": {"map": {"map": 1}}}, '{"map": 1}'),
+    (ObjectMessage({"map": 1, "a": math.inf}), {"object": {"map": 1, "a": {"double": "Infinity"}}},
+     '{"map": 1, "a": Infinity}'),
+    (object_of_a_codec(), {"codec": "java", "bytes": "rO0="}, "rO0="),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "form", "plain"), BODIES)
+def test_each_kind_of_body(message: Message, form: object, plain: str) -> None:
+    """In JSON with the types that it does not have itself, and in plain text without."""
+    if isinstance(message, BytesMessage | StreamMessage):
+        message.reset()
+    assert to_json(message)["body"] == form
+    assert plain_body(message) == plain
+    again = from_json(json.dumps({"body": form}), 0).message
+    assert type(again) is type(message)
+    assert encode(again).value == encode(message).value
+
+
+def test_the_header_fields_of_a_received_message(read: Any) -> None:
+    """Those that are not set are left out."""
+    headers = [
+        ("kjms", b"1;text"), ("JMSMessageID", b"ID:1"), ("JMSTimestamp", b"1750000000000"), ("JMSType", b"order"),
+        ("JMSCorrelationID", b"c"), ("JMSReplyTo", b"topic://replies"), ("JMSDeliveryMode", b"1"),
+        ("JMSPriority", b"7"), ("JMSExpiration", b"1750000000009"),
+    ]  # fmt: skip
+    assert to_json(read(b"x", headers)) == {
+        "body": "x",
+        "properties": {"JMSXDeliveryCount": 1},
+        "headers": {
+            "JMSMessageID": "ID:1",
+            "JMSTimestamp": 1_750_000_000_000,
+            "JMSDestination": "queue://orders",
+            "JMSDeliveryMode": "NON_PERSISTENT",
+            "JMSPriority": 7,
+            "JMSRedelivered": False,
+            "JMSType": "order",
+            "JMSCorrelationID": "c",
+            "JMSReplyTo": "topic://replies",
+            "JMSExpiration": 1_750_000_000_009,
+        },
+    }
+    assert to_json(Message())["headers"] == {
+        "JMSDeliveryMode": "PERSISTENT",
+        "JMSPriority": 4,
+        "JMSRedelivered": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "form"),
+    [("grün".encode(), "grün"), (b"\xff", {"bytes": "/w=="}), (None, None)],
+)
+def test_a_correlation_id_that_is_no_text_is_written_as_bytes(data: bytes | None, form: object) -> None:
+    message = Message()
+    message.jms_correlation_id_as_bytes = data
+    assert to_json(message)["headers"].get("JMSCorrelationID") == form
+
+
+@pytest.mark.parametrize("body_type", ["map", "stream", "object"])
+def test_a_body_that_cannot_be_read_is_passed_on(body_type: str, read: Any) -> None:
+    """Its type and its bytes are kept, the damage is named; what is sent from that has the same bytes."""
+    message = read(b"\xff\xff", [("kjms", f"1;{body_type}".encode()), ("p", b"1")])
+    form = to_json(message)
+    assert form["body"] == {"damaged": body_type, "bytes": "//8="}
+    assert form["properties"]["p"] == "1"
+    (damage,) = form["damage"]
+    assert damage == message.damage[0]
+    assert plain_body(message) == f"! {damage}: //8="
+    again = encode(from_json(json.dumps(form), 0).message)
+    assert again.value == b"\xff\xff"
+    assert again.headers == [("kjms", f"1;{body_type}".encode()), ("p", b"1")]
+
+
+def test_a_message_without_damage_has_none_in_its_form() -> None:
+    assert to_json(TextMessage("x")).keys() == {"body", "properties", "headers"}
