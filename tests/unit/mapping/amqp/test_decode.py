@@ -517,6 +517,28 @@ def test_what_is_no_message_is_refused(data: str) -> None:
         decode(bytes.fromhex(data))
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("ff", "no section of a message begins at byte 0 (§3.2)"),
+        ("005375a00005", "no section of a message begins at byte 5 (§3.2)"),
+        ("0053774000537740", "section 0x77 at byte 4 follows section 0x77 (§3.2)"),
+        ("0053734500537045", "section 0x70 at byte 4 follows section 0x73 (§3.2)"),
+        ("005375a000005376c00100", "the body has sections of two kinds, the second at byte 5 (§3.2)"),
+        ("005370a100", "section 0x70 at byte 0 holds a str (§3.2)"),
+        ("00537045005373a100", "section 0x73 at byte 4 holds a str (§3.2)"),
+        ("005370c003015501", "field 0 of the section at byte 0 is a int (§3.2)"),
+        ("00537045005373c00402405501", "field 1 of the section at byte 4 is a int (§3.2)"),
+        ("005370c007064040404040" + "40", "the section at byte 0 has 6 fields, more than 5 (§3.2)"),
+        ("00537045005373c00f0e" + "40" * 14, "the section at byte 4 has 14 fields, more than 13 (§3.2)"),
+    ],
+)
+def test_what_is_wrong_with_a_section_is_said_with_its_place(data: str, reason: str) -> None:
+    with pytest.raises(AmqpDecodeError) as raised:
+        decode(bytes.fromhex(data))
+    assert str(raised.value) == reason
+
+
 @given(st.data())
 def test_no_damage_does_harm(data: st.DataObject) -> None:
     """A message with any byte changed, or cut off anywhere, reads as some message or raises JMSException."""
