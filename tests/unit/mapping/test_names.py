@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kjms import InvalidDestinationException, Queue, TemporaryQueue, Topic
+from kjms.errors import shown
 from kjms.mapping import names
 
 LEGAL = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
@@ -122,3 +124,55 @@ def test_internal_topics() -> None:
     for principal, engine in (("p" * (longest + 1), "1"), ("p", "a b"), ("p", "")):
         with pytest.raises(InvalidDestinationException):
             names.inbox(principal, engine)
+
+
+def refused(call: Callable[[], object]) -> str:
+    """Return what is said of a name that is refused."""
+    with pytest.raises(InvalidDestinationException) as raised:
+        call()
+    return str(raised.value)
+
+
+def test_what_is_said_of_names_that_kafka_cannot_have() -> None:
+    """The name itself, and what is wrong with it."""
+    letters = "letters, digits, '.', '_' and '-'"
+    long, half = Queue("x" * 250), Queue("a\ud800")
+    assert refused(lambda: names.topic_for(half)) == f"{shown(half)} has a lone surrogate in its name"
+    assert refused(lambda: names.topic_for(long)) == (
+        f"{shown(long)} needs a Kafka topic name of 250 characters, and Kafka allows 249"
+    )
+    assert refused(lambda: names.topic_for(Queue("a"), "q/")) == (f"a prefix must consist of {letters}, not 'q/' (str)")
+    assert refused(lambda: names.archive_group("a b")) == (
+        f"the name of an archive consists of {letters}; it is not 'a b' (str)"
+    )
+    assert refused(lambda: names.inbox("ada", "e/1")) == f"no inbox can be called '{names.INBOX}ada.e/1' (str)"
+
+
+def test_names_beside_a_topic_are_cut_where_kafka_allows_no_more() -> None:
+    """One that just has room is written out; a longer one has a digest of its topic instead of its end."""
+    suffix = names.delayed("x").removeprefix("x")
+    whole = "x" * (249 - len(suffix))
+    assert names.delayed(whole) == whole + suffix
+    longer, other = names.delayed(f"{whole}x"), names.delayed(f"{whole}y")
+    assert len(longer) == len(other) == 249
+    assert longer != other
+    assert longer.endswith(suffix)
+
+
+def test_an_inbox_may_be_as_long_as_kafka_allows() -> None:
+    longest = f"{names.INBOX}{'x' * (249 - len(names.INBOX))}"
+    assert names.is_inbox(longest)
+    assert not names.is_inbox(f"{longest}x")
+
+
+def test_what_is_kept_beside_a_queue_is_found() -> None:
+    """Not what is kept beside others."""
+    group = names.queue_group("orders")
+    ours = {
+        names.delayed("orders"),
+        names.overflow("orders", group),
+        names.interest("orders", group),
+        names.handover("orders", group),
+    }
+    others = {"orders", names.delayed("orders2"), names.overflow("orders2", names.queue_group("orders2"))}
+    assert names.beside("orders", ours | others) == ours
