@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from kjms.errors import MessageFormatException
 from kjms.mapping.amqp.types import (
+    MAX_DEPTH,
     MAX_ITEMS,
     AmqpDecodeError,
     Array,
+    Budget,
     Byte,
     Char,
     Decimal,
@@ -222,3 +224,58 @@ def test_uuid_is_written_as_its_bytes() -> None:
     """A uuid is 16 bytes behind its constructor."""
     value = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
     assert encode_value(value) == b"\x98" + value.bytes
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("", "a value was to follow at byte 0 of 0"),
+        ("01", "there is no type 0x01 (at byte 0)"),
+        ("5602", "a boolean is 0 or 1, and not 2"),
+        ("7000000a", "4 bytes were to follow at byte 1 of 4"),
+        ("7300110000", "0x110000 is not a Unicode character"),
+        ("730000d800", "0xd800 is not a Unicode character"),
+        ("730000dfff", "0xdfff is not a Unicode character"),
+        ("a1", "a length of 1 bytes was to follow at byte 1 of 1"),
+        ("b1000000", "a length of 4 bytes was to follow at byte 1 of 4"),
+        ("a1026f", "2 bytes were to follow at byte 2 of 3"),
+        ("b1000000026f", "2 bytes were to follow at byte 5 of 6"),
+        ("a101ff", "the text at byte 2 is not encoded as it should be"),
+        ("a301ff", "the text at byte 2 is not encoded as it should be"),
+        ("c001", "a size and a count were to follow at byte 1 of 2"),
+        ("c00501", "5 bytes were to follow at byte 2 of 3"),
+        ("c00102", "2 values were to follow at byte 3 of 3"),
+        ("c003014040", "1 bytes are left over at byte 4"),
+        ("c1020140", "the map at byte 1 has 1 keys and values, not an even number"),
+        ("c10302" + "45" + "40", "a key of the map at byte 1 is a list or map"),
+        ("e0020101", "there is no type 0x01 (at byte 3)"),
+        ("e00101", "a type was to follow at byte 3 of 3"),
+        ("e004015001" + "02", "1 bytes are left over at byte 5"),
+    ],
+)
+def test_what_is_wrong_with_a_value_is_said_with_its_place(data: str, reason: str) -> None:
+    with pytest.raises(AmqpDecodeError) as raised:
+        decode_value(bytes.fromhex(data), 0)
+    assert str(raised.value) == reason
+
+
+@pytest.mark.parametrize("value", [0, 0xD7FF, 0xE000, 0xFFFF, 0x10FFFF])
+def test_the_characters_beside_those_that_are_none(value: int) -> None:
+    assert decode_value(b"\x73" + value.to_bytes(4, "big"), 0) == (chr(value), 5)
+
+
+def test_as_many_levels_as_are_allowed_are_read() -> None:
+    """One more is refused."""
+    levels: list[object] = [1]
+    for _ in range(MAX_DEPTH - 1):
+        levels = [levels]
+    assert decode_value(encode_value(levels), 0)[0] == levels
+    with pytest.raises(AmqpDecodeError, match=f"^values are nested more than {MAX_DEPTH} deep$"):
+        decode_value(encode_value([levels]), 0)
+
+
+def test_as_many_values_as_are_allowed_are_read() -> None:
+    budget = Budget(MAX_ITEMS * 2)
+    budget.take(MAX_ITEMS)
+    with pytest.raises(AmqpDecodeError, match=r"^there are more values than bytes, or more than 1,048,576 \(kjms's"):
+        budget.take(1)
