@@ -40,7 +40,7 @@ def with_plain_client(main: Report) -> str:
     for name, title in BESIDE_PLAIN.items():
         result = results[name]
         ratio = next(each.ratio for each in result.comparisons() if each.is_baseline)
-        plain = f"{_with_unit(result, _plain(result))}{ADDED.get(name, '')}"
+        plain = f"{_with_unit(result, _baseline(result))}{ADDED.get(name, '')}"
         lines.append(f"| {title} | {_with_unit(result, result.sides[0])} | {plain} | {ratio:.2f} |")
     return "\n".join(lines)
 
@@ -64,8 +64,8 @@ def readme_row(main: Report, rivals: Report) -> str:
     own, others = _by_name(main), _by_name(rivals)
     each, lazily = own["receive-auto"], own["receive-dups-ok"]
     kjms = f"{figure(each.sides[0])} / {figure(lazily.sides[0])}"
-    plain = f"{figure(_plain(each))} / {figure(_plain(lazily))}"
-    broker = f"{figure(_plain(others['rival-receive-auto']))} / {figure(_plain(others['rival-receive-lazy']))}"
+    plain = f"{figure(_baseline(each))} / {figure(_baseline(lazily))}"
+    broker = f"{figure(_baseline(others['rival-receive-auto']))} / {figure(_baseline(others['rival-receive-lazy']))}"
     return f"{README_ROW} {kjms} | {plain} | not measured | not measured | {broker} |"
 
 
@@ -73,8 +73,8 @@ def _by_name(report: Report) -> Mapping[str, Result]:
     return {result.name: result for result in report.results}
 
 
-def _plain(result: Result) -> SideResult:
-    """Return the side that counts as baseline; these workloads have one."""
+def _baseline(result: Result) -> SideResult:
+    """Return the side that kjms is compared with; these workloads have one."""
     assert result.baseline is not None
     return result.baseline
 
