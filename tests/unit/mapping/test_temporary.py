@@ -101,3 +101,33 @@ def test_addresses() -> None:
     for value in (None, b"", b"x", b"-1", b"1" * 30):
         assert addressed_to(Source([("kjms-to", value)])) is None
     assert addressed_to(Source(None)) is None
+
+
+def test_numbers_are_added_one_by_one() -> None:
+    """Those side by side are one run."""
+    numbers = Numbers()
+    for number in (5, 3, 9, 4, 4):
+        numbers.add(number)
+    assert list(numbers) == [(3, 6), (9, 10)]
+    assert [number for number in range(12) if number in numbers] == [3, 4, 5, 9]
+
+
+@pytest.mark.parametrize(("digits", "is_known"), [(18, True), (19, False)])
+def test_a_number_has_as_many_digits_as_a_long_holds(digits: int, is_known: bool) -> None:
+    """In a name, and in the header of a record."""
+    number = "9" * digits
+    name = f"{inbox('ada', 'e1')}/{number}"
+    assert addressed_to(Source([("kjms-to", number.encode())])) == (int(number) if is_known else None)  # type: ignore[arg-type]
+    if is_known:
+        assert place_of(TemporaryQueue(name)) == (inbox("ada", "e1"), int(number))
+    else:
+        with pytest.raises(InvalidDestinationException) as raised:
+            place_of(TemporaryQueue(name))
+        said = f"'temp-queue://{name}' (str) is not a temporary destination: a session creates these (JMS 2.0 §4.4.3)"
+        assert str(raised.value) == said
+
+
+def test_a_run_that_ends_before_it_begins_deletes_nothing() -> None:
+    record = Source([("kjms-deleted", b"1")], b"5-4 7-6 8-8 -3")
+    assert read_deletion(record) == []  # type: ignore[arg-type]
+    assert read_deletion(Source([("kjms-deleted", b"1")], b"5-4 7-5 8-8")) == [(8, 9)]  # type: ignore[arg-type]
