@@ -30,7 +30,7 @@ from kjms import ConnectionFactory
 from kjms.broker import LocalBroker
 from tests.helpers import load_module, wait_for
 
-PATIENCE = 10.0
+SECONDS = 10.0
 PLAIN_USER, PLAIN_PASSWORD = "paula", "plain-pa55"
 LISTENERS = ["SASL", "MUTUAL", "EXPIRED"]
 JAAS = "org.apache.kafka.common.security"
@@ -64,7 +64,7 @@ class SecuredKafka:
         self.users[name] = secrets.token_urlsafe(12)
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         wanted = UserScramCredentialUpsertion(name, credential, self.users[name].encode())
-        self.admin.alter_user_scram_credentials([wanted], request_timeout=PATIENCE)[name].result()
+        self.admin.alter_user_scram_credentials([wanted], request_timeout=SECONDS)[name].result()
         wait_for(lambda: self._is_known(name))
         self.allow(name, *acls)
         return name
@@ -74,7 +74,7 @@ class SecuredKafka:
         login = {"sasl.username": user, "sasl.password": self.users[user], "log_level": 0}
         client = AdminClient({"bootstrap.servers": self.addresses["SASL"], **self.settings(), **login})
         try:
-            client.list_topics(topic="", timeout=PATIENCE)
+            client.list_topics(topic="", timeout=SECONDS)
         except KafkaException:
             return False
         return True
@@ -83,13 +83,13 @@ class SecuredKafka:
         """Give *user* more ACLs."""
         wanted = [binding for acl in acls for binding in bindings(user, acl)]
         if wanted:
-            for done in self.admin.create_acls(wanted, request_timeout=PATIENCE).values():
+            for done in self.admin.create_acls(wanted, request_timeout=SECONDS).values():
                 done.result()
             ours = AclBindingFilter(
                 ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{user}", None, AclOperation.ANY,
                 AclPermissionType.ANY,
             )  # fmt: skip
-            wait_for(lambda: set(wanted) <= set(self.admin.describe_acls(ours, request_timeout=PATIENCE).result()))
+            wait_for(lambda: set(wanted) <= set(self.admin.describe_acls(ours, request_timeout=SECONDS).result()))
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """Return Kafka's settings for SCRAM over TLS; *more* of them with underscores for dots."""
@@ -110,7 +110,7 @@ class SecuredKafka:
     def make(self, *names: str) -> None:
         """Make Kafka topics."""
         wanted = [NewTopic(name, 1, 1) for name in names]
-        for done in self.admin.create_topics(wanted, operation_timeout=PATIENCE).values():
+        for done in self.admin.create_topics(wanted, operation_timeout=SECONDS).values():
             done.result()
 
     def factory(self, user: str | None = None, **arguments: Any) -> ConnectionFactory:
