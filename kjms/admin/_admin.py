@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kjms.admin._changes import Changes, Choice
 from kjms.admin._cluster import ClusterFigures
 from kjms.admin._destinations import Destinations
-from kjms.admin._letters import causes_of, count_letters, queue_of
+from kjms.admin._letters import causes_of, count_every_queue, count_letters, queue_of
 from kjms.admin._reader import MessageReader, selector_of
 from kjms.client.connection import Connection
 from kjms.destinations import Queue, Topic
@@ -253,9 +253,12 @@ class Admin(ClusterFigures):
             InvalidDestinationException: There is no such queue.
             JMSException: The broker does not answer.
         """
-        queues = self._scopes.dead_letter_queues() if queue is None else [queue]
-        every = [self._scopes.chosen(each) for each in queues]
-        return [queue_of(each.name, count_letters(self._reader, each, progress, limit)) for each in every]
+        if queue is None:
+            every = count_every_queue(self._reader, self._scopes, progress, limit)
+        else:
+            chosen = self._scopes.chosen(queue)
+            every = {chosen.name: count_letters(self._reader, chosen, progress, limit)}
+        return [queue_of(name, tallies) for name, tallies in every.items()]
 
     def dead_letter_causes(self, *, progress: OnProgress | None = None) -> list[DeadLetterCause]:
         """Return the causes of dead letters across all dead-letter queues, the most frequent first.
@@ -266,9 +269,7 @@ class Admin(ClusterFigures):
         Raises:
             JMSException: The broker does not answer.
         """
-        every = [self._scopes.chosen(queue) for queue in self._scopes.dead_letter_queues()]
-        tallies = {each.name: count_letters(self._reader, each, progress) for each in every}
-        return causes_of(tallies)
+        return causes_of(count_every_queue(self._reader, self._scopes, progress))
 
     # Changes of messages.
 

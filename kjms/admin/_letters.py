@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kjms.admin._messages import DeadLetter, DeadLetterCause, DeadLetterQueue, OnProgress, moment
 from kjms.client.dead_letters import CAUSE
+from kjms.errors import InvalidDestinationException
 from kjms.selector import parse_selector
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from kjms.admin._reader import MessageReader
-    from kjms.admin._scopes import Chosen
+    from kjms.admin._scopes import Chosen, Scopes
 
-__all__ = ["IS_DEAD_LETTER", "causes_of", "count_letters", "queue_of"]
+__all__ = ["IS_DEAD_LETTER", "causes_of", "count_every_queue", "count_letters", "queue_of"]
+
+_log = logging.getLogger("kjms.admin")
 
 CAUSES_KEPT: Final = 1_000  # of a queue: an exception's text may differ each time
 OTHERS: Final = "other causes"
@@ -47,6 +51,22 @@ def count_letters(
         counts[cause] += 1
         last[cause] = max(last.get(cause, 0), letter.last_failure or 0)
     return counts, last
+
+
+def count_every_queue(
+    reader: MessageReader, scopes: Scopes, on_progress: OnProgress | None, most: int | None = None
+) -> dict[str, Tallies]:
+    """Return the causes of the dead letters in each dead-letter queue, by its name, sorted; as `count_letters` counts.
+
+    A queue that is deleted meanwhile is left out.
+    """
+    found = {}
+    for queue in scopes.dead_letter_queues():
+        try:
+            found[queue.queue_name] = count_letters(reader, scopes.chosen(queue), on_progress, most)
+        except InvalidDestinationException as error:
+            _log.info("the dead letters of %s were not counted: %s", queue, error)
+    return found
 
 
 def queue_of(name: str, tallies: Tallies) -> DeadLetterQueue:

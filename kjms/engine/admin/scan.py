@@ -7,13 +7,15 @@ twice, and never passed over. `Position` says where a later scan continues; it n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from kjms.engine.admin.group_progress import GroupProgress, read_progress
 from kjms.engine.admin.log_index import is_unsettled, unsettled_runs
+from kjms.engine.admin.questions import Questions
 from kjms.engine.kafka import ConsumerPort, KafkaException, TopicPartition, jms_error, open_consumer
 from kjms.engine.log_reading import UNTIL_END, Place, records
+from kjms.errors import InvalidDestinationException
 from kjms.mapping import SourceRecord
 from kjms.mapping.bridges import decoder
 from kjms.mapping.relocated import original
@@ -123,6 +125,7 @@ class Scan:
         self._scope = scope
         self._config = {**config, **UNTIL_END, "queued.max.messages.kbytes": MEMORY_KB}
         self._overflow = overflow
+        self._questions = Questions(overflow.topics, timeout)
         self._timeout = timeout
         self._position = position
         self._consumer: ConsumerPort | None = None
@@ -135,6 +138,7 @@ class Scan:
         """Return the unsettled messages from the position on.
 
         Raises:
+            InvalidDestinationException: Its topic was deleted meanwhile.
             JMSException: The broker does not answer, or the settlement was written by a later kjms.
         """
         try:
@@ -162,6 +166,8 @@ class Scan:
             begin = Position(0, 0, 0, (overflow, transfer))
         found = read_progress(str(scope.destination), scope.topic, self._overflow, consumer, decoder(scope.convention))
         self._progress = {(each.topic, each.number): each for each in found}
+        if not self._count(scope.topic):
+            raise self._deleted(scope.topic)
         for phase in range(begin.phase, LAST + 1):
             topic = scope.topic if phase == OWN else topics[phase % 3]
             for number in range(begin.number if phase == begin.phase else 0, self._count(topic)):
@@ -192,7 +198,7 @@ class Scan:
         source: SourceRecord
         for first, past in _spans(state, low, high):
             consumer.assign([TopicPartition(topic, number, first)])
-            for record in records(consumer, {(topic, number): past}, self._timeout):
+            for record in records(consumer, {(topic, number): past}, self._timeout, cut=self._check):
                 offset = record.offset() or 0
                 if offset < state.known and not is_unsettled(state, offset):
                     continue
@@ -204,6 +210,17 @@ class Scan:
                     history = max(history, before)
                 yield Scanned(source, phase, topic, number, offset, history, offset < limit, marks)
             consumer.unassign()
+
+    def _check(self, ends: Mapping[Place, int]) -> Collection[Place]:
+        """Raise an exception if a partition ends before *ends* now, or is gone."""
+        for topic, _ in self._questions.cut(ends):
+            raise self._deleted(topic)
+        return ()
+
+    def _deleted(self, topic: str) -> InvalidDestinationException:
+        return InvalidDestinationException(
+            f"{self._scope.destination}: the Kafka topic {topic!r} was deleted while its messages were read"
+        )
 
     def _is_in_own_topic(self, source: SourceRecord) -> bool:
         place, offset = (source.topic() or "", source.partition() or 0), source.offset() or 0

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from kjms import Connection, ConnectionFactory, Queue, Session
+from kjms import Connection, ConnectionFactory, InvalidDestinationException, Queue, RedeliveryPolicy, Session
 from kjms.admin import Admin
+from kjms.admin._scopes import Scopes
+from kjms.engine.admin import scan
 from kjms.engine.admin.questions import Questions
 from kjms.engine.admin.topics import Topics
 from kjms.engine.kafka import AdminPort, open_admin
 from kjms.mapping.names import overflow, queue_group
 from kjms.testing import MemoryKafka
 from kjms.testing.engine import tuned
-from tests.helpers import WAIT_SECONDS, apart, send_with_length, take, text, wait_for
+from tests.helpers import (
+    WAIT_SECONDS,
+    apart,
+    browse,
+    dead_letter_queue,
+    send,
+    send_with_length,
+    take,
+    text,
+    wait_for,
+)
 
 Relocate = Callable[[Callable[[], object]], None]
 
@@ -132,8 +145,7 @@ def test_a_topic_that_is_made_again_while_it_is_counted(
     def make_again(questions: Questions, groups: Sequence[str]) -> Any:
         if queue_group(name) in groups and not made_again:
             made_again.append(name)
-            admin.delete_topics([name], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[name].result()
-            wait_for(lambda: name not in admin.list_topics(timeout=WAIT_SECONDS).topics)
+            delete_topic(admin, name)
             with apart(kafka.bootstrap_servers) as later:
                 send_with_length(later, queue, *"xyz")
         return committed(questions, groups)
@@ -143,3 +155,75 @@ def test_a_topic_that_is_made_again_while_it_is_counted(
     assert made_again
     assert found[other.queue_name] == 2
     wait_for(lambda: figures.queue(queue).depth == 3)
+
+
+@pytest.mark.parametrize("ask", ["dead_letters", "dead_letter_causes"])
+@pytest.mark.parametrize(
+    ("of", "step"),
+    [
+        pytest.param(Scopes, "chosen", id="after the queues were listed"),
+        pytest.param(scan, "read_progress", id="before its settlement is read"),
+        pytest.param(scan, "TopicPartition", id="before its messages are read"),
+    ],
+)
+def test_a_queue_that_is_deleted_while_dead_letters_are_counted(
+    kafka: Any,
+    figures: Admin,
+    queue: Queue,
+    admin: AdminPort,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: str,
+    of: Any,
+    step: str,
+) -> None:
+    """It is left out, of the dead-letter queues and of the causes, and the others are counted."""
+    queues = [Queue(f"{queue.queue_name}-{name}") for name in ("gone", "stays")]
+    gone, stays = (dead_letter_queue(each).queue_name for each in queues)
+    with apart(kafka.bootstrap_servers, redelivery=RedeliveryPolicy(max_deliveries=1)) as connection:
+        for each in queues:
+            fail(connection, each)
+            wait_for(lambda each=each: browse(connection, dead_letter_queue(each)))
+    real, deleted = getattr(of, step), list[str]()
+
+    def delete_before(*arguments: Any, **named: Any) -> Any:
+        if not deleted and gone in repr(arguments):
+            deleted.append(gone)
+            delete_topic(admin, gone)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(of, step, delete_before)
+    counted = getattr(figures, ask)()
+    found = {name for each in counted for name in ([each.name] if ask == "dead_letters" else each.queues)}
+    assert deleted
+    assert gone not in found
+    assert stays in found
+
+
+def test_a_queue_that_is_deleted_while_it_is_browsed_is_named(
+    figures: Admin, connection: Connection, queue: Queue, admin: AdminPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No one waits for messages that are not there any more."""
+    send_with_length(connection, queue, *"ab")
+    real, name = scan.TopicPartition, queue.queue_name
+
+    def delete_before(*place: Any) -> Any:
+        delete_topic(admin, name)
+        return real(*place)
+
+    monkeypatch.setattr(scan, "TopicPartition", delete_before)
+    with pytest.raises(InvalidDestinationException, match=re.escape(name)):
+        figures.browse(queue)
+
+
+def fail(connection: Connection, queue: Queue) -> None:
+    """Send a message to *queue*, receive it, and roll back."""
+    with connection.create_session(Session.SESSION_TRANSACTED) as session:
+        send(connection, queue, "x")
+        take(session.create_consumer(queue), 1)
+        session.rollback()
+
+
+def delete_topic(admin: AdminPort, topic: str) -> None:
+    """Delete *topic*, and return when the brokers know it."""
+    admin.delete_topics([topic], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[topic].result()
+    wait_for(lambda: topic not in admin.list_topics(timeout=WAIT_SECONDS).topics)
