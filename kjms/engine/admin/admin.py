@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from kjms.engine.admin.bookkeeping import Bookkeeping
+from kjms.engine.admin.questions import Questions
 from kjms.engine.admin.topics import QUEUE_CONFIG, Topics
 from kjms.engine.delayed.inspection import DelayedMessages
 from kjms.engine.delayed.schedule import Schedule
@@ -296,7 +297,9 @@ class Admin:
 
     def delayed(self, topic: str) -> DelayedMessages:
         """Return a reading of the delayed messages of *topic*, which the caller closes."""
-        return DelayedMessages(self._schedule, self._publisher, topic, self._timeout)
+        return DelayedMessages(
+            self._schedule, self._publisher, Questions(self._topics, self._timeout), topic, self._timeout
+        )
 
     def serve_delayed(self, topic: str) -> None:
         """Serve the delayed messages of *topic* until the engine ends."""

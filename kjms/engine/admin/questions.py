@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.topics import Topics
     from kjms.engine.log_reading import Place
 
-__all__ = ["Questions"]
+__all__ = ["MISSING", "Questions"]
 
 MISSING: Final = frozenset(
     {

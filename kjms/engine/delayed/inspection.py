@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kjms.engine.admin.questions import MISSING, Questions
 from kjms.engine.kafka import (
     ConsumerPort,
-    KafkaError,
     KafkaException,
     KafkaMessage,
     TopicPartition,
     jms_error,
+    kafka_error,
     open_consumer,
 )
-from kjms.engine.log_reading import UNTIL_END
+from kjms.engine.log_reading import UNTIL_END, records
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.mapping.delayed import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DelayedMessage", "DelayedMessages", "PeriodicMessage"]
 
-BATCH: Final = 500  # records taken at once, and offsets in one note
+BATCH: Final = 500  # offsets in one note
 POLL_SECONDS: Final = 0.05  # between looks whether it took effect
 ALONE_SECONDS: Final = 1.0  # without an answer: perhaps no process serves them
 ANSWER_SECONDS: Final = 30.0  # a process that was killed keeps its partitions for 6 s
@@ -88,13 +89,17 @@ class DelayedMessages:
     Args:
         schedule: Serves delayed messages, and knows how to read them.
         publisher: Writes requests to cancel.
-        topic: The Kafka topic of the destination.
+        questions: Asks whether the topic is still there.
+        topic: The Kafka topic of the destination. Where it has no delayed messages, or is deleted, nothing waits.
         timeout: Seconds without an answer after which reading fails.
     """
 
-    def __init__(self, schedule: Schedule, publisher: Publisher, topic: str, timeout: float) -> None:
+    def __init__(
+        self, schedule: Schedule, publisher: Publisher, questions: Questions, topic: str, timeout: float
+    ) -> None:
         self._schedule = schedule
         self._publisher = publisher
+        self._questions = questions
         self._topic = topic
         self._delayed_topic = delayed(topic)
         self._timeout = timeout
@@ -144,38 +149,38 @@ class DelayedMessages:
         try:
             self._read(ends)
         except KafkaException as error:
-            raise jms_error(error, f"read {self._delayed_topic}") from error
+            if kafka_error(error).code() not in MISSING:
+                raise jms_error(error, f"read {self._delayed_topic}") from error
+            self._forget()
 
     def _read(self, ends: Mapping[int, int]) -> None:
-        left = {number for number, end in ends.items() if self._next.get(number, 0) < end}
-        if not left:
+        behind = {number: self._next.get(number, 0) for number in ends}
+        behind = {number: offset for number, offset in behind.items() if offset < ends[number]}
+        if not behind:
             return
         if self._consumer is None:
-            self._consumer = open_consumer(self._config())
-            # From 0: OFFSET_BEGINNING costs half a second.
-            self._consumer.assign([TopicPartition(self._delayed_topic, number, 0) for number in ends])
-        deadline = time.monotonic() + self._timeout
-        while left:
-            for record in self._consumer.consume(BATCH, POLL_SECONDS):
-                deadline = time.monotonic() + self._timeout
-                self._arrived(record)
-            left = {number for number in left if self._next.get(number, 0) < ends[number]}
-            if time.monotonic() > deadline:
-                raise JMSException(f"{self._delayed_topic} could not be read within {self._timeout:.0f} s")
+            self._consumer = open_consumer({**self._schedule.reading, **UNTIL_END})
+        # From 0, where nothing was read yet: OFFSET_BEGINNING costs half a second.
+        self._consumer.assign([TopicPartition(self._delayed_topic, *place) for place in behind.items()])
+        wanted = {(self._delayed_topic, number): ends[number] for number in behind}
+        for record in records(self._consumer, wanted, self._timeout, cut=self._cut):
+            self._arrived(record)
+        self._consumer.unassign()
+        self._next.update({number: ends[number] for number in behind})
 
-    def _config(self) -> dict[str, Any]:
-        return {**self._schedule.reading, **UNTIL_END}
+    def _cut(self, ends: Mapping[tuple[str, int], int]) -> Collection[tuple[str, int]]:
+        """Return which partitions end before *ends* now; then the topic was deleted, and what waited with it."""
+        cut = self._questions.cut(ends)
+        if cut:
+            self._forget()
+        return cut
+
+    def _forget(self) -> None:
+        self._entries.clear()
+        self._definitions.clear()
 
     def _arrived(self, record: KafkaMessage) -> None:
-        error = record.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            if not error.retriable():
-                raise KafkaException(error)
-            return
         number, offset = record.partition() or 0, record.offset() or 0
-        self._next[number] = offset if error is not None else offset + 1
-        if error is not None:
-            return
         try:
             found = read(record)
         except Exception:  # the client raises on header names that are no UTF-8: it cannot be copied, either

@@ -14,8 +14,9 @@ from kjms.admin._scopes import Scopes
 from kjms.engine.admin import scan
 from kjms.engine.admin.questions import Questions
 from kjms.engine.admin.topics import Topics
+from kjms.engine.delayed import inspection
 from kjms.engine.kafka import AdminPort, open_admin
-from kjms.mapping.names import overflow, queue_group
+from kjms.mapping.names import delayed, overflow, queue_group
 from kjms.testing import MemoryKafka
 from kjms.testing.engine import tuned
 from tests.helpers import (
@@ -213,6 +214,31 @@ def test_a_queue_that_is_deleted_while_it_is_browsed_is_named(
     monkeypatch.setattr(scan, "TopicPartition", delete_before)
     with pytest.raises(InvalidDestinationException, match=re.escape(name)):
         figures.browse(queue)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_delayed_messages_of_a_destination_that_is_deleted_while_they_are_read(
+    figures: Admin,
+    connection: Connection,
+    queue: Queue,
+    admin: AdminPort,
+    monkeypatch: pytest.MonkeyPatch,
+    is_named: bool,
+) -> None:
+    """They do not wait any more, and no one waits for them."""
+    (message,) = send(connection, queue, "x", delivery_delay=3_600_000)
+    real, name, deleted = inspection.TopicPartition, delayed(queue.queue_name), list[str]()
+
+    def delete_before(*place: Any) -> Any:
+        if name in place and not deleted:
+            deleted.append(name)
+            delete_topic(admin, name)
+        return real(*place)
+
+    monkeypatch.setattr(inspection, "TopicPartition", delete_before)
+    assert not figures.cancel(message.jms_message_id, queue if is_named else None)
+    assert deleted
+    assert figures.delayed(queue) == []
 
 
 def fail(connection: Connection, queue: Queue) -> None:
