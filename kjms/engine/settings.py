@@ -168,15 +168,17 @@ def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in common.items() if name not in mixed}
 
 
-def consumer_settings(common: Mapping[str, Any], group: str | None) -> dict[str, Any]:
-    """Return the settings of a consumer that is in *group*, or in none."""
+def consumer_settings(
+    common: Mapping[str, Any], group: str | None, *, has_one_partition: bool = False
+) -> dict[str, Any]:
+    """Return the settings of a consumer that is in *group*, or in none; of a topic that has one partition, or more."""
     user = {name: value for name, value in common.items() if name not in _PRODUCER_ONLY}
     return {
         # A stall costs other members' commits 0.8 s per rebalance, and the default heartbeat 3 s of waiting.
         "heartbeat.interval.ms": 500,
         "session.timeout.ms": 6_000,  # the least that brokers allow by default: a crash is noticed after that
-        # An idle broker answers a fetch this late, and a new partition waits for that; 500 ms is the default.
-        "fetch.wait.max.ms": 100,
+        # An idle broker answers a fetch this late, and a partition that is assigned meanwhile waits for that.
+        "fetch.wait.max.ms": 500 if has_one_partition else 100,
         "queued.max.messages.kbytes": 16_384,
         # How often a lost coordinator is looked for; every 10 minutes by default. Commits wait for it meanwhile.
         "coordinator.query.interval.ms": 2_000,

@@ -132,7 +132,7 @@ class KafkaSources:
         source = KafkaSource(
             destination,
             name,
-            consumer_settings(self._settings, group),
+            consumer_settings(self._settings, group, has_one_partition=self._topics.partitions(topic) == 1),
             topic,
             self._overflows.of(topic, group or ""),
             starts=starts,

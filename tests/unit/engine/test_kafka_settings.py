@@ -25,3 +25,16 @@ def test_each_client_gets_what_is_meant_for_it() -> None:
     producer, consumer = producer_settings(common), consumer_settings(common, "group")
     assert [producer.get(name) for name in user] == [20, None, 5_000]
     assert [consumer.get(name) for name in user] == [None, 9_000, 5_000]
+
+
+@pytest.mark.parametrize(
+    ("user", "has_one_partition", "expected"),
+    [({}, False, 100), ({}, True, 500), ({"fetch.wait.max.ms": 7}, True, 7), ({"fetch.wait.max.ms": 7}, False, 7)],
+)
+def test_a_fetch_waits_longer_where_no_other_partition_waits_for_it(
+    user: dict[str, int], has_one_partition: bool, expected: int
+) -> None:
+    """A consumer of one partition asks an idle broker twice a second, not ten times, unless the user sets that."""
+    common = common_settings("127.0.0.1:9", user, None, None, lambda _error: None)
+    settings = consumer_settings(common, "group", has_one_partition=has_one_partition)
+    assert settings["fetch.wait.max.ms"] == expected
