@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Final
 
+from kjms.engine.admin.topic_watch import TopicWatch
 from kjms.engine.kafka import AdminPort, KafkaException, TopicCollection, TopicDescription
 from kjms.engine.tuning import Tuning
 
 __all__ = ["TopicIds"]
-
-_log = logging.getLogger("kjms.topics")
 
 URGENT_SECONDS: Final = 0.1
 
@@ -24,7 +20,7 @@ class TopicIds:
     """Finds the ids of topics, and watches whether they change.
 
     Args:
-        admin: Returns the client; raises AttributeError when it is closed.
+        admin: Returns the client; raises JMSException when it is closed.
         timeout: Seconds that Kafka may take to answer.
         tuning: Its times and limits.
     """
@@ -35,9 +31,7 @@ class TopicIds:
         self._tuning = tuning
         self._known: dict[str, str] = {}
         self._former: set[str] = set()  # ids of topics that are deleted
-        self._watched: set[str] = set()  # topics to be asked for
-        self._watched_at = 0.0
-        self._watching = threading.Lock()
+        self._watch = TopicWatch(admin, timeout, self._pause, self._seen)
 
     def find(self, topic: str) -> str:
         """Ask for Kafka's id of *topic*, which no other topic of that name has; return ``-`` where it is not known."""
@@ -63,27 +57,11 @@ class TopicIds:
             topic: The topic.
             is_urgent: Whether something happened that makes a new topic of the name likely.
         """
-        with self._watching:
-            self._watched.add(topic)
-            now = time.monotonic()
-            pause = (
-                URGENT_SECONDS
-                if is_urgent
-                else max(self._tuning.topic_check_seconds, len(self._watched) * self._tuning.topic_check_seconds_each)
-            )
-            wanted = []
-            if now - self._watched_at >= pause:
-                self._watched_at = now
-                wanted, self._watched = list(self._watched), set()
-        if wanted:
-            try:
-                answers = self._admin().describe_topics(TopicCollection(wanted), request_timeout=self._timeout)
-            except (AttributeError, KafkaException) as error:  # closed meanwhile, for one
-                _log.debug("%s", error)
-            else:
-                for name, answer in answers.items():
-                    answer.add_done_callback(partial(self._seen, name))
+        self._watch.ask(topic, URGENT_SECONDS if is_urgent else None)
         return self._known.get(topic, "-")
+
+    def _pause(self, count: int) -> float:
+        return max(self._tuning.topic_check_seconds, count * self._tuning.topic_check_seconds_each)
 
     def _seen(self, topic: str, answer: Future[TopicDescription]) -> None:
         """Record the answer to `watch`; a topic that is deleted keeps its id until there is another one."""

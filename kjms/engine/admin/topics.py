@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.admin.topic_ids import TopicIds
+from kjms.engine.admin.topic_watch import ExpectedTopics
 from kjms.engine.kafka import (
     AdminPort,
     ConfigResource,
@@ -71,6 +72,7 @@ class Topics:
 
     Attributes:
         ids: Kafka's ids of the topics.
+        expected: Topics that other processes may create.
         replication_factor: The replicas that topics get at the least which kjms keeps for itself; None: as many as the
             cluster gives by default.
     """
@@ -94,6 +96,7 @@ class Topics:
         self.made_again: deque[str] = deque(maxlen=MOST_MADE_AGAIN)
         """Topics that were deleted and made again, until what is known of them is forgotten."""
         self.ids = TopicIds(lambda: self.admin, self._timeout, tuning)
+        self.expected = ExpectedTopics(lambda: self.admin, self._timeout)
         self._lock = threading.Lock()
 
     @property

@@ -157,6 +157,10 @@ class Overflow:
         """
         return self.topics.look_up(topic)
 
+    def expected_partitions(self, topic: str) -> int:
+        """Return how many partitions *topic* had when it was seen last, about a second ago."""
+        return self.topics.expected.partitions(topic)
+
     def grow(self, topic: str, partitions: int) -> None:
         """Give *topic* more partitions.
 

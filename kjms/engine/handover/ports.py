@@ -24,6 +24,9 @@ class Topics(Protocol):
     def topic_partitions(self, topic: str) -> int:
         """Return how many partitions *topic* has now; 0 where there is no such topic."""
 
+    def expected_partitions(self, topic: str) -> int:
+        """Return how many partitions *topic* had when it was seen last, about a second ago."""
+
     def source_partitions(self) -> int:
         """Return how many partitions the queue's own topic has now."""
 

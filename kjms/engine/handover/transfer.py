@@ -47,21 +47,29 @@ class HandoverTopics:
         self.source_partitions = 0
         self._topics = topics
         self._looked_at = -LOOK_SECONDS * 100
+        self._is_looked_for = False  # whether the broker has answered once, and lets this user look
         self._counted_at = 0.0
 
     def look(self, now: float, starvation: float, assigned: int) -> None:
         """Look for the topics; create them for consumers that have waited long where others have partitions.
+
+        Where no consumer waits for them, they are looked for with those of all queues, in one request.
 
         Args:
             now: The time.
             starvation: For how many seconds a consumer has waited.
             assigned: How many partitions of the queue are this process's.
         """
+        if self._is_looked_for and not starvation:
+            if self._topics.expected_partitions(self._topics.handover):
+                self.count()
+            return
         if now - self._looked_at < (REQUEST_DELAY_SECONDS if starvation else LOOK_SECONDS):
             return
         self._looked_at = now
         self.count_source(now)
         self.count()
+        self._is_looked_for = True
         if not self.partitions and starvation > FIRST_HANDOVER_DELAY_SECONDS and assigned < self.source_partitions:
             self._topics.ensure_handover()
             self.count()
