@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from kjms import BytesMessage, Connection, Queue, ResourceAllocationException, Session, SessionMode
-from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Completions, wait_for
 
 LIMIT = 8 << 20
 
@@ -49,6 +49,12 @@ def test_a_topic_says_how_large_a_message_may_be(connection: Connection, session
         assert received.get_body(bytes) == body
 
 
+def limit_of(admin: AdminClient, queue: Queue) -> int:
+    """Return how many bytes a message may have in the topic of *queue*, as the broker says."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, queue.queue_name)
+    return int(admin.describe_configs([resource])[resource].result(WAIT_SECONDS)["max.message.bytes"].value)
+
+
 @pytest.mark.requirement("NET-43", "JMS-7.3-1")
 def test_what_a_topic_does_not_take_is_refused_with_its_limit(
     session: Session, large: Queue, admin: AdminClient
@@ -63,6 +69,7 @@ def test_what_a_topic_does_not_take_is_refused_with_its_limit(
     wider = ConfigEntry("max.message.bytes", str(2 * LIMIT), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, large.queue_name, incremental_configs=[wider])
     admin.incremental_alter_configs([resource])[resource].result(20)
+    wait_for(lambda: limit_of(admin, large) == 2 * LIMIT)  # the broker learns of it from the controller
     producer.send(message)
     received = session.create_consumer(large).receive(WAIT_MS)
     assert received is not None
