@@ -44,6 +44,7 @@ BUSY_SECONDS: Final = 2.0  # since something moved last: for so long it is looke
 class HandoverState(Enum):
     """How far a process takes part in a handover: each state follows the one before, and an end leads to the first."""
 
+    ENDED = "ended"  # or not begun
     OUTSIDE = "outside"  # there are no topics yet
     JOINING = "joining"  # reads what others have published before
     READY = "ready"
@@ -76,7 +77,7 @@ class Handover:
         self._interest = Interest(self.interest_topic, self._service.engine, self._service.publisher, margin)
         self._window = RequestWindow()
         self._starvation = Starvation()
-        self._state = HandoverState.OUTSIDE
+        self._state = HandoverState.ENDED
         self._joined_at = -1  # the offset of this process's first interest: those before it come from the past
         self._moved_at = time.monotonic()  # when something moved last
         self._asked_at = 0.0
@@ -103,6 +104,7 @@ class Handover:
         """Take part from now on."""
         with self._lock:
             self._reset()
+            self._state = HandoverState.OUTSIDE
             self._sharing.peers = self.peers
         self._service.join(self)
 
@@ -225,7 +227,7 @@ class Handover:
     @property
     def is_followed(self) -> bool:
         """Whether the interest topic is to be read."""
-        return self._state is not HandoverState.OUTSIDE
+        return self._state in {HandoverState.JOINING, HandoverState.READY}
 
     def is_busy(self, now: float) -> bool:
         """Return whether something moved a short while ago, so that it is worthwhile to look often."""
@@ -237,6 +239,8 @@ class Handover:
         Raises:
             JMSException, KafkaException: Kafka does not let us; the next tick tries again.
         """
+        if self._state is HandoverState.ENDED:  # a moment ago
+            return
         topics, transfers = self._topics, self._transfers
         if not topics.partitions:
             topics.look(now, self._starving(now), len(self._consumer.numbers()))
@@ -299,16 +303,20 @@ class Handover:
             is_answered.set()
 
         with self._lock:
+            if self._state is not HandoverState.OUTSIDE:
+                return
             self._interest.is_idle = True
             self._interest.publish({**self._record(), "selectors": [], "request": True}, report)
         is_answered.wait(JOIN_SECONDS)
         if not answers or not isinstance(answers[0], tuple):
             reason = answers[0] if answers else "no answer"
             raise JMSException(f"{self.interest_topic}: the broker did not take an interest record: {reason}")
-        self._joined_at, at = answers[0]
+        joined_at, at = answers[0]
         replay = IDLE_VALID_SECONDS + self._interest.margin + BEAT_SECONDS  # older claims count no more
-        self._service.follow(self, at - round(replay * 1000), self._joined_at)
-        self._state = HandoverState.JOINING
+        self._service.follow(self, at - round(replay * 1000), joined_at)
+        with self._lock:
+            if self._state is HandoverState.OUTSIDE:
+                self._joined_at, self._state = joined_at, HandoverState.JOINING
 
     def received(self, offset: int, value: bytes | None) -> None:
         """Record what the interest topic has at *offset*."""

@@ -106,6 +106,9 @@ class HandoverService:
         if found.error is not None:
             raise KafkaException(found.error)
         start = found.offset if 0 <= found.offset < joined_at else joined_at
+        former = [place for place in self._consumer.assignment() if place.topic == member.interest_topic]
+        if former:  # of a handover that has ended since this thread looked last
+            self._consumer.incremental_unassign(former)
         self._consumer.incremental_assign([TopicPartition(member.interest_topic, 0, start)])
 
     def _run(self) -> None:

@@ -56,3 +56,28 @@ def test_a_queue_that_is_opened_again_at_once_is_read_from_its_start(caplog: pyt
         finally:
             service.close(FULL_TIMEOUT)
         assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []
+
+
+def test_a_queue_that_is_opened_again_while_the_thread_looks_is_followed_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """A handover that ends and begins between the thread's look at what it reads and its tick makes no conflict."""
+
+    class Twice(Following):
+        def tick(self, now: float) -> None:
+            super().tick(now)
+            if len(self.offsets) == 3:
+                self._service.follow(self, 0, 0)
+
+    with MemoryKafka() as kafka, ConnectionFactory(kafka.bootstrap_servers).create_context() as context:
+        for number in range(3):
+            context.create_producer().send(Queue(TOPIC), str(number))
+        service = HandoverService(
+            "engine", consumer_settings({"bootstrap.servers": kafka.bootstrap_servers}, None), cast("Any", None)
+        )
+        member = Twice(service)
+        try:
+            with caplog.at_level(logging.WARNING, "kjms.handover"):
+                service.join(member)
+                wait_for(lambda: member.offsets == [0, 1, 2, 0, 1, 2])
+        finally:
+            service.close(FULL_TIMEOUT)
+        assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []

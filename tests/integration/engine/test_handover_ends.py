@@ -1,0 +1,76 @@
+"""A handover that ends while its thread is about to look after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kjms import Connection, Queue
+from kjms.engine.handover.handover import Handover
+from kjms.engine.handover.peers import read_interest
+from kjms.mapping.names import interest, queue_group
+from kjms.testing import MemoryKafka
+from tests.helpers import WAIT_SECONDS, apart, consume, send, stored_records, take, wait_for
+
+
+@pytest.fixture
+def kafka() -> Iterator[MemoryKafka]:
+    """A Kafka in memory."""
+    with MemoryKafka() as kafka:
+        yield kafka
+
+
+def wants(kafka: MemoryKafka, queue: Queue) -> list[dict[str, Any]]:
+    """Return what processes have published that they want of *queue*, oldest first."""
+    records = stored_records(kafka.bootstrap_servers, interest(queue.queue_name, queue_group(queue.queue_name)))
+    return [found for record in records if (found := read_interest(record.value())) is not None]
+
+
+def share(kafka: MemoryKafka, queue: Queue, first: Connection, second: Connection) -> None:
+    """Let two processes, as it were, hand messages of the only partition of *queue* over."""
+    send(first, queue, *map(str, range(20)))
+    one = consume(first, queue)
+    take(one, 1)
+    other = consume(second, queue)
+    take(other, 1)
+    wait_for(lambda: len({each["engine"] for each in wants(kafka, queue)}) == 2)
+
+
+def test_a_process_that_has_left_publishes_no_more(
+    kafka: MemoryKafka, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last that a process says of a queue is that it takes part no more, though its thread was about to look."""
+    ended, ticked, tick, end = threading.Event(), threading.Event(), Handover.tick, Handover.end
+    with apart(kafka.bootstrap_servers) as first, apart(kafka.bootstrap_servers) as second:
+        share(kafka, queue, first, second)
+        closing = threading.Thread(target=second.close)
+        late: list[Handover] = []
+
+        def note_end(handover: Handover) -> None:
+            end(handover)
+            late.append(handover)
+            ended.set()
+            assert ticked.wait(WAIT_SECONDS)
+
+        def tick_late(handover: Handover, now: float) -> None:
+            if not closing.ident:
+                closing.start()
+                assert ended.wait(WAIT_SECONDS)
+            for each in late:
+                tick(each, now)
+            ticked.set()
+            if handover not in late:
+                tick(handover, now)
+
+        monkeypatch.setattr(Handover, "end", note_end)
+        monkeypatch.setattr(Handover, "tick", tick_late)
+        assert ticked.wait(WAIT_SECONDS)
+        closing.join()
+        said = wants(kafka, queue)
+    gone = {each["engine"] for each in said if each.get("leaving")}
+    assert len(gone) == 1
+    assert all([each for each in said if each["engine"] == engine][-1].get("leaving") for engine in gone)
+    assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []
