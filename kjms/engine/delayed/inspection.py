@@ -154,8 +154,7 @@ class DelayedMessages:
             self._forget()
 
     def _read(self, ends: Mapping[int, int]) -> None:
-        behind = {number: self._next.get(number, 0) for number in ends}
-        behind = {number: offset for number, offset in behind.items() if offset < ends[number]}
+        behind = {number: at for number, end in ends.items() if (at := self._next.get(number, 0)) < end}
         if not behind:
             return
         if self._consumer is None:
