@@ -184,15 +184,7 @@ def test_a_queue_that_is_deleted_while_dead_letters_are_counted(
         for each in queues:
             fail(connection, each)
             wait_for(lambda each=each: browse(connection, dead_letter_queue(each)))
-    real, deleted = getattr(of, step), list[str]()
-
-    def delete_before(*arguments: Any, **named: Any) -> Any:
-        if not deleted and gone in repr(arguments):
-            deleted.append(gone)
-            delete_topic(admin, gone)
-        return real(*arguments, **named)
-
-    monkeypatch.setattr(of, step, delete_before)
+    deleted = delete_before(monkeypatch, of, step, admin, gone)
     counted = getattr(figures, ask)()
     found = {name for each in counted for name in ([each.name] if ask == "dead_letters" else each.queues)}
     assert deleted
@@ -205,15 +197,10 @@ def test_a_queue_that_is_deleted_while_it_is_browsed_is_named(
 ) -> None:
     """No one waits for messages that are not there any more."""
     send_with_length(connection, queue, *"ab")
-    real, name = scan.TopicPartition, queue.queue_name
-
-    def delete_before(*place: Any) -> Any:
-        delete_topic(admin, name)
-        return real(*place)
-
-    monkeypatch.setattr(scan, "TopicPartition", delete_before)
-    with pytest.raises(InvalidDestinationException, match=re.escape(name)):
+    deleted = delete_before(monkeypatch, scan, "TopicPartition", admin, queue.queue_name)
+    with pytest.raises(InvalidDestinationException, match=re.escape(queue.queue_name)):
         figures.browse(queue)
+    assert deleted
 
 
 @pytest.mark.parametrize("is_named", [True, False])
@@ -227,15 +214,7 @@ def test_delayed_messages_of_a_destination_that_is_deleted_while_they_are_read(
 ) -> None:
     """They do not wait any more, and no one waits for them."""
     (message,) = send(connection, queue, "x", delivery_delay=3_600_000)
-    real, name, deleted = inspection.TopicPartition, delayed(queue.queue_name), list[str]()
-
-    def delete_before(*place: Any) -> Any:
-        if name in place and not deleted:
-            deleted.append(name)
-            delete_topic(admin, name)
-        return real(*place)
-
-    monkeypatch.setattr(inspection, "TopicPartition", delete_before)
+    deleted = delete_before(monkeypatch, inspection, "TopicPartition", admin, delayed(queue.queue_name))
     assert not figures.cancel(message.jms_message_id, queue if is_named else None)
     assert deleted
     assert figures.delayed(queue) == []
@@ -247,6 +226,20 @@ def fail(connection: Connection, queue: Queue) -> None:
         send(connection, queue, "x")
         take(session.create_consumer(queue), 1)
         session.rollback()
+
+
+def delete_before(monkeypatch: pytest.MonkeyPatch, of: Any, step: str, admin: AdminPort, topic: str) -> list[str]:
+    """Delete *topic* before the first call of *step* that names it; return a list that has it then."""
+    real, deleted = getattr(of, step), list[str]()
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if not deleted and topic in repr(arguments):
+            deleted.append(topic)
+            delete_topic(admin, topic)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(of, step, call)
+    return deleted
 
 
 def delete_topic(admin: AdminPort, topic: str) -> None:

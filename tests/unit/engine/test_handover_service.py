@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -39,26 +40,42 @@ class Following:
         self.offsets.append(offset)
 
 
-def test_a_queue_that_is_opened_again_at_once_is_read_from_its_start(caplog: pytest.LogCaptureFixture) -> None:
-    """The consumer of a queue closes and another opens: handover stops reading for the first before it begins again."""
+@pytest.fixture
+def service(caplog: pytest.LogCaptureFixture) -> Iterator[HandoverService]:
+    """The service of a Kafka whose interest topic has three records."""
     with MemoryKafka() as kafka, ConnectionFactory(kafka.bootstrap_servers).create_context() as context:
         for number in range(3):
             context.create_producer().send(Queue(TOPIC), str(number))
         common = {"bootstrap.servers": kafka.bootstrap_servers}
         service = HandoverService("engine", consumer_settings(common, None), cast("Any", None))
         try:
-            for _ in range(3):
-                member = Following(service)
-                with caplog.at_level(logging.WARNING, "kjms.handover"):
-                    service.join(member)
-                    wait_for(lambda member=member: member.offsets == [0, 1, 2])
-                    service.leave(member)
+            with caplog.at_level(logging.WARNING, "kjms.handover"):
+                yield service
         finally:
             service.close(FULL_TIMEOUT)
-        assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []
 
 
-def test_a_queue_that_is_opened_again_while_the_thread_looks_is_followed_anew(caplog: pytest.LogCaptureFixture) -> None:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged of handovers."""
+    return [record.message for record in caplog.records if record.name == "kjms.handover"]
+
+
+def test_a_queue_that_is_opened_again_at_once_is_read_from_its_start(
+    service: HandoverService, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The consumer of a queue closes and another opens: handover stops reading for the first before it begins again."""
+    for _ in range(3):
+        member = Following(service)
+        service.join(member)
+        wait_for(lambda member=member: member.offsets == [0, 1, 2])
+        service.leave(member)
+    service.close(FULL_TIMEOUT)
+    assert warnings(caplog) == []
+
+
+def test_a_queue_that_is_opened_again_while_the_thread_looks_is_followed_anew(
+    service: HandoverService, caplog: pytest.LogCaptureFixture
+) -> None:
     """A handover that ends and begins between the thread's look at what it reads and its tick makes no conflict."""
 
     class Twice(Following):
@@ -67,17 +84,8 @@ def test_a_queue_that_is_opened_again_while_the_thread_looks_is_followed_anew(ca
             if len(self.offsets) == 3:
                 self._service.follow(self, 0, 0)
 
-    with MemoryKafka() as kafka, ConnectionFactory(kafka.bootstrap_servers).create_context() as context:
-        for number in range(3):
-            context.create_producer().send(Queue(TOPIC), str(number))
-        service = HandoverService(
-            "engine", consumer_settings({"bootstrap.servers": kafka.bootstrap_servers}, None), cast("Any", None)
-        )
-        member = Twice(service)
-        try:
-            with caplog.at_level(logging.WARNING, "kjms.handover"):
-                service.join(member)
-                wait_for(lambda: member.offsets == [0, 1, 2, 0, 1, 2])
-        finally:
-            service.close(FULL_TIMEOUT)
-        assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []
+    member = Twice(service)
+    service.join(member)
+    wait_for(lambda: member.offsets == [0, 1, 2, 0, 1, 2])
+    service.close(FULL_TIMEOUT)
+    assert warnings(caplog) == []
