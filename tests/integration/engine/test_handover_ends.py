@@ -46,7 +46,7 @@ def test_a_process_that_has_left_publishes_no_more(
     ended, ticked, tick, end = threading.Event(), threading.Event(), Handover.tick, Handover.end
     with apart(kafka.bootstrap_servers) as first, apart(kafka.bootstrap_servers) as second:
         share(kafka, queue, first, second)
-        closing = threading.Thread(target=second.close)
+        closing, is_first = threading.Thread(target=second.close), threading.Lock()  # which the first tick keeps
         late: list[Handover] = []
 
         def note_end(handover: Handover) -> None:
@@ -56,9 +56,9 @@ def test_a_process_that_has_left_publishes_no_more(
             assert ticked.wait(WAIT_SECONDS)
 
         def tick_late(handover: Handover, now: float) -> None:
-            if not closing.ident:
+            if is_first.acquire(blocking=False):
                 closing.start()
-                assert ended.wait(WAIT_SECONDS)
+            assert ended.wait(WAIT_SECONDS)
             for each in late:
                 tick(each, now)
             ticked.set()
