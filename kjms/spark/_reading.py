@@ -221,7 +221,7 @@ class _Asked:
         if self._pattern is None:
             return [topic for topic in self._topics if topic in there]
         try:
-            is_read = re.compile(f"{INTERNAL}(?:{self._pattern.expression})").fullmatch
+            is_read = re.compile(_read_by(self._pattern)).search
         except re.error:
             return []
         return [topic for topic in there if is_read(topic)]
@@ -258,7 +258,7 @@ class _Asked:
     def options(self, start: Place, which: str) -> dict[str, str]:
         """Return all options but those that say where a batch ends."""
         if self._pattern is not None:
-            what = {"subscribePattern": f"{INTERNAL}(?:{self._pattern.expression})"}
+            what = {"subscribePattern": _read_by(self._pattern)}
         else:
             what = {"subscribe": ",".join(self._topics)}
         return {**self.common(), **what, **self.place(start, which)}
@@ -318,6 +318,14 @@ class _Asked:
         read = f"try_url_decode(replace(substring({rest}, 3), '-', '%'))"
         name = f"coalesce(CASE WHEN {rest} RLIKE {regex(_ESCAPED)} THEN {read} END, {rest})"
         return _struct(self._pattern.kind.scheme, name)
+
+
+def _read_by(pattern: Pattern) -> str:
+    """Return an expression that Spark finds in the names of the Kafka topics that *pattern* reads, and in no other.
+
+    Spark takes a topic if the expression fits any part of its name.
+    """
+    return f"^{INTERNAL}(?:{pattern.expression})$"
 
 
 def destination_struct(destination: Destination) -> str:

@@ -6,6 +6,8 @@ import itertools
 import time
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import (
     BytesMessage,
@@ -29,7 +31,7 @@ from kjms.spark import (
     write_batch,
     write_stream,
 )
-from tests.helpers import WAIT_MS, partitions
+from tests.helpers import WAIT_MS, WAIT_SECONDS, partitions
 
 PROPERTIES = {
     "flag": ("boolean", True),
@@ -358,6 +360,32 @@ def test_selectors_places_and_patterns(spark, kjms_factory, kjms_connection, kjm
     session.unsubscribe(kjms_destination_name)
     with pytest.raises(InvalidDestinationException, match="there is no subscription"):
         texts(topics[0], starting=standing)
+
+
+def test_a_pattern_reads_whole_names_and_nothing_that_is_of_kjms(
+    spark, kjms_factory, kjms_broker, kjms_destination_name
+):
+    """What a pattern fits a part of is not read, and neither are topics where kjms keeps copies of messages."""
+    name, servers = kjms_destination_name, kjms_broker.bootstrap_servers
+    kept = [f"kjms.{name}", f"{name}.kjms.overflow", f"{name}.kjms.delayed.1"]
+    names = [name, f"{name}-2", f"old-{name}", *kept]
+    admin, producer = AdminClient({"bootstrap.servers": servers}), Producer({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(each, 1, 1) for each in names]).values():
+        made.result(WAIT_SECONDS)
+    for each in names:
+        producer.produce(each, each.encode())
+    producer.flush(WAIT_SECONDS)
+
+    def read(expression):
+        return {row["topic"] for row in read_batch(spark, kjms_factory, Pattern(Queue, expression)).collect()}
+
+    try:
+        assert read(name) == {name}
+        assert read(f"none|{name}") == {name}
+        assert read(f"{name}.*") == {name, f"{name}-2"}
+        assert read(f".*{name}.*") == set(names) - set(kept)
+    finally:
+        admin.delete_topics(names)
 
 
 @pytest.mark.parametrize("read", [read_batch, read_stream])
