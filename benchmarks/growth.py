@@ -91,14 +91,13 @@ def _produce_to(stage: Stage, size: int) -> float:
 # -------------------------------------------------------------------------------------------------- queues consumed
 
 CONSUMED: Final = (1, 10, 100)
-AHEAD: Final = 1_000  # messages that are held ready, in all queues together
 consumed = _growing("queues-consumed", "listen to so many queues", 0.4)
 
 
 def _listen_to(stage: Stage, size: int) -> float:
     """Return what a message costs when all readers have joined their groups, each with a first message."""
     topics = stage.kept(("consumed", size), lambda: stage.topics(size, is_kept=True))
-    with stage.connect(prefetch=AHEAD // size) as connection:
+    with stage.connect() as connection:
         session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
         consumers = [session.create_consumer(Queue(topic)) for topic in topics]
         stage.fill(topics, size)

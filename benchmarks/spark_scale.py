@@ -20,6 +20,7 @@ FLAT: Final = Aim(1.2)  # within 20 %
 FAMILIES: Final = ("kjms", "by the clock")  # processor time of driver and executors; seconds that passed
 HEADERS: Final = ({"region": b"EU"}, {"region": b"US"})  # of which the selector takes one
 AT_ONCE: Final = 500_000  # messages between two waits for Kafka
+TOPICS_AT_ONCE: Final = 250  # a producer that writes to more of them is slow to learn of each new one
 WARM_UP: Final = 200_000  # messages that are read before
 MISSING: Final = "" if find_spec("pyspark") else "pyspark is not installed"
 
@@ -85,10 +86,12 @@ def _filled(stage: Stage, layout: Layout) -> tuple[str, str]:
 def _topics(stage: Stage, layout: Layout, messages: int) -> list[str]:
     names = stage.topics(layout.queues, partitions=layout.partitions, is_kept=True)
     in_one = messages // 2 if layout.is_skewed else 0
-    for count, partitions in ((in_one, 1), (messages - in_one, layout.partitions)):
-        for first in range(0, count, AT_ONCE):
-            part = min(AT_ONCE, count - first)
-            stage.fill(names, part, partitions=partitions, headers=HEADERS)
+    for first in range(0, layout.queues, TOPICS_AT_ONCE):
+        some = names[first : first + TOPICS_AT_ONCE]
+        for count, partitions in ((in_one, 1), (messages - in_one, layout.partitions)):
+            mine = count * len(some) // layout.queues
+            for done in range(0, mine, AT_ONCE):
+                stage.fill(some, min(AT_ONCE, mine - done), partitions=partitions, headers=HEADERS)
     return names
 
 

@@ -73,9 +73,6 @@ class Stage:
             self._options: dict[str, Any] = {"send_timeout": send_timeout}
             self.factory = ConnectionFactory(bootstrap_servers, kafka=self._kafka, **self._options)
             self.admin = AdminClient(_without(admin_settings(self._common), OURS))
-            # Ten thousand new topics take their time to be known.
-            propagation = {"topic.metadata.propagation.max.ms": 300_000}
-            self._filler = Producer({**self.plain_settings(Producer), **propagation, "linger.ms": 20})
 
     def __enter__(self) -> Stage:
         return self
@@ -90,7 +87,7 @@ class Stage:
                 left = [name for name in self.admin.list_topics(timeout=WAIT_SECONDS).topics if self._is_ours(name)]
                 self.delete(left)
             finally:
-                del self._filler, self.admin  # they would complain of a broker that ends before them
+                del self.admin  # it would complain of a broker that ends before it
 
     def _is_ours(self, topic: str) -> bool:
         return topic.startswith(f"{self.prefix}-")
@@ -179,18 +176,18 @@ class Stage:
         """
         value, usual = self.sample()
         kinds = [[(name, each.get(name, text)) for name, text in usual] for each in headers]
-        produce, poll = self._filler.produce, self._filler.poll
+        filler = Producer({**self.plain_settings(Producer), "linger.ms": 20})
         for number in range(messages):
             topic, partition = topics[number % len(topics)], number // len(topics) % partitions
             while True:
                 try:
-                    produce(topic, value, headers=kinds[number % len(kinds)], partition=partition)
+                    filler.produce(topic, value, headers=kinds[number % len(kinds)], partition=partition)
                     break
                 except BufferError:
-                    poll(0.01)
+                    filler.poll(0.01)
             if number % 100 == 0:
-                poll(0)
-        left = self._filler.flush(WAIT_SECONDS)
+                filler.poll(0)
+        left = filler.flush(WAIT_SECONDS)
         if left:
             raise TimeoutError(f"{left} of {messages} messages for {topics[0]!r} were not taken in {WAIT_SECONDS} s")
 
