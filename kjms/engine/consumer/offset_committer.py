@@ -47,6 +47,24 @@ TRANSIENT: Final = frozenset(
 )
 
 
+class _Waiter:
+    """A thread that waits for a commit which another one makes.
+
+    Attributes:
+        receipts: What it waits for.
+        is_next: Whether it has to make the next commit.
+        woken: Released once: what it waits for is committed, or it is next.
+    """
+
+    __slots__ = ("is_next", "receipts", "woken")
+
+    def __init__(self, receipts: Sequence[Receipt]) -> None:
+        self.receipts = receipts
+        self.is_next = False
+        self.woken = threading.Lock()
+        self.woken.acquire()
+
+
 class OffsetCommitter:
     """Commits what was settled, for all threads that wait for it, and says which of it was lost.
 
@@ -89,8 +107,8 @@ class OffsetCommitter:
         self._changed = changed
         self._before_commit = before_commit
         self._make_room = make_room
-        self._ended = threading.Condition(lock)  # for threads that wait for another one's commit
-        self._is_committing = False  # whether one of them is about to commit for all
+        self._is_committing = False  # whether a thread is about to commit for all that wait
+        self._waiters: list[_Waiter] = []  # the others, oldest first
         self._is_stopped = False
         self.commits = 0
         self.urgent = 0
@@ -146,9 +164,7 @@ class OffsetCommitter:
                 finally:
                     client.release()
             finally:
-                with self._ended:
-                    self._is_committing = False
-                    self._ended.notify_all()
+                self._pass_on()
             if (error is None and is_complete) or (receipts and self._is_durable(receipts)):
                 return
             if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in TRANSIENT):
@@ -165,14 +181,43 @@ class OffsetCommitter:
 
     def _is_committed_by_another(self, deadline: float, receipts: Sequence[Receipt]) -> bool:
         """Wait while another thread commits; return whether nothing is left to commit for the caller."""
-        with self._ended:
-            while not self._is_durable(receipts):
-                left = deadline - time.monotonic() if self._is_committing else 0
-                if left <= 0:
-                    self._is_committing = True
-                    return False
-                self._ended.wait(left)
-            return True
+        with self._lock:
+            if self._is_durable(receipts):
+                return True
+            if not self._is_committing:
+                self._is_committing = True
+                return False
+            waiter = _Waiter(receipts)
+            self._waiters.append(waiter)
+        try:
+            is_woken = waiter.woken.acquire(timeout=max(deadline - time.monotonic(), 0.0))
+        except BaseException:  # Ctrl-C
+            if not self._leave(waiter) and waiter.is_next:
+                self._pass_on()
+            raise
+        if not is_woken and self._leave(waiter):
+            return False
+        return not waiter.is_next
+
+    def _leave(self, waiter: _Waiter) -> bool:
+        """Have *waiter* wait no more; return whether it was not next, nor had what it waits for."""
+        with self._lock:
+            is_there = waiter in self._waiters
+            if is_there:
+                self._waiters.remove(waiter)
+            return is_there
+
+    def _pass_on(self) -> None:
+        """Wake those whose messages are committed now, and no others but the one that makes the next commit."""
+        with self._lock:
+            waiters, self._waiters, self._is_committing = self._waiters, [], False
+            for waiter in waiters:
+                if not self._is_durable(waiter.receipts):
+                    if self._is_committing:
+                        self._waiters.append(waiter)
+                        continue
+                    self._is_committing = waiter.is_next = True
+                waiter.woken.release()
 
     def _is_durable(self, receipts: Sequence[Receipt]) -> bool:
         """Return whether *receipts* are committed, or lost; where they are empty, everything that was settled."""
