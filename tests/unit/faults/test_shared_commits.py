@@ -112,7 +112,7 @@ def sessions(kafka: MemoryKafka, desk: Desk, queue: Queue) -> Iterator[Acknowled
 
 
 def test_those_that_wait_share_the_next_commit(sessions: Acknowledging, desk: Desk, queue: Queue) -> None:
-    """What was acknowledged while a commit was under way is durable with the next one, whoever makes it."""
+    """What was acknowledged while a commit was under way is durable with the next one, which any of them makes."""
     sessions.acknowledge(range(1, THREADS))
     sessions.wait_until_settled(THREADS)
     sessions.consumer.may_go.set()
