@@ -193,7 +193,11 @@ def _pending(records: DataFrame, asked: _Asked, selector: str | None) -> DataFra
 
 
 def topics_among(factory: ConnectionFactory, destinations: Destinations, there: Collection[str]) -> list[str]:
-    """Return those of the Kafka topics *there* that `read_stream` reads."""
+    """Return those of the Kafka topics *there* that `read_stream` reads.
+
+    Raises:
+        ValueError: Only Java understands the pattern.
+    """
     return _Asked(factory, destinations, None, None).among(there)
 
 
@@ -217,13 +221,20 @@ class _Asked:
         self._topics = {topic_of(factory, each): each for each in given}
 
     def among(self, there: Collection[str]) -> list[str]:
-        """Return those of the Kafka topics *there* that are read; none if only Java understands the pattern."""
+        """Return those of the Kafka topics *there* that are read.
+
+        Raises:
+            ValueError: Only Java understands the pattern.
+        """
         if self._pattern is None:
             return [topic for topic in self._topics if topic in there]
         try:
             is_read = re.compile(_read_by(self._pattern)).search
-        except re.error:
-            return []
+        except re.error as error:
+            raise ValueError(
+                f"an archive's pattern is read by Java and by Python, and {self._pattern.expression!r} only by Java:"
+                f" {error.msg}"
+            ) from error
         return [topic for topic in there if is_read(topic)]
 
     def queues(self) -> dict[str, Queue]:

@@ -112,7 +112,7 @@ def archive(
         InvalidSelectorException: The selector is none.
         InvalidDestinationException: There is no such destination, or *name* has other characters.
         JMSException: The cluster does not answer, or the session lacks a connector.
-        ValueError: There is no such format.
+        ValueError: There is no such format, or only Java understands a pattern: kjms has to know its topics, too.
     """
     if name is None and is_connect(spark):
         raise JMSException(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kjms import (
     BytesMessage,
+    ConnectionFactory,
     MapMessage,
     Message,
     ObjectMessage,
@@ -386,6 +388,19 @@ def test_a_pattern_reads_whole_names_and_nothing_that_is_of_kjms(
         assert read(f".*{name}.*") == set(names) - set(kept)
     finally:
         admin.delete_topics(names)
+
+
+def test_an_archive_knows_the_topics_that_a_pattern_reads():
+    """An archive is registered for them before Spark reads them; a pattern that only Java understands is refused."""
+    from kjms.spark._reading import topics_among
+
+    there = ["orders", "orders-2", "old-orders", "kjms.orders", "orders.kjms.overflow"]
+    factory = ConnectionFactory("localhost:1")
+    assert topics_among(factory, Pattern(Queue, "orders.*"), there) == ["orders", "orders-2"]
+    assert topics_among(factory, Pattern(Queue, "none|orders"), there) == ["orders"]
+    for wrong, why in ((r"\Qorders\E", "bad escape"), ("a|(?i)orders", "global flags not at the start")):
+        with pytest.raises(ValueError, match=f"{re.escape(repr(wrong))} only by Java: {why}"):
+            topics_among(factory, Pattern(Queue, wrong), there)
 
 
 @pytest.mark.parametrize("read", [read_batch, read_stream])
