@@ -198,20 +198,20 @@ class Publisher:
         key, value, headers, timestamp = record
         if value is not None and len(value) > SMALL and self._sizes is not None:
             self._sizes.check(topic, record)
-        try:
-            self._producer.produce(
-                topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report
-            )
-        except BufferError:
-            self._wait_for_room(topic)
-            self.send(topic, partition, record, report)
-        except KafkaException as error:
-            why = error if self._fatal is None or kafka_error(error).code() != KafkaError._FATAL else self._fatal
-            raise _refused(why, topic) from error
-        else:
-            self._sent = sent = self._sent + 1
-            if self._is_yield_wanted and not sent % YIELD_EVERY:
-                self._yield()
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report
+                )
+                break
+            except BufferError:
+                self._wait_for_room(topic)
+            except KafkaException as error:
+                why = error if self._fatal is None or kafka_error(error).code() != KafkaError._FATAL else self._fatal
+                raise _refused(why, topic) from error
+        self._sent = sent = self._sent + 1
+        if self._is_yield_wanted and not sent % YIELD_EVERY:
+            self._yield()
 
     def _wait_for_room(self, topic: str) -> None:
         """Wait until the buffer, which was full, has room: its thread is emptying it."""
