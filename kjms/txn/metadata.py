@@ -24,9 +24,9 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import sub
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 __all__ = ["LIMIT", "DamagedStateError", "History", "NewerStateError", "State", "read_state", "write_state"]
@@ -64,8 +64,10 @@ class History(NamedTuple):
     failed: int = 0
 
 
-@dataclass(frozen=True)
-class State:
+NOTHING: Final[Mapping[int, History]] = MappingProxyType({})
+
+
+class State(NamedTuple):
     """The settlement of a partition, as it is kept.
 
     Attributes:
@@ -80,7 +82,7 @@ class State:
     dispatch_limit: int = 0
     runs: Sequence[tuple[int, int]] = ()
     known: int = 0
-    histories: Mapping[int, History] = field(default_factory=dict)
+    histories: Mapping[int, History] = NOTHING
 
     def within(self, end: int) -> State:
         """Return what is left of it where the log ends at *end*: of what is beyond, nothing can be known."""
@@ -115,7 +117,7 @@ def write_state(state: State, topic_id: str = "-", engine: str = "-") -> str:
     if len(payload) > WORTH_DEFLATING:
         deflating = zlib.compressobj(*DEFLATING)
         form, payload = "z", deflating.compress(payload) + deflating.flush()
-    return f"{PREFIX}{VERSION} {topic_id} {engine} {form}{base64.b64encode(payload).decode()}"
+    return f"{PREFIX}{VERSION} {topic_id} {engine} {form}{binascii.b2a_base64(payload, newline=False).decode()}"
 
 
 def _numbers(state: State) -> tuple[list[int], list[int], list[int]]:

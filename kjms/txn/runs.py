@@ -95,6 +95,11 @@ class UnsettledRuns:
             if begin < past:
                 yield begin, past
 
+    def end(self, top: int) -> int:
+        """Return *top*, or where the run begins that reaches it: nothing is settled from there on."""
+        at = -1 if self._gaps else bisect_left(self.firsts, top) - 1
+        return self.firsts[at] if at >= 0 and self.pasts[at] >= top else top
+
     def below(self, top: int, settled: Collection[int]) -> tuple[list[Run], int | None]:
         """Return the runs below *top* without *settled*, and the first offset where all of them lie beyond *top*."""
         runs: list[Run] = []

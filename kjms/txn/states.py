@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from kjms.txn.metadata import History, State
 from kjms.txn.runs import RestoredState, UnsettledRuns
@@ -19,8 +18,7 @@ NOBODY: Final[frozenset[int]] = frozenset()
 NOWHERE: Final = sys.maxsize
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A state that is to be committed, and what `PartitionSettlement.committed` needs afterwards."""
 
     state: State
@@ -315,6 +313,8 @@ class PartitionSettlement(Generic[T]):
             settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
         """
         top = self._top(settled)
+        if not settled:
+            top = self._unsettled.end(top)
         runs, committed_offset = self._collect(top, settled)
         while runs and runs[-1][1] >= top:
             top = runs.pop()[0]  # what is unsettled at the end needs no saying

@@ -23,7 +23,8 @@ class ConsumerClient:
 
     Args:
         name: The destination's name, for errors.
-        changed: The condition of the group consumer's lock.
+        lock: The group consumer's lock.
+        changed: Its condition.
 
     Attributes:
         turn: Held by the thread that is inside of the Kafka consumer.
@@ -32,8 +33,9 @@ class ConsumerClient:
         is_awaited: Whether the consumer thread is to be woken when none of them does any more.
     """
 
-    def __init__(self, name: str, changed: threading.Condition) -> None:
+    def __init__(self, name: str, lock: threading.RLock, changed: threading.Condition) -> None:
         self._name = name
+        self._lock = lock
         self._changed = changed
         self.turn = threading.RLock()
         self.consumer: ConsumerPort | None = None
@@ -63,7 +65,7 @@ class ConsumerClient:
         Raises:
             JMSException: It did not come out in time: the broker does not answer.
         """
-        with self._changed:
+        with self._lock:
             self.waiting += 1
         if not self.turn.acquire(timeout=seconds):
             self._leave()
@@ -76,7 +78,7 @@ class ConsumerClient:
         self._leave()
 
     def _leave(self) -> None:
-        with self._changed:
+        with self._lock:
             self.waiting -= 1
             if self.is_awaited and not self.waiting:
                 self.is_awaited = False

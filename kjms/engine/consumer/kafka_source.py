@@ -115,7 +115,7 @@ class KafkaSource:
         self._stall = stall = StallDetector(is_member=is_kept)
         self._intake = intake = RecordIntake(assignment, dispatcher, prefetch, on_error, delayed_before, repeats)
         self.refusal = access = AccessDenial(on_error)
-        client, lifecycle, membership = ConsumerClient(name, changed), Lifecycle(), Membership()
+        client, lifecycle, membership = ConsumerClient(name, lock, changed), Lifecycle(), Membership()
         identities = TopicIdentity(assignment, overflow, intake, destination, identity, lock, on_error)
         restorer = SettlementRestorer(name, topic, overflow, decode, on_error)
         look_back = LOOK_BACK if repeats is not None and keeps_unmatched else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kjms.engine.consumer.delivery import AssignedPartition
@@ -151,7 +150,7 @@ class SettlementRestorer:
             place.partition,
             place.topic,
         )
-        return replace(state, dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
+        return state._replace(dispatch_limit=max(_end(consumer, place), state.dispatch_limit))
 
 
 def kept_state(

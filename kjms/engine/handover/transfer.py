@@ -169,15 +169,16 @@ class TransferPartitions:
 
         Any member of the group can commit for a transfer partition, so the consumer does this before each commit, too.
         """
-        has_expired = bool(self._peers.own) and now > valid_until
+        has_expired = now > valid_until and bool(self._peers.own)
         if has_expired:
             _log.warning("%s: the lease of this process's transfer partitions expired; they are given up", self.topic)
             self._peers.give_up()
             self.number = NONE
             self.adopted.clear()
-        for number in self.open.keys() - self._peers.own:
-            self.releasing.add(number)
-            self._consumer.transfers.drop(self.open.pop(number))
+        if self.open:
+            for number in self.open.keys() - self._peers.own:
+                self.releasing.add(number)
+                self._consumer.transfers.drop(self.open.pop(number))
         return has_expired
 
     def release(self) -> None:

@@ -157,7 +157,7 @@ class InboxSource:
         self._started = StartedSlots(dispatcher, assignment, in_flight, tuning.grace_seconds)
         self._intake = RecordIntake(assignment, dispatcher, prefetch, on_error)
         changed = threading.Condition(lock)
-        client = ConsumerClient(name, changed)
+        client = ConsumerClient(name, lock, changed)
         committer = OffsetCommitter(
             assignment, client, dispatcher, in_flight, lock, changed, lambda: None, lambda _partitions, _share: None
         )

@@ -27,7 +27,7 @@ class Fetching:
         dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=10)
         self.assignment = Assignment("q", "q", "q.overflow", "g", "e", dispatcher)
         nothing: Any = SimpleNamespace(opened=lambda _partition: None)
-        self.client = ConsumerClient("q", threading.Condition(lock))
+        self.client = ConsumerClient("q", lock, threading.Condition(lock))
         self.fetch = FetchPositions(
             self.assignment, self.client, nothing, nothing, nothing, dispatcher, lock, look_back
         )

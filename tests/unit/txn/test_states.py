@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -213,7 +211,7 @@ class Owners(RuleBasedStateMachine):
         if self.owner.committed_offset < 0:
             return
         state = self.owner.snapshot(WINDOW).state
-        assert read_state(write_state(state), state.committed_offset) == replace(state, runs=tuple(state.runs))
+        assert read_state(write_state(state), state.committed_offset) == state._replace(runs=tuple(state.runs))
         unsettled = {offset for first, past in state.runs for offset in range(first, past)}
         for offset in self.log:
             is_settled = offset < state.committed_offset or (offset < state.known and offset not in unsettled)
