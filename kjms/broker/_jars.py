@@ -7,7 +7,6 @@ that a program killed on the way leaves nothing that looks whole, and two progra
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
@@ -25,6 +24,7 @@ from xml.sax.saxutils import escape
 
 from kjms.broker._settings import KAFKA_VERSION
 from kjms.errors import JMSException
+from kjms.file_lock import alone_in
 
 LOCK_FILE = "kafka.lock"
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.0"
@@ -133,8 +133,11 @@ def ensure(jars: Sequence[Jar], directory: Path, sources: Sequence[tuple[str, So
         return paths
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with _alone_in(directory), tempfile.TemporaryDirectory(dir=directory, prefix=_WORKSHOP) as workshop:
-            _fetch(_not_whole(jars, directory), directory, Path(workshop), sources)
+        with alone_in(directory) as is_alone:  # one fetches, and the others find; the renames are safe without it
+            for abandoned in directory.glob(f"{_WORKSHOP}*") if is_alone else ():  # by a program that was killed
+                shutil.rmtree(abandoned, ignore_errors=True)
+            with tempfile.TemporaryDirectory(dir=directory, prefix=_WORKSHOP) as workshop:
+                _fetch(_not_whole(jars, directory), directory, Path(workshop), sources)
     except OSError as error:
         raise JMSException(
             f"Kafka's jars cannot be kept in {directory}: {error}; KJMS_CACHE_DIR names another place"
@@ -207,21 +210,6 @@ class _Progress:
         )
         sys.stderr.write(f"\r{line}" if sys.stderr.isatty() else f"{line}\n")
         sys.stderr.flush()
-
-
-@contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Let other programs wait, so that one of them fetches and the others find; the renames are safe without it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with open(directory / ".lock", "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for abandoned in directory.glob(f"{_WORKSHOP}*"):  # by a program that was killed
-            shutil.rmtree(abandoned, ignore_errors=True)
-        yield
 
 
 # The sources

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from kjms.errors import JMSException
+from kjms.file_lock import alone_in
 from kjms.spark._require import (
     packages,
     require_avro,
@@ -44,8 +45,8 @@ def spark_session(
 
     The connectors are those of the installed pyspark's version. Spark's own Ivy fetches them from Maven Central once,
     or takes them from the local Maven repository or its cache (``~/.ivy2.5.2``); where they are then is kept in
-    kjms's cache, so that later sessions start at once, and offline. Under ``spark-submit --packages`` nothing is
-    fetched here.
+    kjms's cache, so that later sessions start at once, and offline. Of programs that start at the same time, one
+    fetches and the others wait for it. Under ``spark-submit --packages`` nothing is fetched here.
 
     Args:
         app_name: What Spark calls the program.
@@ -83,26 +84,47 @@ def spark_session(
             builder = builder.master(master)
         local = jars if jars is not None else os.environ.get(LOCAL_JARS)
         known = _local_jars(Path(local), needed) if local else _known_jars(version, formats)
-        key, wanted = (JARS, known) if known else (PACKAGES, needed)
-        settings[key] = ",".join([*filter(None, settings.get(key, "").split(",")), *wanted])
-        for name, value in {**settings, **table_settings(formats, settings.get(EXTENSIONS))}.items():
-            builder = builder.config(name, value)
-        try:
-            session = builder.getOrCreate()
-        except Exception as error:
-            raise JMSException(
-                f"Spark {version} does not start with {', '.join(needed)}: {_reason(error)}. The connectors"
-                " come from Maven Central, once; without a network they must be in Ivy's cache or the local Maven"
-                " repository"
-            ) from error
-        is_plain = not settings.get(JARS) and settings.get(PACKAGES) == ",".join(needed)
-        if remote is None and not known and is_plain:
-            _keep_jars(version, formats, session.sparkContext.getConf().get(JARS, ""))
+        if known:
+            session = _started(builder, version, formats, settings, known)
+        else:  # two programs that fetch at the same time would damage each other's files in Ivy's cache
+            with alone_in(_cache(version, formats).parent):
+                known = _known_jars(version, formats)
+                session = _started(builder, version, formats, settings, known)
+                has_others = settings.get(JARS) or settings.get(PACKAGES)
+                if not (known or has_others or remote is not None):
+                    _keep_jars(version, formats, session.sparkContext.getConf().get(JARS, ""))
     require_kafka(session)
     require_avro(session)
     for name in formats:
         require_format(session, name)
     return session
+
+
+def _started(
+    builder: SparkSession.Builder,
+    version: str,
+    formats: Collection[str],
+    settings: Mapping[str, str],
+    known: Collection[str],
+) -> SparkSession:
+    """Return a new session with the connectors in the files *known*; without any, Spark's Ivy finds them.
+
+    Raises:
+        JMSException: Spark does not start.
+    """
+    needed = packages(version, formats)
+    key, wanted = (JARS, known) if known else (PACKAGES, needed)
+    for name, value in {**settings, **table_settings(formats, settings.get(EXTENSIONS))}.items():
+        builder = builder.config(name, value)
+    builder = builder.config(key, ",".join([*filter(None, settings.get(key, "").split(",")), *wanted]))
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise JMSException(
+            f"Spark {version} does not start with {', '.join(needed)}: {_reason(error)}. The connectors"
+            " come from Maven Central, once; without a network they must be in Ivy's cache or the local Maven"
+            " repository"
+        ) from error
 
 
 def _cache(version: str, formats: Collection[str]) -> Path:
