@@ -28,9 +28,9 @@ def alone_in(directory: Path) -> Iterator[bool]:
     is_held = False
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):
+            directory.mkdir(parents=True, exist_ok=True)
             import fcntl
 
-            directory.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(open(directory / ".lock", "wb"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

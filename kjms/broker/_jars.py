@@ -132,7 +132,7 @@ def ensure(jars: Sequence[Jar], directory: Path, sources: Sequence[tuple[str, So
     if not _not_whole(jars, directory):
         return paths
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)  # its error says what is wrong
         with alone_in(directory) as is_alone:  # one fetches, and the others find; the renames are safe without it
             for abandoned in directory.glob(f"{_WORKSHOP}*") if is_alone else ():  # by a program that was killed
                 shutil.rmtree(abandoned, ignore_errors=True)

@@ -164,7 +164,6 @@ def _keep_jars(version: str, formats: Collection[str], jars: str) -> None:
     if not all(map(os.path.isfile, paths)):
         return  # on a cluster they may be anywhere
     try:
-        _cache(version, formats).parent.mkdir(parents=True, exist_ok=True)
         _cache(version, formats).write_text("\n".join(paths), "utf-8")
     except OSError:
         pass  # the next session asks Ivy again

@@ -64,9 +64,6 @@ class History(NamedTuple):
     failed: int = 0
 
 
-NOTHING: Final[Mapping[int, History]] = MappingProxyType({})
-
-
 class State(NamedTuple):
     """The settlement of a partition, as it is kept.
 
@@ -82,7 +79,7 @@ class State(NamedTuple):
     dispatch_limit: int = 0
     runs: Sequence[tuple[int, int]] = ()
     known: int = 0
-    histories: Mapping[int, History] = NOTHING
+    histories: Mapping[int, History] = MappingProxyType({})
 
     def within(self, end: int) -> State:
         """Return what is left of it where the log ends at *end*: of what is beyond, nothing can be known."""

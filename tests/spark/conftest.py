@@ -85,6 +85,20 @@ def spark(spark_is_there: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture
+def connectors(spark_is_there: None) -> list[str]:
+    """The files of Spark's connectors, which an earlier session of Spark found."""
+    import pyspark
+    from spark_records import FORMATS
+
+    from kjms.spark._session import _known_jars
+
+    found = _known_jars(pyspark.__version__, FORMATS)
+    if not found:
+        pytest.skip("no session of Spark has fetched the connectors yet")
+    return found
+
+
+@pytest.fixture
 def no_python_on_executors(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Executors that have no Python, hence no kjms."""
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/python/on/executors")

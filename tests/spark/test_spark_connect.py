@@ -10,23 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from spark_records import FORMATS
 
 from kjms.errors import JMSException
 from kjms.spark._require import packages
-from kjms.spark._session import _known_jars, _local_jars
+from kjms.spark._session import _local_jars
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
-
-
-@pytest.fixture
-def connectors() -> list[str]:
-    """The files of Spark's connectors, which an earlier session of Spark found."""
-    pytest.importorskip("grpc_status", reason="pyspark[connect] is not installed")
-    found = _known_jars(pytest.importorskip("pyspark").__version__, FORMATS)
-    if not found:
-        pytest.skip("no session of Spark has fetched the connectors yet")
-    return found
 
 
 @pytest.mark.long
@@ -35,6 +24,7 @@ def test_what_needs_no_driver_works_with_spark_connect(connectors, kjms_broker, 
 
     The server's connectors come from a directory.
     """
+    pytest.importorskip("grpc_status", reason="pyspark[connect] is not installed")
     jars = tmp_path / "jars"
     jars.mkdir()
     for jar in connectors:

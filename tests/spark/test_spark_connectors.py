@@ -7,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from spark_records import FORMATS
 
 from kjms.file_lock import alone_in
-from kjms.spark._session import _cache, _known_jars
+from kjms.spark._session import LOCAL_JARS, _cache
 
 PROGRAM = """
 import logging, sys
@@ -25,9 +24,10 @@ session.stop()
 """
 
 
-def test_of_two_programs_one_fetches_and_the_other_one_finds(spark, kept_jars, tmp_path, monkeypatch):
+def test_of_two_programs_one_fetches_and_the_other_one_finds(spark, connectors, tmp_path, monkeypatch):
     """While a program fetches, another one waits, and then takes what is there: Ivy's cache is not made for two."""
     monkeypatch.setenv("KJMS_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv(LOCAL_JARS, raising=False)
     arguments = [sys.executable, "-c", PROGRAM, " ".join(FORMATS)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with alone_in(tmp_path):
@@ -36,7 +36,7 @@ def test_of_two_programs_one_fetches_and_the_other_one_finds(spark, kept_jars, t
         try:
             said = other.stdout.readline()
             assert said == f"another program fetches what is needed into {tmp_path}; waiting for it\n"
-            _cache(spark.version, FORMATS).write_text("\n".join(kept_jars), "utf-8")
+            _cache(spark.version, FORMATS).write_text("\n".join(connectors), "utf-8")
         except BaseException:
             other.kill()
             raise
@@ -45,10 +45,4 @@ def test_of_two_programs_one_fetches_and_the_other_one_finds(spark, kept_jars, t
     assert other.returncode == 0, said[-4000:]
     assert "packages -\n" in said, "it asked Ivy all the same"
     jars = next(line for line in said.splitlines() if line.startswith("jars "))
-    assert {Path(jar).name for jar in jars[5:].split(",")} == {Path(jar).name for jar in kept_jars}
-
-
-@pytest.fixture
-def kept_jars(spark) -> list[str]:
-    """The files of Spark's connectors, which this process's own session found."""
-    return _known_jars(spark.version, FORMATS)
+    assert {Path(jar).name for jar in jars[5:].split(",")} == {Path(jar).name for jar in connectors}
