@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import gc
 import importlib.util
 import itertools
 import json
 import operator
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -335,6 +337,26 @@ class Completions:
         self._note()
         self.failed.append((message, exception))
         self.done.set()
+
+
+@contextlib.contextmanager
+def interrupted(seconds: float) -> Iterator[None]:
+    """Interrupt what the main thread does in the block, as Ctrl-C does, after so much processor time of the process.
+
+    The block never ends otherwise. The interrupt comes again in case that Python has ignored it, as in destructors.
+    """
+    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    gc.disable()  # its callbacks ignore interrupts, and pytest reports that
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
+    try:
+        yield
+        raise AssertionError("not interrupted")
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        gc.enable()
+        signal.signal(signal.SIGVTALRM, before)
 
 
 # What Kafka holds, as a client that knows nothing of kjms sees it.

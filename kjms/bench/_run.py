@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from kjms.bench._stage import Stage
 from kjms.bench._statistics import Result, SideResult
 from kjms.bench._workload import Workload
+from kjms.engine import interrupt_behind
 
 __all__ = ["run_workload", "run_workloads"]
 
@@ -63,8 +64,9 @@ def run_workloads(
         try:
             results.append(run_workload(workload, stage, rounds=rounds, messages=messages, progress=progress))
         except Exception as error:  # what the others found in many minutes is not lost
-            if isinstance(error.__cause__, KeyboardInterrupt):  # it came inside of a call of the Kafka client
-                raise error.__cause__ from None
+            interrupt = interrupt_behind(error)
+            if interrupt is not None:
+                raise interrupt from None
             failed[workload.name] = f"{type(error).__name__}: {error}"
             progress(f"{workload.name} failed: {failed[workload.name]}")
     return results, failed

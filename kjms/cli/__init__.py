@@ -160,8 +160,8 @@ def _run(arguments: argparse.Namespace) -> int:
         except BrokenPipeError:  # the reader of the output has enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        except (KeyboardInterrupt, Terminated) as ending:
-            return _signalled(ending)
+        except (KeyboardInterrupt, Terminated) as ending:  # the first may stand for what a call of C forgot
+            return _signalled(_came[-1] if _came else ending)
         except Exception as error:
             before_it = _ending_before(error) or _replaced(error)
             if before_it is not None:

@@ -55,6 +55,20 @@ class Pending:
         self._queue._arrived_count += 1
         self._queue.catch_up()
 
+    def catch_up(self) -> None:
+        """Find out what became of a send that was interrupted: without a report, it never left if nothing is under way.
+
+        Its listener is not called then: its program knows that it did not send.
+        """
+        if self.is_done:
+            return
+        publisher = self._queue.publisher
+        if publisher.backlog:
+            publisher.inform(self)
+            return
+        self.listener = None
+        self.has_arrived()
+
     def report(self) -> None:
         """Call the listener; an error that it raises is logged."""
         listener, error = self.listener, self.error
@@ -126,13 +140,21 @@ class CompletionQueue:
             self._thread = threading.Thread(target=self._notify, name=self._thread_name, daemon=True)
             self._thread.start()
         self._begun += 1
-        self._order.append(pending)
+        try:
+            self._order.append(pending)
+        except BaseException:
+            self.give_up(pending)
+            raise
         return pending
 
     def cancel(self) -> None:
         """Take the last one back: it never left."""
         self._order.pop()
         self._begun -= 1
+
+    def give_up(self, pending: Pending) -> None:
+        """Let the publisher find out whether *pending* left: it was interrupted, by Ctrl-C, say."""
+        self.publisher.inform(pending)
 
     def catch_up(self) -> None:
         """Look at which sends were delivered, or given up, meanwhile."""

@@ -131,8 +131,11 @@ class SessionSender:
             pending = completions.begin(route.topic, original, listener)
             try:
                 completions.publisher.send(route.topic, partition, record, pending)
-            except Exception:  # but not an interrupt: the client library may have taken the record, and reports it
+            except Exception:
                 completions.cancel()
+                raise
+            except BaseException:  # an interrupt: the client library may have taken the record, and reports it then
+                completions.give_up(pending)
                 raise
         finally:
             guard.release()

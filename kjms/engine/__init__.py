@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kjms.engine.delayed.inspection import DelayedMessage, DelayedMessages, PeriodicMessage
     from kjms.engine.delivery_reports import failure_of
     from kjms.engine.engine import Engine, close_all, destination_name, process_statistics
+    from kjms.engine.interrupts import interrupt_behind
     from kjms.engine.publisher import Publisher
     from kjms.engine.settings import admin_settings, common_settings, consumer_settings, producer_settings
     from kjms.engine.subscriptions.definitions import DURABLE, NON_DURABLE, Found, Identity, Space, Terms
@@ -77,6 +78,7 @@ _MODULES = {
     "consumer_settings": "kjms.engine.settings",
     "destination_name": "kjms.engine.engine",
     "failure_of": "kjms.engine.delivery_reports",
+    "interrupt_behind": "kjms.engine.interrupts",
     "process_statistics": "kjms.engine.engine",
     "producer_settings": "kjms.engine.settings",
 }
@@ -125,6 +127,7 @@ __all__ = [
     "consumer_settings",
     "destination_name",
     "failure_of",
+    "interrupt_behind",
     "process_statistics",
     "producer_settings",
 ]

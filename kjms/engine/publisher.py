@@ -8,9 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 from kjms.engine.delivery_reports import failure_of
+from kjms.engine.interrupts import interrupt_behind
 from kjms.engine.kafka import KafkaError, KafkaException, KafkaMessage, jms_error, kafka_error, open_producer
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException, ResourceAllocationException
@@ -112,11 +114,11 @@ class Publisher:
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._fatal: KafkaException | None = None  # the error that ended the last producer
-        self._informed: dict[Informed, None] = {}  # whose reports came meanwhile
+        self._informed: deque[Informed] = deque()  # they are to catch up
         self._sent = 0
         self._is_yield_wanted = False  # whether the thread waits for a sender to yield
-        self._yielded = threading.Event()
-        self._yielding: deque[threading.Lock] = deque()  # of the threads that yield
+        # Of the threads that yield. Not an Event: Ctrl-C inside of one may leave its lock taken.
+        self._yielding: SimpleQueue[threading.Lock] = SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
@@ -136,9 +138,7 @@ class Publisher:
         while not self._closing:
             before, sent = sent, self._sent
             self._is_yield_wanted = sent - before >= BURST
-            if self._is_yield_wanted:
-                self._yielded.wait(STEP_SECONDS)
-                self._yielded.clear()
+            first = self._first_yielding() if self._is_yield_wanted else None
             try:
                 self._producer.poll(0 if self._is_yield_wanted else POLL_SECONDS)
             except KafkaException as error:
@@ -146,23 +146,30 @@ class Publisher:
                     self._replace(error)
                 else:
                     _log.warning("%s", error)
-            informed, self._informed = self._informed, {}
-            for each in informed:
-                each.catch_up()
-            while self._yielding:
-                self._yielding.popleft().release()
+            for _ in range(len(self._informed)):
+                self._informed.popleft().catch_up()
+            if first is not None:
+                first.release()
+            while not self._yielding.empty():
+                self._yielding.get().release()
+
+    def _first_yielding(self) -> threading.Lock | None:
+        """Wait until a thread yields, and return what it waits for; None: there is none for STEP_SECONDS."""
+        try:
+            return self._yielding.get(timeout=STEP_SECONDS)
+        except Empty:
+            return None
 
     def _yield(self) -> None:
         """Yield to the thread that serves delivery reports."""
         served = threading.Lock()
         served.acquire()
-        self._yielding.append(served)
-        self._yielded.set()
+        self._yielding.put(served)
         served.acquire(timeout=STEP_SECONDS)
 
     def inform(self, informed: Informed) -> None:
-        """Have *informed* catch up when the reports that there are have been called: for reports, which call it."""
-        self._informed[informed] = None
+        """Have *informed* catch up, in the publisher's thread, when the reports that there are have been called."""
+        self._informed.append(informed)
 
     def _replace(self, error: KafkaException) -> None:
         """Make a new producer in the place of one that met a fatal error; what it had is reported as failed."""
@@ -209,6 +216,11 @@ class Publisher:
             except KafkaException as error:
                 why = error if self._fatal is None or kafka_error(error).code() != KafkaError._FATAL else self._fatal
                 raise _refused(why, topic) from error
+            except (TypeError, SystemError) as error:
+                interrupt = interrupt_behind(error)
+                if interrupt is None:
+                    raise
+                raise interrupt from None
         self._sent = sent = self._sent + 1
         if self._is_yield_wanted and not sent % YIELD_EVERY:
             self._yield()
