@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import get_ident
 from typing import Final
 
 from kjms.engine.kafka import ConsumerPort
@@ -29,7 +30,7 @@ class ConsumerClient:
     Attributes:
         turn: Held by the thread that is inside of the Kafka consumer.
         consumer: The Kafka consumer; None: there is none now.
-        waiting: How many other threads wait for `turn`, or hold it.
+        waiting: The other threads that wait for `turn`, or hold it, by their identifiers.
         is_awaited: Whether the consumer thread is to be woken when none of them does any more.
     """
 
@@ -39,7 +40,7 @@ class ConsumerClient:
         self._changed = changed
         self.turn = threading.RLock()
         self.consumer: ConsumerPort | None = None
-        self.waiting = 0
+        self.waiting: set[int] = set()
         self.is_awaited = False
 
     @contextmanager
@@ -66,7 +67,7 @@ class ConsumerClient:
             JMSException: It did not come out in time: the broker does not answer.
         """
         with self._lock:
-            self.waiting += 1
+            self.waiting.add(get_ident())
         if not self.turn.acquire(timeout=seconds):
             self._leave()
             text = f"acknowledge messages of {self._name}: the broker has not answered for {before + seconds:.1f} s"
@@ -77,9 +78,16 @@ class ConsumerClient:
         self.turn.release()
         self._leave()
 
+    def abandon(self) -> None:
+        """Release what the present thread holds, if anything, and let it wait no more: it was interrupted somewhere."""
+        with suppress(RuntimeError):  # `turn` is not, or not any more, held by this thread
+            while True:
+                self.turn.release()
+        self._leave()
+
     def _leave(self) -> None:
         with self._lock:
-            self.waiting -= 1
+            self.waiting.discard(get_ident())
             if self.is_awaited and not self.waiting:
                 self.is_awaited = False
                 self._changed.notify()

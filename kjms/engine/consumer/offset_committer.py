@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.consumer.client import COMMIT_SECONDS
@@ -52,14 +53,16 @@ class _Waiter:
 
     Attributes:
         receipts: What it waits for.
+        thread: Its identifier.
         is_next: Whether it has to make the next commit.
         woken: Released once: what it waits for is committed, or it is next.
     """
 
-    __slots__ = ("is_next", "receipts", "woken")
+    __slots__ = ("is_next", "receipts", "thread", "woken")
 
     def __init__(self, receipts: Sequence[Receipt]) -> None:
         self.receipts = receipts
+        self.thread = get_ident()
         self.is_next = False
         self.woken = threading.Lock()
         self.woken.acquire()
@@ -107,7 +110,7 @@ class OffsetCommitter:
         self._changed = changed
         self._before_commit = before_commit
         self._make_room = make_room
-        self._is_committing = False  # whether a thread is about to commit for all that wait
+        self._committing = 0  # the thread that is about to commit for all that wait; 0: there is none
         self._waiters: list[_Waiter] = []  # the others, oldest first
         self._is_stopped = False
         self.commits = 0
@@ -149,7 +152,13 @@ class OffsetCommitter:
             JMSException: The broker refused it.
         """
         if self._assignment.is_kept:
-            self._flush(timeout, receipts)
+            try:
+                self._flush(timeout, receipts)
+            except Exception:
+                raise
+            except BaseException:  # Ctrl-C, at any point of it
+                self._abandon()
+                raise
         return self._lost(receipts)
 
     def _flush(self, timeout: float, receipts: Sequence[Receipt]) -> None:
@@ -169,8 +178,17 @@ class OffsetCommitter:
                 return
             if time.monotonic() > deadline or (error is not None and kafka_error(error).code() not in TRANSIENT):
                 raise self._failure(error) from error
-            with self._changed:  # without the client: the rebalance itself happens in a poll
+            with self._lock:  # without the client: the rebalance itself happens in a poll
                 self._changed.wait(0.02)
+
+    def _abandon(self) -> None:
+        """Let others commit, and wait for nothing: the present thread was interrupted."""
+        self._client.abandon()
+        thread = get_ident()
+        with self._lock:
+            self._waiters = [waiter for waiter in self._waiters if waiter.thread != thread]
+            if self._committing == thread:
+                self._pass_on()
 
     def _failure(self, error: KafkaException | None) -> JMSException:
         assignment = self._assignment
@@ -184,39 +202,28 @@ class OffsetCommitter:
         with self._lock:
             if self._is_durable(receipts):
                 return True
-            if not self._is_committing:
-                self._is_committing = True
+            if not self._committing:
+                self._committing = get_ident()
                 return False
             waiter = _Waiter(receipts)
             self._waiters.append(waiter)
-        try:
-            is_woken = waiter.woken.acquire(timeout=max(deadline - time.monotonic(), 0.0))
-        except BaseException:  # Ctrl-C
-            if not self._leave(waiter) and waiter.is_next:
-                self._pass_on()
-            raise
-        if not is_woken and self._leave(waiter):
-            return False
+        if not waiter.woken.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            with self._lock:
+                if waiter in self._waiters:  # neither next, nor committed
+                    self._waiters.remove(waiter)
+                    return False
         return not waiter.is_next
-
-    def _leave(self, waiter: _Waiter) -> bool:
-        """Have *waiter* wait no more; return whether it was not next, nor had what it waits for."""
-        with self._lock:
-            is_there = waiter in self._waiters
-            if is_there:
-                self._waiters.remove(waiter)
-            return is_there
 
     def _pass_on(self) -> None:
         """Wake those whose messages are committed now, and no others but the one that makes the next commit."""
         with self._lock:
-            waiters, self._waiters, self._is_committing = self._waiters, [], False
+            waiters, self._waiters, self._committing = self._waiters, [], 0
             for waiter in waiters:
                 if not self._is_durable(waiter.receipts):
-                    if self._is_committing:
+                    if self._committing:
                         self._waiters.append(waiter)
                         continue
-                    self._is_committing = waiter.is_next = True
+                    self._committing, waiter.is_next = waiter.thread, True
                 waiter.woken.release()
 
     def _is_durable(self, receipts: Sequence[Receipt]) -> bool:

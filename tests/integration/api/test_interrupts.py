@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from kjms import ConnectionFactory, Queue
+from kjms import ConnectionFactory, Queue, SessionMode
 from kjms.admin import Admin
 from kjms.broker import LocalBroker
-from tests.helpers import Completions, interrupted
+from tests.helpers import WAIT_MS, Completions, consume, drain, interrupted, text, texts_of
+
+MESSAGES = 40_000
+ROUNDS = 20
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -29,3 +34,35 @@ def test_an_interrupted_send_is_reported_if_it_left_and_else_forgotten(
     with Admin(factory) as admin:
         assert admin.count(queue) == 40 + len(sent.sent)
     assert sent.failed == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("mode", "lost"), [(SessionMode.AUTO_ACKNOWLEDGE, 1), (SessionMode.CLIENT_ACKNOWLEDGE, 0)])
+def test_an_interrupted_receive_or_acknowledge_holds_nothing_up(
+    kjms_factory: ConnectionFactory, queue: Queue, mode: SessionMode, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wherever Ctrl-C comes, session and connection close in order, and the next consumer has the rest.
+
+    In AUTO, a message that was acknowledged may not have been returned yet.
+    """
+    with kjms_factory.create_connection() as connection, connection.create_session() as session:
+        producer, sent = session.create_producer(queue), Completions()
+        for number in range(MESSAGES):
+            producer.send(session.create_text_message(str(number)), completion_listener=sent)
+    received: set[str] = set()
+    for round_ in range(ROUNDS):
+        with kjms_factory.create_connection() as connection, connection.create_session(mode) as session:
+            consumer = session.create_consumer(queue)
+            connection.start()
+            received.add(text(consumer.receive(WAIT_MS)))
+            with interrupted(0.003 + round_ / 5_000):
+                while True:
+                    for _ in range(10):
+                        message = consumer.receive(WAIT_MS)
+                        received.add(text(message))
+                    message.acknowledge()
+    with kjms_factory.create_connection() as connection:
+        connection.start()
+        received.update(texts_of(drain(consume(connection, queue, mode=SessionMode.DUPS_OK_ACKNOWLEDGE))))
+    assert len(received) >= MESSAGES - ROUNDS * lost
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -19,6 +19,6 @@ def test_an_error_says_for_how_long_the_broker_did_not_answer() -> None:
         waiting = pool.submit(client.acquire, 0.1, 9.9)
         with pytest.raises(JMSException, match=r"messages of orders: the broker has not answered for 10\.0 s"):
             waiting.result()
-    assert client.waiting == 0
+    assert client.waiting == set()
     client.acquire(0)
     client.release()

@@ -96,9 +96,9 @@ def test_peers_keep_polls_from_getting_long(flow: Flow) -> None:
 def test_a_thread_that_waited_for_the_client_keeps_polls_from_getting_long(flow: Flow) -> None:
     """It may soon need the client again."""
     assert flow.poll_after(HOUR) == IDLE_POLL_SECONDS
-    flow.client.waiting = 1
+    flow.client.waiting = {1}
     flow.control.wait_for_demand()
-    flow.client.waiting = 0
+    flow.client.waiting = set()
     assert flow.poll_after(1) == TICK_SECONDS
 
 
