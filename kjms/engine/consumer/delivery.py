@@ -276,6 +276,17 @@ class Delivery:
         return self._attempts
 
     @property
+    def recorded(self) -> History:
+        """The history that the record tells: of a copy, what happened before."""
+        return NEVER if self._attempts is None else self._attempts.recorded
+
+    def stands_at(self, partition: AssignedPartition, offset: int, told: History) -> None:
+        """Note that its record is now the one at *offset* of *partition*, which tells the history *told*."""
+        self.partition, self.offset = partition, offset
+        if told != self.recorded:
+            self.attempts.recorded = told
+
+    @property
     def is_in_flight(self) -> bool:
         """Whether its present delivery was begun: a session has it, or had it last."""
         return self.state is DISPATCHED or self.state is COMPLETED
@@ -283,6 +294,8 @@ class Delivery:
     @property
     def history(self) -> History:
         """What happened to the message so far: the delivery that is under way is part of it."""
+        if self._attempts is None and self.count == 1 and not self.due and not self.is_in_flight:
+            return NEVER
         attempts = self.attempts
         if self.is_in_flight:
             return History(self.count, attempts.uncounted, failed=attempts.first_failure)
@@ -329,13 +342,13 @@ class Delivery:
         Args:
             is_last: The partition is given up in order: a repeated delivery that is not made by now will not be.
         """
-        attempts, history = self.attempts, self.history
-        if is_last and self.count > 1 and not attempts.is_made:
-            history = History(self.count - 1, attempts.uncounted, self.due, attempts.first_failure)
+        history = self.history
+        if is_last and self.count > 1 and not self.attempts.is_made:
+            history = History(self.count - 1, self.attempts.uncounted, self.due, self.attempts.first_failure)
         settlement = self.partition.settlement
         noted = settlement.noted(self.offset)
         if noted is None:
-            noted = settlement.history(self.offset) if attempts.recorded == NEVER else attempts.recorded
+            noted = settlement.history(self.offset) if self.recorded == NEVER else self.recorded
         if history != noted:
             settlement.note(self.offset, history)
 

@@ -180,6 +180,7 @@ class Dispatcher:
                 lucky = lucky or (queue if queue.waiting else None)
         if not delivery.ready_in:
             self._keep(delivery)
+            delivery.decoded = None  # it may stay for long, and the garbage collector looks at whatever there is
         elif lucky is not None:
             lucky.wake(1)
 
@@ -205,6 +206,7 @@ class Dispatcher:
                 ready.append(delivery)
             else:
                 self._keep(delivery)
+                delivery.decoded = None  # as `arrive` does
         self._extend(queue, ready)
 
     def _extend(self, queue: _Queue, deliveries: Sequence[Delivery]) -> None:

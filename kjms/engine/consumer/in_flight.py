@@ -80,7 +80,7 @@ class InFlight:
             delivery.attempts.is_made = False
             if is_counted:
                 delivery.come_back(due, self._now_ms())
-            elif delivery.count > 1 or delivery.attempts.recorded != NEVER:
+            elif delivery.count > 1 or delivery.recorded != NEVER:
                 delivery.note()  # the delivery may have been recorded, and was not made
             if delivery.partition.is_held:
                 (later if delivery.due else back).append(delivery)

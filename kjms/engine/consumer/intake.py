@@ -13,6 +13,7 @@ from kjms.engine.kafka import KafkaError, KafkaMessage, jms_error
 from kjms.errors import JMSException, JMSSecurityException
 from kjms.mapping.delayed import place_of
 from kjms.mapping.relocated import original
+from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.assignment import Assignment
@@ -116,8 +117,10 @@ class RecordIntake:
             settlement.settle(offset)
             return
         if partition.is_overflow:
-            delivery.record, delivery.attempts.recorded = original(record)
-            delivery.restore(delivery.attempts.recorded)
+            delivery.record, told = original(record)
+            if told != NEVER:
+                delivery.attempts.recorded = told
+                delivery.restore(told)
             if repeats is not None:
                 repeats.sees(delivery.record)
         if offset < settlement.histories_end:

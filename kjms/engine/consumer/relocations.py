@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.consumer.assignment import oldest
@@ -111,7 +110,7 @@ class Relocations:
             delivery.attempts.is_made = True  # should its partition be lost before, it has the count that it has now
             self._dispatcher.let_go(delivery)
         self._overflow.redelivery_log.note(why, self._assignment.group, destination, delivery)
-        self._overflow.relocator.submit(self, [Move(delivery, copy, is_overflow=False)])
+        self._overflow.relocator.submit(self, [Move(delivery, lambda _, too_large: copy(too_large), is_overflow=False)])
 
     def submit(self, moves: Sequence[Move[Delivery]]) -> None:
         """Have messages moved that were taken out of the buffer; the caller holds the lock."""
@@ -144,19 +143,14 @@ class Relocations:
                 self._assignment.crowding.add(partition)
                 for delivery in chosen:
                     delivery.is_relocating = True
-                self._overflow.relocator.submit(
-                    self,
-                    [
-                        Move(each, self.copy_for(each, partial(self._room_for, each)), is_overflow=True)
-                        for each in chosen
-                    ],
-                )
+                copy = self._copier(self._room_for)
+                self._overflow.relocator.submit(self, [Move(each, copy, is_overflow=True) for each in chosen])
 
-    def copy_for(self, delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
-        """Return what makes the copy of *delivery*, with what has happened to it by then, for where *place* says."""
+    def _copier(self, place: Callable[[Delivery], tuple[str, int]]) -> Callable[[Delivery, int], Copy]:
+        """Return what makes the copy of a delivery, with what has happened to it by then, for where *place* says."""
 
-        def copy(_too_large: int) -> Copy:
-            topic, number = place()
+        def copy(delivery: Delivery, _too_large: int) -> Copy:
+            topic, number = place(delivery)
             with self._lock:
                 history = delivery.history
                 return Copy(topic, number, relocated_record(delivery.record, history), history)
@@ -293,7 +287,7 @@ class Relocations:
                 target = self._target(move)
                 if target is None:  # it was given up at once: its new owner reads the copy
                     continue
-                delivery.partition, delivery.offset, delivery.attempts.recorded = target, offset, told
+                delivery.stands_at(target, offset, told)
                 if is_done:
                     target.settlement.settle(offset)
                 else:
@@ -322,8 +316,9 @@ class Relocations:
         place = self._overflow.topic, home
         try:
             self._open_overflow(home)
+            copy = self._copier(lambda _: place)
             self._overflow.sync_relocator.move(
-                self, [Move(each, self.copy_for(each, lambda: place), is_overflow=True, to=place) for each in in_flight]
+                self, [Move(each, copy, is_overflow=True, to=place) for each in in_flight]
             )
         except (JMSException, AbortedError, KafkaException) as error:
             _log.warning(

@@ -15,7 +15,7 @@ from kjms.engine.handover.transfer import (
     REQUEST_DELAY_SECONDS,
     HandoverTopics,
     TransferPartitions,
-    copy_of,
+    copier,
     moves_back,
 )
 from kjms.engine.statistics import HandoverStatistics
@@ -182,9 +182,7 @@ class Handover:
     def move(self, delivery: Delivery, peer: Peer) -> Move[Delivery]:
         """Return the move of *delivery* to *peer*."""
         place = self._transfers.topic, peer.transfer_partition
-        return Move(
-            delivery, copy_of(delivery, lambda: place), is_overflow=False, peer=peer, transfer_partition=place[1]
-        )
+        return Move(delivery, copier(lambda _: place), is_overflow=False, peer=peer, transfer_partition=place[1])
 
     # Publishing; the caller holds the lock.
 

@@ -6,7 +6,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kjms.engine.handover.peers import NONE, Peers
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from kjms.engine.handover.peers import Peer
     from kjms.engine.handover.ports import Consumer, Topics
 
-__all__ = ["REQUEST_DELAY_SECONDS", "HandoverTopics", "TransferPartitions", "copy_of", "moves_back"]
+__all__ = ["REQUEST_DELAY_SECONDS", "HandoverTopics", "TransferPartitions", "copier", "moves_back"]
 
 _log = logging.getLogger("kjms.handover")
 
@@ -272,24 +271,23 @@ class TransferPartitions:
 def moves_back(consumer: Consumer, deliveries: Sequence[Delivery]) -> list[Move[Delivery]]:
     """Return the moves of *deliveries* to the overflow topic's partition of the owner of their partition."""
 
-    def place(number: int) -> tuple[str, int]:
+    def place(delivery: Delivery) -> tuple[str, int]:
+        number = delivery.record.partition() or 0
         consumer.overflow.ensure(number)
         return consumer.overflow.topic, number
 
-    return [
-        Move(each, copy_of(each, partial(place, each.record.partition() or 0)), is_overflow=False)
-        for each in deliveries
-    ]
+    copy = copier(place)
+    return [Move(each, copy, is_overflow=False) for each in deliveries]
 
 
-def copy_of(delivery: Delivery, place: Callable[[], tuple[str, int]]) -> Callable[[int], Copy]:
-    """Return what makes the copy of *delivery* for where *place* says.
+def copier(place: Callable[[Delivery], tuple[str, int]]) -> Callable[[Delivery, int], Copy]:
+    """Return what makes the copy of a delivery for where *place* says.
 
     It takes no lock: the dispatcher has let the message go, so nothing happens to it before it is moved.
     """
 
-    def copy(_too_large: int) -> Copy:
-        topic, number = place()
+    def copy(delivery: Delivery, _too_large: int) -> Copy:
+        topic, number = place(delivery)
         history = delivery.history
         return Copy(topic, number, relocated_record(delivery.record, history), history)
 

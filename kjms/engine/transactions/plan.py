@@ -37,7 +37,7 @@ class Move(Generic[Message]):
 
     Args:
         delivery: The message.
-        copy: Makes its copy; the argument is `too_large`, to leave out more.
+        copy: Makes its copy; it takes the message, and `too_large`, to leave out more.
         is_overflow: Whether this process delivers the copy, as if nothing had happened; else the message is settled.
         to: The partition that the copy goes to then, if it is not the one that belongs to the message's own.
         peer: The process that gets it, when it is handed over.
@@ -52,7 +52,7 @@ class Move(Generic[Message]):
     def __init__(
         self,
         delivery: Message,
-        copy: Callable[[int], Copy],
+        copy: Callable[[Message, int], Copy],
         *,
         is_overflow: bool,
         to: tuple[str, int] | None = None,

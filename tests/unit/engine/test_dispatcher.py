@@ -21,6 +21,7 @@ from kjms.engine.handover.peers import Peers
 from kjms.selector import Selector, parse_selector
 from kjms.txn.delivery_states import RETURN, SETTLE, DeliveryState
 from kjms.txn.metadata import State
+from kjms.txn.states import NEVER
 from tests.unit.engine.records import EMPTY, Record, arrive, partition_from
 
 TraceFunction = Callable[[FrameType, str, Any], Any]
@@ -349,6 +350,29 @@ def test_very_many_that_nobody_wants_are_evicted() -> None:
         partition.settlement.settle(delivery.offset)
     assert got == [1, 0, *range(2, 35)]
     assert partition.settlement.committed_offset == 35
+
+
+def test_what_nobody_wants_is_held_as_a_record_and_nothing_else() -> None:
+    """Of an unmatched message there is no decoded one, and nothing about deliveries: there may be very many."""
+    unused: Any = None
+    dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100), partition_from(0)
+    dispatcher.join(ConsumerSlot(unused, parse_selector("n > 100"), threading.Event()))
+    arrive(dispatcher, partition, 3)
+    run = [Delivery(Record(number), partition, number, number) for number in range(3, 6)]
+    assert partition.settlement.read_run(3, run)
+    dispatcher.arrive_run(run)
+
+    assert [delivery.offset for delivery in dispatcher.unmatched] == [*range(6)]
+    for delivery in dispatcher.unmatched:
+        delivery.stands_at(partition, delivery.offset, delivery.history)
+        delivery.note()
+        assert delivery.decoded is None
+        assert delivery.history is NEVER
+
+    dispatcher.join(wants := ConsumerSlot(unused, parse_selector("n = 4"), threading.Event()))
+    taken = dispatcher.take(wants)
+    assert taken is not None
+    assert taken.message(Queue("q")).get_int_property("n") == 4
 
 
 def test_what_was_relocated_and_evicted_comes_before_what_is_newer() -> None:
