@@ -180,6 +180,8 @@ def consumer_settings(
         # An idle broker answers a fetch this late, and a partition that is assigned meanwhile waits for that.
         "fetch.wait.max.ms": 500 if has_one_partition else 100,
         "queued.max.messages.kbytes": 16_384,
+        # How long a full queue is left alone: 1 s by default, in which a consumer reads much more than that.
+        "fetch.queue.backoff.ms": 20,
         # How often a lost coordinator is looked for; every 10 minutes by default. Commits wait for it meanwhile.
         "coordinator.query.interval.ms": 2_000,
         "topic.metadata.refresh.interval.ms": METADATA_MS,

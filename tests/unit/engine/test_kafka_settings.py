@@ -27,6 +27,15 @@ def test_each_client_gets_what_is_meant_for_it() -> None:
     assert [consumer.get(name) for name in user] == [None, 9_000, 5_000]
 
 
+def test_a_full_queue_of_records_is_soon_filled_again() -> None:
+    """By default, librdkafka leaves it alone for a second. A consumer reads 16 MiB in a tenth of that."""
+    common = common_settings("127.0.0.1:9", {}, None, None, lambda _error: None)
+    settings = consumer_settings(common, "group")
+    assert settings["queued.max.messages.kbytes"] << 10 > 100_000_000 * settings["fetch.queue.backoff.ms"] / 1_000
+    common = common_settings("127.0.0.1:9", {"fetch.queue.backoff.ms": 7}, None, None, lambda _error: None)
+    assert consumer_settings(common, "group")["fetch.queue.backoff.ms"] == 7
+
+
 @pytest.mark.parametrize(
     ("user", "has_one_partition", "expected"),
     [({}, False, 100), ({}, True, 500), ({"fetch.wait.max.ms": 7}, True, 7), ({"fetch.wait.max.ms": 7}, False, 7)],
