@@ -165,6 +165,7 @@ class Stage:
         *,
         partitions: int = 1,
         headers: Sequence[Mapping[str, bytes]] = ({},),
+        body: bytes | None = None,
     ) -> None:
         """Write so many messages to *topics* in turn, and return when they are there.
 
@@ -173,8 +174,10 @@ class Stage:
             messages: How many in all.
             partitions: How many partitions each topic has; they get messages in turn.
             headers: Values in place of those that the payload's headers have, message by message in turn.
+            body: In place of the payload's.
         """
         value, usual = self.sample()
+        value = value if body is None else body
         kinds = [[(name, each.get(name, text)) for name, text in usual] for each in headers]
         filler = Producer({**self.plain_settings(Producer), "linger.ms": 20})
         for number in range(messages):

@@ -7,11 +7,14 @@ the consumer group is not in the figure (`kjms.bench.starting` measures it).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+from confluent_kafka import Consumer
 from confluent_kafka import Message as KafkaMessage
 
 from kjms import Queue, Session
+from kjms.bench._payload import REGION
 from kjms.bench._reading import (
     BATCH,
     Listener,
@@ -27,16 +30,25 @@ from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Clock, Unit, workload
 
 
-def receive(stage: Stage, mode: int, acknowledge_every: int = 0, **options: Any) -> float:
+def receive(
+    stage: Stage,
+    mode: int,
+    acknowledge_every: int = 0,
+    topic: str | None = None,
+    read: Callable[[Any], None] = read_message,
+    **options: Any,
+) -> float:
     """Return the messages per second of a loop over `receive`, acknowledging after so many; 0: the session does it.
 
     Args:
         stage: Where, and how many messages.
         mode: The session's.
         acknowledge_every: After how many messages one is acknowledged.
+        topic: What is read; None: a new one.
+        read: What is done with each message.
         options: The connection factory's.
     """
-    topic = stage.topic(filled=stage.count + 1)
+    topic = topic or stage.topic(filled=stage.count + 1)
     with stage.connect(**options) as connection, connection.create_session(mode) as session:
         consumer = session.create_consumer(Queue(topic))
         connection.start()
@@ -45,7 +57,7 @@ def receive(stage: Stage, mode: int, acknowledge_every: int = 0, **options: Any)
         with Clock() as clock:
             for number in range(1, stage.count + 1):
                 message = next_message()
-                read_message(message)
+                read(message)
                 if acknowledge_every and number % acknowledge_every == 0:
                     message.acknowledge()  # type: ignore[union-attr]
         return stage.count / clock.seconds
@@ -121,6 +133,56 @@ def _(stage: Stage) -> float:
     return _poll(stage, ACKNOWLEDGE_EVERY, wait=True)
 
 
+# ------------------------------------------------------------------------------- more than a client fetches in advance
+
+LARGE = "x" * 10_000
+
+receive_large = workload(
+    "receive-large",
+    f"receive bodies of {len(LARGE):,} bytes, DUPS_OK_ACKNOWLEDGE",
+    Unit.MESSAGES_PER_SECOND,
+    share=2 / 5,  # 200 MB
+)
+
+
+def _large_filled(stage: Stage) -> str:
+    topic = stage.topic()
+    stage.fill([topic], stage.count + 1, body=LARGE.encode())
+    return topic
+
+
+def _read_large(message: Any) -> None:
+    if message.text != LARGE or message.get_string_property("region") != REGION:
+        raise RuntimeError("a message is not what was sent")
+
+
+def _read_large_record(record: KafkaMessage) -> None:
+    if record.value().decode() != LARGE or dict(record.headers())["region"].decode() != REGION:
+        raise RuntimeError("a message is not what was sent")
+
+
+def _consume_large(stage: Stage, topic: str, settings: dict[str, Any]) -> float:
+    return consume(raw_consumer(stage, topic, settings), stage.count, BATCH, wait=False, read=_read_large_record)
+
+
+@receive_large.side("kjms")
+def _(stage: Stage) -> float:
+    return receive(stage, Session.DUPS_OK_ACKNOWLEDGE, topic=_large_filled(stage), read=_read_large)
+
+
+@receive_large.side("raw, consume 500")
+def _(stage: Stage) -> float:
+    topic = _large_filled(stage)
+    return _consume_large(stage, topic, stage.consumer_settings(topic))
+
+
+@receive_large.side("raw, with librdkafka's defaults", is_baseline=False)
+def _(stage: Stage) -> float:
+    topic = _large_filled(stage)
+    settings = {**stage.plain_settings(Consumer), "group.id": topic, "auto.offset.reset": "earliest"}
+    return _consume_large(stage, topic, settings)
+
+
 # ------------------------------------------------------------------------------------------ in a task, beside a thread
 
 receive_asyncio = workload(
@@ -191,6 +253,7 @@ listen_selector = workload(
     "listen-selector",
     "message listener, a selector that matches half; messages passed",
     Unit.MESSAGES_PER_SECOND,
+    share=4,  # relocation begins after thousands of messages, and continues
     aim=Aim(0.3),
 )
 
