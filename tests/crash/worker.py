@@ -241,7 +241,13 @@ def logged(folder: Path) -> tuple[set[int], set[int]]:
             "transfer partitions expired",
         )
     )
-    return killed, {int(number) for number in re.findall(rf"\[(\d+)\][^\n]*(?:{lost})", log)}
+    bereft, number = set(), 0
+    for line in log.splitlines():
+        begun = re.match(r"\S+ \S+ [A-Z]+ \[(\d+)\]", line)
+        number = int(begun[1]) if begun else number  # a traceback belongs to the line before it
+        if re.search(lost, line):
+            bereft.add(number)
+    return killed, bereft
 
 
 def drain(folder: Path, sent: set[str]) -> float:
