@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Event
 from typing import Any, Final
 
@@ -82,9 +82,9 @@ class Listener:
             left = self._left
 
 
-def raw_consumer(stage: Stage, topic: str, settings: Mapping[str, Any] | None = None) -> Consumer:
+def raw_consumer(stage: Stage, topic: str, settings: dict[str, Any] | None = None) -> Consumer:
     """Return a consumer that has read the first message of *topic*; without *settings*, with those of kjms."""
-    consumer = Consumer({**(settings or stage.consumer_settings(topic))})
+    consumer = Consumer(settings or stage.consumer_settings(topic))
     consumer.subscribe([topic])
     while consumer.poll(1.0) is None:
         pass

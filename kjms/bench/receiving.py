@@ -161,7 +161,7 @@ def _read_large_record(record: KafkaMessage) -> None:
         raise RuntimeError("a message is not what was sent")
 
 
-def _consume_large(stage: Stage, topic: str, settings: dict[str, Any]) -> float:
+def _consume_large(stage: Stage, topic: str, settings: dict[str, Any] | None = None) -> float:
     return consume(raw_consumer(stage, topic, settings), stage.count, BATCH, wait=False, read=_read_large_record)
 
 
@@ -172,8 +172,7 @@ def _(stage: Stage) -> float:
 
 @receive_large.side("raw, consume 500")
 def _(stage: Stage) -> float:
-    topic = _large_filled(stage)
-    return _consume_large(stage, topic, stage.consumer_settings(topic))
+    return _consume_large(stage, _large_filled(stage))
 
 
 @receive_large.side("raw, with librdkafka's defaults", is_baseline=False)

@@ -352,7 +352,7 @@ def test_very_many_that_nobody_wants_are_evicted() -> None:
     assert partition.settlement.committed_offset == 35
 
 
-def test_what_nobody_wants_is_held_as_a_record_and_nothing_else() -> None:
+def test_an_unmatched_message_is_held_as_its_record_and_nothing_else() -> None:
     """Of an unmatched message there is no decoded one, and nothing about deliveries: there may be very many."""
     unused: Any = None
     dispatcher, partition = Dispatcher(Queue("q"), keeps_unmatched=True, limit=100), partition_from(0)
