@@ -34,13 +34,18 @@ class TopicIds:
         self._watch = TopicWatch(admin, timeout, self._pause, self._seen)
 
     def find(self, topic: str) -> str:
-        """Ask for Kafka's id of *topic*, which no other topic of that name has; return ``-`` where it is not known."""
+        """Ask for Kafka's id of *topic*, which no other topic of that name has; return ``-`` where it is not known.
+
+        Raises:
+            JMSException: The client was closed.
+        """
         deadline = time.monotonic() + self._tuning.topic_visible_seconds
         while True:
             try:
                 answer = self._admin().describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
                 found = str(answer[topic].result().topic_id)
             except (KafkaException, ValueError):  # not allowed to ask, or a broker that gives no ids
+                self._admin()  # raises where there is no answer because the client was closed
                 return "-"
             if found not in self._former or time.monotonic() > deadline:
                 self._former.discard(found)  # it was taken for deleted because of what one broker said

@@ -9,8 +9,9 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from kjms.engine.admin.answers import AnsweringClient
 from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.admin.topic_ids import TopicIds
 from kjms.engine.admin.topic_watch import ExpectedTopics
@@ -82,7 +83,7 @@ class Topics:
         self._config = dict(config)
         self._servers = config["bootstrap.servers"]
         try:
-            self._admin: AdminPort | None = open_admin(dict(config))
+            self._admin: AnsweringClient | None = AnsweringClient(open_admin(dict(config)))
         except KafkaException as error:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._timeout = timeout / 1000
@@ -109,7 +110,7 @@ class Topics:
         admin = self._admin
         if admin is None:
             raise JMSException(f"the connections to {self._servers} were closed", "_DESTROY")
-        return admin
+        return cast(AdminPort, admin)
 
     def connect(self, timeout: float, last_error: Sequence[KafkaError]) -> None:
         """Return when a broker has answered.
@@ -148,8 +149,13 @@ class Topics:
                 return
 
     def close(self) -> None:
-        """Let the client go: its sockets are closed now, and not when the garbage is collected."""
-        self._admin = None
+        """Let the client go: its sockets are closed now, and not when the garbage is collected.
+
+        Threads that wait for an answer have an error with the code ``_DESTROY``.
+        """
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.give_up()
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions *topic* has; 0 when it does not exist."""

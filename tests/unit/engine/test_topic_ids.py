@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from kjms.engine.admin.topics import Topics
 from kjms.engine.tuning import Tuning
+from kjms.errors import JMSException
+from tests.helpers import wait_for
 
 
 class Description:
@@ -36,31 +39,31 @@ class Brokers:
 
 
 @pytest.fixture
-def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
+def brokers() -> Brokers:
+    """What the topics ask."""
+    return Brokers()
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> Topics:
     """Topics of brokers that answer at once, without pauses."""
     hasty = Tuning(
         topic_check_seconds=0.0, topic_check_seconds_each=0.0, topic_attempt_seconds=0.0, topic_visible_seconds=0.05
     )
-    monkeypatch.setattr("kjms.engine.admin.topics.open_admin", lambda _: Brokers())
+    monkeypatch.setattr("kjms.engine.admin.topics.open_admin", lambda _: brokers)
     return Topics({"bootstrap.servers": "127.0.0.1:1"}, 1_000, hasty)
 
 
-def use(topics: Topics, *ids: str) -> Brokers:
-    brokers = cast("Brokers", topics.admin)
-    brokers.ids = list(ids)
-    return brokers
-
-
-def test_an_id_is_seen_without_waiting(topics: Topics) -> None:
+def test_an_id_is_seen_without_waiting(topics: Topics, brokers: Brokers) -> None:
     """watch() returns the last answer; the answer to its own question is returned by the next call."""
-    use(topics, "first", "second")
+    brokers.ids = ["first", "second"]
     assert topics.ids.find("orders") == "first"
     assert topics.ids.watch("orders") == "second"
 
 
-def test_a_late_answer_does_not_bring_a_former_topic_back(topics: Topics) -> None:
+def test_a_late_answer_does_not_bring_a_former_topic_back(topics: Topics, brokers: Brokers) -> None:
     """An answer that was asked for before the topic was made again is ignored when it comes after a newer one."""
-    brokers = use(topics, "first")
+    brokers.ids = ["first"]
     assert topics.ids.find("orders") == "first"
     brokers.is_slow = True
     topics.ids.watch("orders")
@@ -71,16 +74,32 @@ def test_a_late_answer_does_not_bring_a_former_topic_back(topics: Topics) -> Non
     assert topics.ids.watch("orders") == "second"
 
 
-def test_a_broker_that_lags_behind_is_asked_again(topics: Topics) -> None:
+def test_a_broker_that_lags_behind_is_asked_again(topics: Topics, brokers: Brokers) -> None:
     """A former id is no answer, while there may be another one."""
     topics.forget("orders", "first")
-    use(topics, "first", "first", "second")
+    brokers.ids = ["first", "first", "second"]
     assert topics.ids.find("orders") == "second"
 
 
-def test_an_id_that_every_broker_insists_on_is_taken(topics: Topics) -> None:
+def test_an_id_that_every_broker_insists_on_is_taken(topics: Topics, brokers: Brokers) -> None:
     """What was taken for a former id by mistake counts again after a while."""
     topics.forget("orders", "first")
-    use(topics, "first")
+    brokers.ids = ["first"]
     assert topics.ids.find("orders") == "first"
     assert topics.ids.watch("orders") == "first"
+
+
+def test_no_answer_is_told_from_a_client_that_is_closed(topics: Topics, brokers: Brokers) -> None:
+    """Where the client is closed meanwhile, find() raises; it is not as if the broker gave no ids."""
+    brokers.is_slow = True
+
+    def close() -> None:
+        wait_for(lambda: brokers.open)
+        topics.close()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    with pytest.raises(JMSException, match="were closed") as failed:
+        topics.ids.find("orders")
+    closing.join()
+    assert failed.value.error_code == "_DESTROY"

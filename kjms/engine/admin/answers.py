@@ -1,0 +1,96 @@
+"""The answers that an admin client owes: each comes, or fails when the client is let go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from kjms.engine.kafka import AdminPort, KafkaError, KafkaException
+
+__all__ = ["AnsweringClient"]
+
+Answer = TypeVar("Answer")
+
+
+class AnsweringClient:
+    """An admin client whose futures end when it is let go, and which is called as `AdminPort` is.
+
+    Where a broker does not answer, librdkafka may destroy a client and leave its futures open, whatever their timeouts
+    are. A thread that waits for one of them would never end.
+
+    Args:
+        client: The client; only this object refers to it.
+    """
+
+    def __init__(self, client: AdminPort) -> None:
+        self._client = client
+        self._owed = _Owed()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._client, name)
+
+        def ask(*arguments: Any, **options: Any) -> Any:
+            given = call(*arguments, **options)
+            if isinstance(given, Future):
+                return self._owed.promise(given)
+            if isinstance(given, dict):
+                return {asked: self._owed.promise(answer) for asked, answer in given.items()}
+            return given
+
+        return ask
+
+    def give_up(self) -> None:
+        """Fail what is owed, with the error code ``_DESTROY``; the caller lets the client go."""
+        self._owed.give_up()
+
+
+class _Owed:
+    """The futures without an answer.
+
+    It does not refer to the client, as the client's futures refer to it: their last reference may go in a thread of
+    librdkafka, which must not destroy the client.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._promised: set[Future[Any]] = set()
+        self._is_over = False
+
+    def promise(self, given: Future[Answer]) -> Future[Answer]:
+        """Return a future with the result of *given*, or with an error when `give_up` comes first."""
+        promised: Future[Answer] = Future()
+        promised.set_running_or_notify_cancel()
+        with self._lock:
+            is_over = self._is_over
+            if not is_over:
+                self._promised.add(promised)
+        if is_over:
+            promised.set_exception(_destroyed())
+        else:
+            given.add_done_callback(partial(self._keep, promised))
+        return promised
+
+    def _keep(self, promised: Future[Answer], given: Future[Answer]) -> None:
+        with self._lock:
+            if promised not in self._promised:
+                return
+            self._promised.remove(promised)
+        error = given.exception()
+        if error is None:
+            promised.set_result(given.result())
+        else:
+            promised.set_exception(error)
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._is_over = True
+            promised, self._promised = self._promised, set()
+        for each in promised:
+            each.set_exception(_destroyed())
+
+
+def _destroyed() -> KafkaException:
+    return KafkaException(KafkaError(KafkaError._DESTROY, "the client was closed before the broker answered"))
