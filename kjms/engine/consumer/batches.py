@@ -25,12 +25,14 @@ class Dispatching(Protocol):
         in_flight: How many are dispatched.
         dispatched: How many were dispatched, ever.
         groups: The message groups that sessions are busy with.
+        wants_dispatch_limit: Whether a message was asked for that is near or beyond the limit.
     """
 
     held: int
     in_flight: int
     dispatched: int
     groups: MessageGroups[Delivery]
+    wants_dispatch_limit: bool
 
     @property
     def selector_queues(self) -> Mapping[Any, SelectorQueue[Delivery, ConsumerSlot]]:
@@ -64,6 +66,8 @@ class Batches:
 
         That is not so with several priorities, message groups or peers, nor with several consumers: what one takes from
         the batch of a busy one is older than what it has had, and a consumer gets messages in their order.
+
+        A batch ends near a dispatch limit, unless a new one was asked for already: a slow consumer's limits stay near.
         """
         dispatcher = self._dispatcher
         if len(dispatcher.selector_queues) > 1 or len(queue.slots) > 1 or dispatcher.groups.busy:
@@ -73,29 +77,31 @@ class Batches:
             return
         level, batch = levels[0], slot.batch
         latest: AssignedPartition | None = None
+        end = 0
         for _ in range(min(self._size, len(level))):
             delivery = level[0]
             partition = delivery.partition
-            if (
-                delivery.state is not READY
-                or delivery.group is not None
-                or delivery.offset >= partition.extend_at
-                or delivery.is_relocating
-            ):
-                break
             if partition is not latest:
                 if partition.is_transfer:
                     break
                 if latest is not None:
                     latest.settlement.dispatch(batch[-1].offset)
                 latest = partition
+                end = partition.settlement.dispatch_limit if dispatcher.wants_dispatch_limit else partition.extend_at
+            if (
+                delivery.state is not READY
+                or delivery.group is not None
+                or delivery.offset >= end
+                or delivery.is_relocating
+            ):
+                break
             level.popleft()
             delivery.state = DISPATCHED
             delivery.ready_in = 0
             delivery.slot = slot
             batch.append(delivery)
-        if latest is not None:
-            latest.settlement.dispatch(batch[-1].offset)
+        if batch:
+            batch[-1].partition.settlement.dispatch(batch[-1].offset)
             self._slots.add(slot)
             queue.size -= len(batch)
             dispatcher.held -= len(batch)

@@ -83,6 +83,38 @@ def test_a_batch_ends_where_more_than_the_order_decides() -> None:
     assert source.dispatcher.held == 30 - 5
 
 
+def test_a_batch_ends_near_the_dispatch_limit() -> None:
+    """What a crash marks as redelivered stays small: a batch goes up to the limit only once a new one is wanted."""
+    source = Source(30, batch=20)
+    settlement = source.partition.settlement
+    settlement.dispatch_limit, source.partition.extend_at = 16, 8
+    slot = source.slot()
+    taken = [source.take(slot) for _ in range(8)]
+    assert [delivery.offset for delivery in taken if delivery] == list(range(8))
+    assert not slot.batch
+    assert not source.dispatcher.wants_dispatch_limit
+    assert source.take(slot) is not None
+    assert source.dispatcher.wants_dispatch_limit
+    assert [delivery.offset for delivery in slot.batch] == list(range(9, 16))
+    assert settlement.dispatched == 16
+    taken = [source.take(slot) for _ in range(8)]
+    assert [delivery.offset for delivery in taken if delivery] == list(range(9, 16))
+    assert source.partition.requested_limit == 17
+
+
+def test_a_batch_has_messages_of_several_partitions() -> None:
+    """Each of them is dispatched up to its last message in the batch, and no farther than its own limit."""
+    source = Source(4, batch=20)
+    other = partition_from(4)
+    arrive(source.dispatcher, other, 4, start=4)
+    other.settlement.dispatch_limit = other.extend_at = 7
+    slot = source.slot()
+    assert source.take(slot) is not None
+    assert [each.offset for each in slot.batch if each.partition is source.partition] == [1, 2, 3]
+    assert [each.offset for each in slot.batch if each.partition is other] == [4, 5, 6]
+    assert (source.partition.settlement.dispatched, other.settlement.dispatched) == (4, 7)
+
+
 def test_an_urgent_message_overtakes_a_batch() -> None:
     """A message of a higher priority that arrives is the next one."""
     source = Source(30)
