@@ -205,8 +205,8 @@ class LoopSession(Session):
             except RuntimeError:  # the loop is closed: no task waits, and failures are logged
                 call()
 
-        def completions(engine: Engine, name: str) -> CompletionQueue:
-            queue = CompletionQueue(engine.prompt, name, pass_on)
+        def completions(engine: Engine) -> CompletionQueue:
+            queue = CompletionQueue(engine.prompt, pass_on)
             self._window = SendWindow(queue, engine.prompt, engine.bulk)
             return queue
 

@@ -250,7 +250,7 @@ class BrokeredSession(Session):
             connection,
             acknowledge_mode,
             wakeup=wakeup,
-            completions=lambda engine, name: CompletionQueue(engine.bulk, name, pass_on),
+            completions=lambda engine: CompletionQueue(engine.bulk, pass_on),
             acknowledgement=acknowledgement,
         )
         self._most_under_way = 0  # sends, since there were none

@@ -11,7 +11,11 @@ __all__ = ["CompletionListener"]
 
 
 class CompletionListener(Protocol):
-    """Called with the outcome of an asynchronous send (JMS 2.0 §4.6.2)."""
+    """Called with the outcome of an asynchronous send (JMS 2.0 §4.6.2).
+
+    The listeners of a session are called in the order of sending, one at a time, by a thread that quick listeners of
+    other sessions share.
+    """
 
     def on_completion(self, message: Message) -> None:
         """Note that *message* was sent, as surely as a synchronous send would have."""

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from kjms.engine import failure_of
@@ -13,7 +14,7 @@ from kjms.errors import JMSException
 
 if TYPE_CHECKING:
     from kjms.client.completion_listener import CompletionListener
-    from kjms.engine import Publisher
+    from kjms.engine import Callbacks, Publisher
     from kjms.engine.kafka import KafkaError, KafkaMessage
     from kjms.message import Message
 
@@ -87,16 +88,15 @@ class Pending:
 
 
 class CompletionQueue:
-    """Counts a session's asynchronous sends, and calls completion listeners, in the order of sending, by one thread.
+    """Counts a session's asynchronous sends, and calls completion listeners in the order of sending, one at a time.
 
     Sends are begun by the one thread that uses the session, and arrive in the publisher's one thread, so each keeps a
     count of its own and no lock is needed until a thread waits.
 
     Args:
         publisher: Makes the sends. Another one may do so when the queue is empty.
-        thread_name: The name of the thread for completion listeners, which is started when there is one.
         pass_on: Has its argument, which calls the listeners of sends that have arrived, called soon, always by the same
-            thread; it is called once for many sends. None: the queue's own thread calls the listeners.
+            thread; it is called once for many sends. None: the publisher's threads for callbacks call the listeners.
 
     Attributes:
         publisher: Makes the sends.
@@ -106,11 +106,9 @@ class CompletionQueue:
     def __init__(
         self,
         publisher: Publisher,
-        thread_name: str,
         pass_on: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.publisher = publisher
-        self._thread_name = thread_name
         self._pass_on = pass_on
         self._begun = 0
         self._arrived_count = 0
@@ -120,14 +118,15 @@ class CompletionQueue:
         self._waiting = 0
         self._reporting = threading.Lock()
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._is_closing = False
+        self._threads = publisher.callbacks
+        self._callbacks: Callbacks | None = None  # since there is a listener, unless they are passed on
+        self._reporter = 0  # the identifier of the thread that calls listeners now
         self.make_pending: Callable[[CompletionQueue, str, Message, CompletionListener | None], Pending] = Pending
 
     @property
     def is_notifying(self) -> bool:
-        """Whether the current thread is the one that calls completion listeners."""
-        return threading.current_thread() is self._thread
+        """Whether the current thread is calling a completion listener of the session."""
+        return self._reporter == get_ident()
 
     def __len__(self) -> int:
         """Return how many sends have not been reported."""
@@ -136,9 +135,8 @@ class CompletionQueue:
     def begin(self, topic: str, message: Message, listener: CompletionListener | None) -> Pending:
         """Count a send; the publisher reports to what is returned."""
         pending = self.make_pending(self, topic, message, listener)
-        if self._thread is None and listener is not None and self._pass_on is None:
-            self._thread = threading.Thread(target=self._notify, name=self._thread_name, daemon=True)
-            self._thread.start()
+        if self._callbacks is None and listener is not None and self._pass_on is None:
+            self._callbacks = self._threads.join(self._call)
         self._begun += 1
         try:
             self._order.append(pending)
@@ -159,28 +157,32 @@ class CompletionQueue:
     def catch_up(self) -> None:
         """Look at which sends were delivered, or given up, meanwhile."""
         self._is_informed = False  # before the look: a report after it informs again
-        if self._thread is None:
+        if self._callbacks is None:
             order = self._order
             with self._reporting:
                 while order and order[0].is_done and order[0].listener is None:
                     order.popleft().report()
-            if self._pass_on is not None and not self._is_passed_on:  # also where none is left: sends may wait for that
+        if not self._is_passed_on:  # also where none is left: sends may wait for that
+            if self._callbacks is not None:
+                self._is_passed_on = True
+                self._threads.submit(self._callbacks)
+            elif self._pass_on is not None:
                 self._is_passed_on = True
                 self._pass_on(self._report)
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
 
-    def _notify(self) -> None:
-        """Report when there is something to report: the thread for completion listeners."""
-        order = self._order
-        while not self._is_closing:
+    def _call(self) -> None:
+        """Report what has arrived, in a thread for callbacks."""
+        self._reporter = get_ident()
+        try:
             self._report()
+        finally:
+            self._reporter = 0
+        if self._waiting:
             with self._changed:
-                self._waiting += 1
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._is_closing or bool(order and order[0].is_done))
-                self._waiting -= 1
 
     def _report(self) -> None:
         """Report what has arrived, in the order of sending."""
@@ -201,7 +203,7 @@ class CompletionQueue:
             raise JMSException(f"send: {self._unreported()}")
 
     def wait(self) -> None:
-        """Return when every send has been delivered or given up, and its listener, in the own thread, has returned."""
+        """Return when every send has been delivered or given up, and its listener has returned, unless passed on."""
         if self._wait(self._have_arrived, self.publisher.report_timeout):
             self._wait(lambda: not self._order or self._pass_on is not None)
         else:
@@ -223,10 +225,7 @@ class CompletionQueue:
                 self._waiting -= 1
 
     def close(self) -> None:
-        """Wait for everything, and end the thread."""
+        """Wait for everything, and end the thread that the session may have for its listeners."""
         self.wait()
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        if self._callbacks is not None:
+            self._threads.leave(self._callbacks)

@@ -61,7 +61,7 @@ class Session(Creating, AutoCloseable):
         acknowledge_mode: int,
         *,
         wakeup: threading.Event | None = None,
-        completions: Callable[[Engine, str], CompletionQueue] | None = None,
+        completions: Callable[[Engine], CompletionQueue] | None = None,
         acknowledgement: Callable[[SessionParts], Acknowledgement] | None = None,
     ) -> None:
         self.number = next(_numbers)
@@ -73,13 +73,12 @@ class Session(Creating, AutoCloseable):
         self._transaction = chosen if isinstance(chosen, Transacted) else None
         self._core = SessionCore(self.number, options, engine.tuning.now_ms, parts.redelivery, chosen)
         check_own = connection._ownership.check
-        thread_name = f"kjms-session-{self.number}-completions"
         self._sender = parts.sender(
             engine,
             options,
             f"{connection._id}-{self.number}",
             self._core.guard,
-            CompletionQueue(engine.bulk, thread_name) if completions is None else completions(engine, thread_name),
+            CompletionQueue(engine.bulk) if completions is None else completions(engine),
             self._senders,
             self._check_open,
             check_own,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kjms.engine.admin.scopes import Backlog, Scope
     from kjms.engine.admin.survey import Survey
     from kjms.engine.browsing import Browsing
+    from kjms.engine.callback_threads import Callbacks
     from kjms.engine.consumer.consumer_slot import ConsumerSlot
     from kjms.engine.consumer.delivery import AssignedPartition, Delivery, MessageSource, Receipt, Slot
     from kjms.engine.consumer.kafka_source import KafkaSource
@@ -40,6 +41,7 @@ _MODULES = {
     "Backlog": "kjms.engine.admin.scopes",
     "Bridged": "kjms.engine.transactions.bridged",
     "Browsing": "kjms.engine.browsing",
+    "Callbacks": "kjms.engine.callback_threads",
     "ConsumerSlot": "kjms.engine.consumer.consumer_slot",
     "Copy": "kjms.engine.transactions.plan",
     "DURABLE": "kjms.engine.subscriptions.definitions",
@@ -93,6 +95,7 @@ __all__ = [
     "Backlog",
     "Bridged",
     "Browsing",
+    "Callbacks",
     "ConsumerSlot",
     "Copy",
     "DelayedMessage",

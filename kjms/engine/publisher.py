@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
+from kjms.engine.callback_threads import CallbackThreads
 from kjms.engine.delivery_reports import failure_of
 from kjms.engine.interrupts import interrupt_behind
 from kjms.engine.kafka import KafkaError, KafkaException, KafkaMessage, jms_error, kafka_error, open_producer
@@ -87,6 +88,9 @@ class Publisher:
         send_timeout: Milliseconds after which a record that no broker has confirmed is given up.
         largest: Returns how many bytes a message to a topic may have; None: it is not known.
         tuning: Its times and limits.
+
+    Attributes:
+        callbacks: The threads that call completion listeners.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Publisher:
         # Of the threads that yield. Not an Event: Ctrl-C inside of one may leave its lock taken.
         self._yielding: SimpleQueue[threading.Lock] = SimpleQueue()
         self._closing = False
+        self.callbacks = CallbackThreads(f"{thread_name}-listeners")
         self._thread = threading.Thread(target=self._serve, name=thread_name, daemon=True)
         self._thread.start()
 
@@ -148,6 +153,7 @@ class Publisher:
                     _log.warning("%s", error)
             for _ in range(len(self._informed)):
                 self._informed.popleft().catch_up()
+            self.callbacks.look()
             if first is not None:
                 first.release()
             while not self._yielding.empty():
@@ -279,6 +285,7 @@ class Publisher:
         with contextlib.suppress(KafkaException):
             self._producer.flush(0)  # ends the thread's poll at once, where the client is in memory
         self._thread.join(self.report_timeout)
+        self.callbacks.close()
         if self._thread.is_alive():  # a completion listener of aio, say, does not return: it keeps the producer
             return
         del self._producer  # its sockets are closed now, and not when the garbage is collected

@@ -12,6 +12,7 @@ from kjms import (
     Connection,
     DeliveryMode,
     InvalidDestinationException,
+    Message,
     MessageFormatException,
     Queue,
     ResourceAllocationException,
@@ -88,6 +89,38 @@ def test_the_program_uses_the_session_while_a_completion_listener_runs(
     assert completions.is_inside
     completions.may_return.set()
     eventually(lambda: len(completions.sent) == 2)
+
+
+@pytest.mark.requirement("JMS-4.6.2.8-1")
+def test_a_completion_listener_holds_up_its_own_session_only(
+    connection: Connection, queue: Queue, completions: Completions
+) -> None:
+    """While one does not return, other sessions send, call theirs and close, also from within that listener."""
+    held, free = (connection.create_session() for _ in range(2))
+    completions.may_return.clear()
+    held.create_producer(queue).send(held.create_text_message("a"), completion_listener=completions)
+    assert completions.called.wait(WAIT_SECONDS)
+    others = Completions()
+    for _ in range(3):
+        free.create_producer(queue).send(free.create_text_message("b"), completion_listener=others)
+    free.close()
+    assert others.texts == ["b", "b", "b"]
+    assert completions.is_inside
+    completions.may_return.set()
+    held.close()
+    assert completions.texts == ["a"]
+    closing, closed = (connection.create_session() for _ in range(2))
+
+    class Closes(Completions):
+        def on_completion(self, message: Message) -> None:
+            closed.create_producer(queue).send(closed.create_text_message("d"), completion_listener=others)
+            closed.close()
+            super().on_completion(message)
+
+    closes = Closes()
+    closing.create_producer(queue).send(closing.create_text_message("c"), completion_listener=closes)
+    closing.close()
+    assert (closes.texts, others.texts[3:]) == (["c"], ["d"])
 
 
 @pytest.mark.requirement(
