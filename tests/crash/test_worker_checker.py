@@ -40,6 +40,9 @@ def test_what_is_permitted() -> None:
     assert found(GOOD) == []
     assert found(REPEATED, killed=[1]) == []
     assert found(REPEATED, bereft=[1]) == []
+    rolled_back = [*GOOD, began("t-1", 5, count=2)]  # its commit was refused, and its session continued with a-1
+    assert found(rolled_back, bereft=[1]) == []
+    assert found(rolled_back, killed=[1], bereft=[1]) == []
     assert found([*GOOD[:2], began("a-1", 3, count=2), ended("a-1", 4)], killed=[7]) == []
 
 

@@ -208,7 +208,7 @@ def play(servers: str, folder: Path, options: argparse.Namespace) -> int:
     crashed, bereft = logged(folder)
     crashed -= worker.killed
     killed = worker.killed | crashed
-    found = [*worker.failures, *violations(sent, set(sender.sent["transacted"]), got, lines, killed, bereft - killed)]
+    found = [*worker.failures, *violations(sent, set(sender.sent["transacted"]), got, lines, killed, bereft)]
     shown = figures(sent, lines)
     print(
         f"{seconds:.0f} s, seed {options.seed}; {', '.join(f'{count} {kind}' for kind, count in worker.done.items())}"

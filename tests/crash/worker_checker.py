@@ -2,7 +2,8 @@
 
 - Nothing is lost: each message that was sent was ended, and each that was packed was packed once.
 - Nothing is repeated but what was in flight: a message begins again only after its last delivery was in a process that
-  was killed, or that has logged the loss of a partition, and if its session had begun no later one by then.
+  was killed, and if its session had begun no later one by then; or in a process that has logged the loss of a
+  partition. There the session's commit was refused, and it continues with other messages.
 - Each repeated delivery is marked and counted.
 - A message that no function began is marked only if a process was killed: what was held ahead may be marked then. Apart
   from a few: a partition that moves on while sessions give back what they held ahead.
@@ -107,7 +108,7 @@ def violations(
             later = [at for at in begun[before["pid"], before["session"]] if before["at"] < at < again["at"]]
             if before["pid"] not in {*killed, *bereft}:
                 yield f"{number} was repeated, and process {before['pid']} was not killed: {before}, {again}"
-            elif later:
+            elif later and before["pid"] not in bereft:
                 yield f"{number} was repeated, and its session had begun another one: {before}, {again}"
             if not again["marked"] or again["count"] < 2:
                 yield f"{number} was repeated and came unmarked: {again}"
