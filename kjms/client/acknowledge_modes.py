@@ -71,6 +71,12 @@ class Acknowledgement:
         """
         return True
 
+    def continues(self) -> None:
+        """Note that the session is about to have another message: if its process fails, the last one is not the cause.
+
+        It is called before a repeated delivery is recorded, so that both are durable before the message is seen.
+        """
+
     def received(self, delivery: Delivery, message: Message) -> None:
         """Note that *message* is about to be returned from a receive."""
         raise NotImplementedError
@@ -328,12 +334,15 @@ class Client(Acknowledgement):
         self._go_on_to(delivery)
         message._receipt = self
 
-    def _go_on_to(self, delivery: Delivery) -> None:
+    def continues(self) -> None:
         before = next(reversed(self._open), None)
         if before is not None and before.count > 1:
             assert before.slot is not None
             with before.slot.reader.lock:
                 before.uncount()
+
+    def _go_on_to(self, delivery: Delivery) -> None:
+        self.continues()
         self._open[delivery] = None
 
     listening = received

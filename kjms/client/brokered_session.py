@@ -93,11 +93,14 @@ class Brokered(Acknowledgement):
         self._last: Delivery | None = None
         self._unflushed: dict[MessageSource, dict[AssignedPartition, Receipt]] = {}  # the last stands for all
 
-    def received(self, delivery: Delivery, message: Message) -> None:
+    def continues(self) -> None:
         last = self._last
         if last is not None and last in self._open and last.count > 1 and last.slot is not None:
             with last.slot.reader.lock:
                 last.uncount()  # no consumer failed on it
+
+    def received(self, delivery: Delivery, message: Message) -> None:
+        self.continues()
         self._last = delivery
         self._open[delivery] = None
 

@@ -144,6 +144,7 @@ class SessionCore:
         slot = delivery.slot
         assert slot is not None
         reader = slot.reader
+        self.acknowledgement.continues()
         try:
             if reader.record(delivery):
                 return True

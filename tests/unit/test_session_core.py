@@ -91,6 +91,10 @@ class Acknowledgement:
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str]] = []
+        self.continued = 0
+
+    def continues(self) -> None:
+        self.continued += 1
 
     def received(self, delivery: Delivery, _: Any) -> None:
         self.noted.append(("received", delivery.text))
@@ -142,6 +146,19 @@ def test_a_repeated_delivery_is_recorded_before_it_is_made() -> None:
     reader = Reader(Delivery("first"), Delivery("again", count=2), Delivery("often", count=6))
     assert taken(core_of(), reader) == ["first", "again"]
     assert reader.done == [("record", "again")]
+
+
+def test_the_session_continues_before_a_repeated_delivery_is_recorded() -> None:
+    """What it notes of the message before is durable then: a message that kills its consumer takes no other with it."""
+    core, found = core_of(), []
+
+    class Recording(Reader):
+        def record(self, delivery: Delivery) -> bool:
+            found.append((delivery.text, core.acknowledgement.continued, len(core.acknowledgement.noted)))
+            return super().record(delivery)
+
+    taken(core, Recording(Delivery("first"), Delivery("again", count=2), Delivery("kills", count=3)))
+    assert found == [("again", 1, 1), ("kills", 2, 2)]
 
 
 def test_a_delivery_that_cannot_be_recorded_goes_back() -> None:
