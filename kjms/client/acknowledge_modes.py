@@ -6,7 +6,7 @@ Spec: JMS 2.0 §4.4.11.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from kjms.errors import (
     TransactionRolledBackException,
 )
 from kjms.options import SessionMode
+from kjms.txn.delivery_states import DISPATCHED
 
 if TYPE_CHECKING:
     from kjms.client.dead_letters import Redelivery
@@ -58,6 +59,11 @@ class Acknowledgement:
     def is_full(self) -> bool:
         """Whether the session holds as many unacknowledged messages as it may."""
         return False
+
+    @property
+    def held(self) -> Collection[Delivery]:
+        """What the session has, and is to settle or to give back."""
+        return ()
 
     @property
     def must_commit(self) -> bool:
@@ -188,6 +194,10 @@ class Auto(Acknowledgement):
         self._unflushed: dict[MessageSource, list[Receipt]] = {}
         self._received_at = 0.0
         self._is_hasty = False  # whether the program asked for the next message at once
+
+    @property
+    def held(self) -> Collection[Delivery]:
+        return self._looped.values()
 
     @property
     def must_commit(self) -> bool:
@@ -327,6 +337,10 @@ class Client(Acknowledgement):
     def is_full(self) -> bool:
         return self._limit is not None and len(self._open) >= self._limit
 
+    @property
+    def held(self) -> Collection[Delivery]:
+        return self._open
+
     def before_next(self, slot: Slot) -> bool:
         return self._limit is None or len(self._open) < self._limit
 
@@ -358,8 +372,17 @@ class Client(Acknowledgement):
             JMSException: A partition was lost to another member of the group; its messages are delivered there.
         """
         self._check_open()
-        settled, self._open = self._open, {}
-        self._settle(list(settled))
+        settled: dict[Delivery, None] = {}
+        try:
+            settled, self._open = self._open, {}
+            self._settle(list(settled))
+        except BaseException:  # also Ctrl-C, at any point of it
+            self._keep(settled)
+            raise
+
+    def _keep(self, deliveries: Iterable[Delivery]) -> None:
+        """Keep what of *deliveries* was not settled."""
+        self._open.update((delivery, None) for delivery in deliveries if delivery.state is DISPATCHED)
 
     def _settle(self, deliveries: list[Delivery]) -> None:
         by_reader: dict[MessageSource, list[Delivery]] = {}
@@ -431,8 +454,12 @@ class Individual(Client):
         """
         self._check_open()
         if delivery in self._open:
-            del self._open[delivery]
-            self._settle([delivery])
+            try:
+                del self._open[delivery]
+                self._settle([delivery])
+            except BaseException:
+                self._keep([delivery])
+                raise
 
 
 class _One:
@@ -468,6 +495,11 @@ class Transacted(Client):
         super().__init__(redelivery, limit)
         self._commit = commit
         self._sent: list[Copy] = []
+        self._uncertain: list[Delivery] = []  # what transactions had whose commit was interrupted
+
+    @property
+    def held(self) -> Collection[Delivery]:
+        return [*self._open, *self._uncertain]
 
     @property
     def has_received(self) -> bool:
@@ -510,7 +542,11 @@ class Transacted(Client):
         received, self._open = self._open, {}  # a close meanwhile gives nothing back that may be committed
         if not sent and not received:
             return None
-        failure = self._commit(SessionTransaction(sent, list(received)))
+        try:
+            failure = self._commit(SessionTransaction(sent, list(received)))
+        except BaseException:
+            self._uncertain += received
+            raise
         if failure is not None:
             self._open = received
         return failure

@@ -95,6 +95,10 @@ class BlockingReceiver:
             is_next = slot.streak < STREAK or seconds == 0
             found = core.take(slot, consumer._destination, deliver) if is_next else None
             return found[1] if found else self._wait(consumer, seconds, deliver, is_next=is_next)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C, at any point of it
+                slot.reader.reclaim(slot, acknowledgement.held)
+            raise
         finally:
             guard.release()
 

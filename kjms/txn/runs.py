@@ -49,7 +49,10 @@ class UnsettledRuns:
         self._gaps[begin] = past
 
     def remove(self, begin: int, end: int) -> None:
-        """Take the offsets from *begin* to *end*, all of them in one run, out of it."""
+        """Take the offsets from *begin* to *end*, all of them in one run, out of it.
+
+        What is changed is changed without a call in between, where Python would run the handler of Ctrl-C.
+        """
         firsts, pasts = self.firsts, self.pasts
         at = 0 if firsts[0] == begin else bisect_right(firsts, begin) - 1
         first, past = firsts[at], pasts[at]
@@ -61,8 +64,8 @@ class UnsettledRuns:
         else:
             pasts[at] = begin
             if past != end:
-                firsts.insert(at + 1, end)
-                pasts.insert(at + 1, past)
+                firsts[at + 1 : at + 1] = (end,)
+                pasts[at + 1 : at + 1] = (past,)
 
     def holds(self, offset: int) -> bool:
         """Tell whether *offset* is in a run."""

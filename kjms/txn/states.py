@@ -255,23 +255,32 @@ class PartitionSettlement(Generic[T]):
     def settle(self, first: int, past: int | None = None) -> None:
         """Settle the message at *first*, or those from *first* to *past*; what is settled already does not change."""
         begin, end = first, first + 1 if past is None else past
-        for offset in range(first, end):
-            if self._open.pop(offset, None) is None:
+        messages, done = self._open, begin
+        try:
+            for offset in range(first, end):
+                if offset in messages:
+                    del messages[offset]
+                    done = offset + 1
+                    continue
                 self._settled(begin, offset)
-                begin = offset + 1
+                begin = done = offset + 1
                 if self._ahead.get(offset) is not None:
                     self._ahead[offset] = None
                     self._settled(offset, begin, is_read=False)
-        self._settled(begin, end)
+            self._settled(begin, end)
+        except BaseException:  # Ctrl-C, at any call
+            if begin < done and self._unsettled.holds(begin):
+                self._settled(begin, done)
+            raise
 
     def _settled(self, begin: int, end: int, *, is_read: bool = True) -> None:
         """Note that the messages from *begin* to *end*, which were unsettled, are settled."""
         if begin == end:
             return
+        self.version += 1
+        self._done = max(self._done, end)
         if is_read:
             self._unsettled.remove(begin, end)
-        self._done = max(self._done, end)
-        self.version += 1
         if self._histories:
             for offset in range(begin, end):
                 self._histories.pop(offset, None)

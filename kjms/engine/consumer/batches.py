@@ -78,35 +78,38 @@ class Batches:
         level, batch = levels[0], slot.batch
         latest: AssignedPartition | None = None
         end = 0
-        for _ in range(min(self._size, len(level))):
-            delivery = level[0]
-            partition = delivery.partition
-            if partition is not latest:
-                if partition.is_transfer:
+        try:
+            for _ in range(min(self._size, len(level))):
+                delivery = level[0]
+                partition = delivery.partition
+                if partition is not latest:
+                    if partition.is_transfer:
+                        break
+                    if latest is not None:
+                        latest.settlement.dispatch(batch[-1].offset)
+                    latest = partition
+                    is_far = dispatcher.wants_dispatch_limit
+                    end = partition.settlement.dispatch_limit if is_far else partition.extend_at
+                if (
+                    delivery.state is not READY
+                    or delivery.group is not None
+                    or delivery.offset >= end
+                    or delivery.is_relocating
+                ):
                     break
-                if latest is not None:
-                    latest.settlement.dispatch(batch[-1].offset)
-                latest = partition
-                end = partition.settlement.dispatch_limit if dispatcher.wants_dispatch_limit else partition.extend_at
-            if (
-                delivery.state is not READY
-                or delivery.group is not None
-                or delivery.offset >= end
-                or delivery.is_relocating
-            ):
-                break
-            level.popleft()
-            delivery.state = DISPATCHED
-            delivery.ready_in = 0
-            delivery.slot = slot
-            batch.append(delivery)
-        if batch:
-            batch[-1].partition.settlement.dispatch(batch[-1].offset)
-            self._slots.add(slot)
-            queue.size -= len(batch)
-            dispatcher.held -= len(batch)
-            dispatcher.in_flight += len(batch)
-            dispatcher.dispatched += len(batch)
+                delivery.slot = slot
+                delivery.state = DISPATCHED
+                delivery.ready_in = 0
+                batch.append(delivery)
+                level.popleft()
+        finally:  # also where Ctrl-C came
+            if batch:
+                batch[-1].partition.settlement.dispatch(batch[-1].offset)
+                self._slots.add(slot)
+                queue.size -= len(batch)
+                dispatcher.held -= len(batch)
+                dispatcher.in_flight += len(batch)
+                dispatcher.dispatched += len(batch)
 
     def recall(self) -> None:
         """Make ready again what is left of batches, each message in its old place."""

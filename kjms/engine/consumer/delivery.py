@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from kjms.destinations import Destination
@@ -446,6 +446,14 @@ class MessageSource(Protocol):
             to: The consumer that gets them again; None, or one that is stopped: any that matches.
             is_counted: Whether they come marked as redelivered: they do, unless no application saw them.
             due: Says when a message may be delivered again, in milliseconds since the epoch; 0 is at once.
+        """
+
+    def reclaim(self, slot: Slot, kept: Collection[Delivery]) -> None:
+        """Take back what the program of *slot* lost when it was interrupted: any consumer gets it, marked, uncounted.
+
+        Args:
+            slot: The consumer's.
+            kept: What its session knows that it has.
         """
 
     def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:

@@ -235,10 +235,11 @@ class Dispatcher:
 
     def _next(self, slot: ConsumerSlot, queue: _Queue) -> Delivery | None:
         if slot.returned:
-            delivery = slot.returned.popleft()
+            delivery = slot.returned[0]
             delivery.state = DISPATCH[delivery.state]
             self.in_flight += 1
             self.dispatched += 1
+            slot.returned.popleft()
             return delivery
         if slot.batch:
             return slot.batch.popleft()
@@ -261,10 +262,10 @@ class Dispatcher:
                     queue.size -= 1
                     self.held -= 1
                 elif self._may_dispatch(delivery):
+                    self._dispatch(slot, delivery)  # before it is taken out: Ctrl-C may come at each call
                     ready.popleft()
                     queue.size -= 1
                     self.held -= 1
-                    self._dispatch(slot, delivery)
                     return delivery
                 else:
                     return None
@@ -282,9 +283,9 @@ class Dispatcher:
 
     def _dispatch(self, slot: ConsumerSlot, delivery: Delivery) -> None:
         delivery.partition.settlement.dispatch(delivery.offset)
+        delivery.slot = slot
         delivery.state = DISPATCH[delivery.state]
         delivery.ready_in = 0
-        delivery.slot = slot
         self.in_flight += 1
         self.dispatched += 1
         instead = self.groups.take(slot.wakeup, delivery)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kjms.txn.delivery_states import RETURN, SETTLE
+from kjms.txn.delivery_states import DISPATCHED, RETURN, SETTLE
 from kjms.txn.states import NEVER
 
 if TYPE_CHECKING:
@@ -43,13 +43,9 @@ class InFlight:
     def settle(self, deliveries: Sequence[Delivery]) -> list[Receipt]:
         """Note that *deliveries* are done; return what `MessageSource.flush` takes."""
         dispatcher = self._dispatcher
-        dispatcher.in_flight -= len(deliveries)
         counts: dict[AssignedPartition, int] = {}
         partition, first, past = None, 0, 0
         for delivery in deliveries:
-            delivery.state = SETTLE[delivery.state]
-            if delivery.busy is not None:
-                dispatcher.let_go(delivery)
             if delivery.partition is not partition or delivery.offset != past:
                 if partition is not None:
                     partition.settlement.settle(first, past)
@@ -59,6 +55,11 @@ class InFlight:
         if partition is not None:
             partition.settlement.settle(first, past)
             counts[partition] = counts.get(partition, 0) + past - first
+        for delivery in deliveries:  # not before: what Ctrl-C leaves unsettled is still dispatched
+            delivery.state = SETTLE[delivery.state]
+            if delivery.busy is not None:
+                dispatcher.let_go(delivery)
+        dispatcher.in_flight -= len(deliveries)
         return [(partition, partition.settlement.version, count) for partition, count in counts.items()]
 
     def give_back(
@@ -95,3 +96,15 @@ class InFlight:
             to.returned.extendleft(reversed(back))
             to.wakeup.set()
         return bool(later)
+
+    def reclaim(self, slot: Slot, kept: Collection[Delivery], partitions: Iterable[AssignedPartition]) -> None:
+        """Take back what *slot* was given of *partitions*, and not *kept*: see `MessageSource.reclaim`."""
+        self.collect()
+        self._dispatcher.batches.recall()
+        held = [each for partition in partitions for _, each in partition.settlement.messages() if each.is_in_flight]
+        self._dispatcher.in_flight = max(self._dispatcher.in_flight, len(held))  # it may not have been counted
+        lost = [each for each in held if each.slot is slot and each.state is DISPATCHED and each not in kept]
+        for delivery in lost:
+            delivery.possibly_made()
+        slot.returned = deque(delivery for delivery in slot.returned if delivery.state is not DISPATCHED)
+        self.give_back(lost, is_counted=False)

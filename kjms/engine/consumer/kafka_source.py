@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.consumer.access_denial import AccessDenial
@@ -381,6 +381,12 @@ class KafkaSource:
         with self.lock:
             if self._in_flight.give_back(deliveries, to=to, is_counted=is_counted, due=due):
                 self._changed.notify()
+            self._handover.send_over()
+
+    def reclaim(self, slot: Slot, kept: Collection[Delivery]) -> None:
+        """Take back what the program of *slot* lost when it was interrupted: see `MessageSource.reclaim`."""
+        with self.lock:
+            self._in_flight.reclaim(slot, kept, self._assignment)
             self._handover.send_over()
 
     def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:

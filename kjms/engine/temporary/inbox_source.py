@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kjms.engine.consumer.access_denial import AccessDenial
@@ -336,6 +336,11 @@ class InboxSource:
             self._in_flight.give_back(deliveries, to=to, is_counted=is_counted, due=due)
         if self._dispatcher.delayed.next_due:
             self._inbox.wait_until_due(self)
+
+    def reclaim(self, slot: Slot, kept: Collection[Delivery]) -> None:
+        """Take back what the program of *slot* lost when it was interrupted: see `MessageSource.reclaim`."""
+        with self.lock:
+            self._in_flight.reclaim(slot, kept, self._assignment)
 
     def dead_letter(self, delivery: Delivery, copy: Callable[[int], Copy], why: Event) -> None:
         """Relocate *delivery*, which a session has, for good: see `MessageSource.dead_letter`."""

@@ -37,35 +37,48 @@ def test_an_interrupted_send_is_reported_if_it_left_and_else_forgotten(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(("mode", "lost"), [(SessionMode.AUTO_ACKNOWLEDGE, 1), (SessionMode.CLIENT_ACKNOWLEDGE, 0)])
+@pytest.mark.parametrize(
+    ("mode", "lost"),
+    [
+        (SessionMode.AUTO_ACKNOWLEDGE, 1),
+        (SessionMode.CLIENT_ACKNOWLEDGE, 0),
+        (SessionMode.INDIVIDUAL_ACKNOWLEDGE, 0),
+    ],
+)
 def test_an_interrupted_receive_or_acknowledge_holds_nothing_up(
     kjms_factory: ConnectionFactory, queue: Queue, mode: SessionMode, lost: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wherever Ctrl-C comes, session and connection close in order, and the next consumer has the rest.
+    """Wherever Ctrl-C comes, session and connection close in order, and the next consumer of the process has the rest.
 
     In AUTO, a message that was acknowledged may not have been returned yet.
     """
-    with kjms_factory.create_connection() as connection, connection.create_session() as session:
-        producer, sent = session.create_producer(queue), Completions()
-        for number in range(MESSAGES):
-            producer.send(session.create_text_message(str(number)), completion_listener=sent)
     received: set[str] = set()
-    for round_ in range(ROUNDS):
-        with kjms_factory.create_connection() as connection, connection.create_session(mode) as session:
-            consumer = session.create_consumer(queue)
-            connection.start()
-            received.add(text(consumer.receive(WAIT_MS)))
-            with interrupted(0.003 + round_ / 5_000):
-                while True:
-                    for _ in range(10):
-                        message = consumer.receive(WAIT_MS)
-                        received.add(text(message))
-                    message.acknowledge()
-    with kjms_factory.create_connection() as connection:
-        connection.start()
-        rest = consume(connection, queue, mode=SessionMode.DUPS_OK_ACKNOWLEDGE)
+    with kjms_factory.create_connection() as staying:
+        staying.start()
+        with staying.create_session() as session:
+            producer, sent = session.create_producer(queue), Completions()
+            for number in range(MESSAGES):
+                producer.send(session.create_text_message(str(number)), completion_listener=sent)
+        for round_ in range(ROUNDS):
+            with kjms_factory.create_connection() as connection, connection.create_session(mode) as session:
+                consumer = session.create_consumer(queue)
+                connection.start()
+                message = consumer.receive(WAIT_MS)
+                received.add(text(message))
+                message.acknowledge()
+                with interrupted(0.003 + round_ / 5_000):
+                    while True:
+                        for _ in range(10):
+                            message = consumer.receive(WAIT_MS)
+                            received.add(text(message))
+                            if mode == SessionMode.INDIVIDUAL_ACKNOWLEDGE:
+                                message.acknowledge()
+                        message.acknowledge()
+        rest = consume(staying, queue, mode=SessionMode.DUPS_OK_ACKNOWLEDGE)
         least = len(set(sent.texts) - received) - ROUNDS * lost
         received.update(texts_of(drain(rest, count=least)))
     missing = set(sent.texts) - received
     assert len(missing) <= ROUNDS * lost, missing
+    with Admin(kjms_factory) as admin:
+        assert admin.count(queue) == 0
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []

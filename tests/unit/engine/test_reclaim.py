@@ -1,0 +1,147 @@
+"""Ctrl-C at every call of the code that gives messages to a program and settles them: none is lost, none is stuck."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from kjms.client.acknowledge_modes import Client, Individual
+from kjms.destinations import Queue
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
+from kjms.engine.consumer.delivery import Delivery, Receipt, Slot
+from kjms.engine.consumer.dispatcher import Dispatcher
+from kjms.engine.consumer.in_flight import InFlight
+from tests.unit.engine.records import arrive, partition_from
+
+MESSAGES = 12
+
+
+class Source:
+    """A source of one partition with messages, without Kafka and threads."""
+
+    def __init__(self, batch: int) -> None:
+        self.lock = threading.RLock()
+        self.dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=MESSAGES, batch=batch)
+        self.in_flight = InFlight(self.dispatcher, lambda: 0)
+        self.partition = partition_from(0)
+        arrive(self.dispatcher, self.partition, MESSAGES)
+
+    def slot(self) -> ConsumerSlot:
+        reader: Any = self
+        slot = ConsumerSlot(reader, None, threading.Event())
+        slot.is_started = True
+        self.dispatcher.join(slot)
+        return slot
+
+    def take(self, slot: ConsumerSlot) -> Delivery | None:
+        with self.lock:
+            slot.batch_until = time.monotonic() + 3600
+            return self.dispatcher.take(slot)
+
+    def settle(self, deliveries: Sequence[Delivery], *, is_urgent: bool = False) -> list[Receipt]:
+        with self.lock:
+            return self.in_flight.settle(deliveries)
+
+    def flush(self, timeout: float = 0, receipts: Sequence[Receipt] = ()) -> int:
+        return 0
+
+    def give_back(self, deliveries: Collection[Delivery], **how: Any) -> None:
+        with self.lock:
+            self.in_flight.give_back(deliveries, **how)
+
+    def reclaim(self, slot: Slot, kept: Collection[Delivery]) -> None:
+        with self.lock:
+            self.in_flight.reclaim(slot, kept, [self.partition])
+
+    @property
+    def settled(self) -> set[int]:
+        """The offsets that a commit would tell to be settled."""
+        state = self.partition.settlement.snapshot().state
+        unsettled = {offset for first, past in state.runs for offset in range(first, past)}
+        return set(range(state.known)) - unsettled
+
+
+class Redelivery:
+    """Lets no message become a dead letter."""
+
+    due = None
+
+    def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
+        return False
+
+
+@contextmanager
+def interrupted_at(number: int) -> Iterator[list[bool]]:
+    """Interrupt the block after so many of the points where Python runs the handlers of signals; tell whether it was.
+
+    These are where a function begins, and where one in C has returned.
+    """
+    points, came = itertools.count(), [False]
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        is_ours = "kjms" in frame.f_code.co_filename.replace("\\", "/").split("/")
+        if event in ("call", "c_return") and is_ours and next(points) == number:
+            sys.setprofile(None)
+            came[0] = True
+            raise KeyboardInterrupt
+
+    sys.setprofile(look)
+    try:
+        yield came
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+
+
+def consume(slot: ConsumerSlot, mode: Client, seen: list[int]) -> None:
+    """Take all messages, as `BlockingReceiver.receive` does; acknowledge every third, and those before it in CLIENT."""
+    while True:
+        try:
+            delivery = slot.poll()
+            if delivery is None:
+                return
+            message = delivery.message(Queue("q"))
+            mode.received(delivery, message)
+        except KeyboardInterrupt:
+            slot.reader.reclaim(slot, mode.held)
+            raise
+        seen.append(delivery.offset)
+        if len(seen) % 3 == 0:
+            message.acknowledge()
+
+
+@pytest.mark.parametrize("batch", [0, 5])
+@pytest.mark.parametrize("kind", [Client, Individual])
+def test_an_interrupted_program_loses_no_message_and_holds_none_back(kind: type[Client], batch: int) -> None:
+    """Wherever it is interrupted: what it has not seen is unsettled, and the next consumer gets all that is."""
+    points = 0
+    for number in itertools.count():
+        source, redelivery = Source(batch), Redelivery()
+        slot, mode, seen = source.slot(), kind(redelivery), list[int]()
+        with interrupted_at(number) as came:
+            consume(slot, mode, seen)
+        assert source.settled <= set(seen), f"point {number}: settled and not seen"
+        mode.close()
+        before = source.settled
+        source.dispatcher.leave(slot)
+        other, rest = source.slot(), list[Delivery]()
+        while (delivery := other.poll()) is not None:
+            rest.append(delivery)
+        assert before | {each.offset for each in rest} == set(range(MESSAGES)), f"point {number}: held back"
+        source.settle(rest)
+        assert source.partition.settlement.committed_offset == MESSAGES
+        assert source.settled == set(range(MESSAGES))
+        assert source.dispatcher.in_flight >= 0
+        if not came[0]:
+            break
+        points += 1
+    assert points > 100
