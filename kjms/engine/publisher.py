@@ -15,6 +15,7 @@ from kjms.engine.callback_threads import CallbackThreads
 from kjms.engine.delivery_reports import failure_of
 from kjms.engine.interrupts import interrupt_behind
 from kjms.engine.kafka import KafkaError, KafkaException, KafkaMessage, jms_error, kafka_error, open_producer
+from kjms.engine.report_service import ReportService
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException, ResourceAllocationException
 from kjms.mapping import KafkaRecord
@@ -119,6 +120,7 @@ class Publisher:
             raise jms_error(error, f"connect to {self._servers}") from error
         self._fatal: KafkaException | None = None  # the error that ended the last producer
         self._informed: deque[Informed] = deque()  # they are to catch up
+        self._service = ReportService()
         self._sent = 0
         self._is_yield_wanted = False  # whether the thread waits for a sender to yield
         # Of the threads that yield. Not an Event: Ctrl-C inside of one may leave its lock taken.
@@ -141,23 +143,42 @@ class Publisher:
         """
         sent = 0
         while not self._closing:
-            before, sent = sent, self._sent
-            self._is_yield_wanted = sent - before >= BURST
-            first = self._first_yielding() if self._is_yield_wanted else None
-            try:
-                self._producer.poll(0 if self._is_yield_wanted else POLL_SECONDS)
-            except KafkaException as error:
-                if kafka_error(error).fatal():
-                    self._replace(error)
-                else:
-                    _log.warning("%s", error)
+            if self._service.wait(POLL_SECONDS, lambda: len(self._producer)):
+                try:
+                    sent = self._poll(sent)
+                finally:
+                    self._service.end()
             for _ in range(len(self._informed)):
                 self._informed.popleft().catch_up()
             self.callbacks.look()
-            if first is not None:
-                first.release()
             while not self._yielding.empty():
                 self._yielding.get().release()
+
+    def _poll(self, before: int) -> int:
+        """Have the reports called that there are, or that come soon.
+
+        Args:
+            before: How many records had been sent at the last poll.
+
+        Returns:
+            How many have been sent now.
+        """
+        sent, service = self._sent, self._service
+        self._is_yield_wanted = sent - before >= BURST
+        first = self._first_yielding() if self._is_yield_wanted else None
+        try:
+            trouble, service.trouble = service.trouble, None
+            if trouble is not None:
+                raise trouble
+            self._producer.poll(0 if self._is_yield_wanted else POLL_SECONDS)
+        except KafkaException as error:
+            if kafka_error(error).fatal():
+                self._replace(error)
+            else:
+                _log.warning("%s", error)
+        if first is not None:
+            self._yielding.put(first)
+        return sent
 
     def _first_yielding(self) -> threading.Lock | None:
         """Wait until a thread yields, and return what it waits for; None: there is none for STEP_SECONDS."""
@@ -176,6 +197,7 @@ class Publisher:
     def inform(self, informed: Informed) -> None:
         """Have *informed* catch up, in the publisher's thread, when the reports that there are have been called."""
         self._informed.append(informed)
+        self._service.call()
 
     def _replace(self, error: KafkaException) -> None:
         """Make a new producer in the place of one that met a fatal error; what it had is reported as failed."""
@@ -198,7 +220,7 @@ class Publisher:
         return len(self._producer)
 
     def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
-        """Hand *record* to Kafka; *report* is called once, from the publisher's thread.
+        """Hand *record* to Kafka; *report* is called once, by the thread that serves reports then.
 
         `failure_of` says what the report means, and `failure` what its error is in JMS.
 
@@ -208,6 +230,10 @@ class Publisher:
             ResourceAllocationException: The buffer stayed full for the send timeout, or the record is too large.
             JMSException: The Kafka client refused it at once.
         """
+        self._hand_over(topic, partition, record, report)
+        self._service.call()
+
+    def _hand_over(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
         key, value, headers, timestamp = record
         if value is not None and len(value) > SMALL and self._sizes is not None:
             self._sizes.check(topic, record)
@@ -248,14 +274,36 @@ class Publisher:
         Raises:
             JMSException: It was not confirmed; the text says why.
         """
-        answer = _Answer()
-        self.send(topic, partition, record, answer)
+        service = self._service
+        answer = _Answer(service)
+        is_alone = service.expect(answer)
         try:
-            error = answer.wait(self.report_timeout)
+            self._hand_over(topic, partition, record, answer)
+            if is_alone and service.take_over():
+                self._serve_until(answer)
+            else:
+                service.call()
+            if not answer.has_come:
+                answer.wait(self.report_timeout)
         except TimeoutError as failure:
+            service.forget(answer)
             raise self._unconfirmed(topic, failure) from failure
-        if error is not None:
-            raise self.failure(error, topic)
+        except BaseException:
+            service.forget(answer)
+            raise
+        if answer.error is not None:
+            raise self.failure(answer.error, topic)
+
+    def _serve_until(self, answer: _Answer) -> None:
+        """Serve reports, in the present thread, until *answer* has come, or it is late."""
+        producer, deadline = self._producer, time.monotonic() + self.report_timeout
+        try:
+            while not answer.has_come and time.monotonic() < deadline:
+                producer.poll(POLL_SECONDS)
+        except KafkaException as error:
+            self._service.trouble = error
+        finally:
+            self._service.give_up()
 
     def failure(self, error: KafkaError, topic: str) -> JMSException:
         """Return what a report's *error*, of a record for *topic*, is in JMS."""
@@ -298,18 +346,26 @@ def _refused(error: KafkaError | KafkaException, topic: str) -> JMSException:
 class _Answer:
     """The delivery report of one record, for the thread that waits for it; a lock is lighter than an Event."""
 
-    __slots__ = ("_error", "_lock")
+    __slots__ = ("_lock", "_service", "error", "has_come")
 
-    def __init__(self) -> None:
-        self._error: KafkaError | None = None
+    def __init__(self, service: ReportService) -> None:
+        self.error: KafkaError | None = None
         self._lock = threading.Lock()
         self._lock.acquire()
+        self._service = service
+        self.has_come = False
 
     def __call__(self, error: KafkaError | None, record: KafkaMessage) -> None:
-        self._error = failure_of(error, record)
+        self.error = failure_of(error, record)
+        self.has_come = True
+        self._service.forget(self)
         self._lock.release()
 
-    def wait(self, seconds: float) -> KafkaError | None:
+    def wait(self, seconds: float) -> None:
+        """Return when it has come.
+
+        Raises:
+            TimeoutError: It did not within *seconds*.
+        """
         if not self._lock.acquire(timeout=seconds):
             raise TimeoutError(f"no delivery report within {seconds:g} s")
-        return self._error

@@ -8,9 +8,11 @@ import pytest
 
 from kjms import ConnectionFactory, JMSException, Queue
 from kjms.broker import LocalBroker
+from kjms.engine.kafka import KafkaError, KafkaMessage
 from kjms.engine.publisher import Publisher
+from kjms.mapping import KafkaRecord
 from kjms.testing.engine import engine_of, tuned
-from tests.helpers import Completions
+from tests.helpers import WAIT_SECONDS, Completions
 
 
 def test_a_send_waits_no_longer_than_the_send_timeout(kjms_broker: LocalBroker, queue: Queue) -> None:
@@ -22,7 +24,7 @@ def test_a_send_waits_no_longer_than_the_send_timeout(kjms_broker: LocalBroker, 
         producer.send(session.create_text_message("reported"))
         going_on = threading.Event()
         for publisher in (engine_of(connection).prompt, engine_of(connection).bulk):
-            Stuck(going_on).keep(publisher)
+            Stuck(going_on).keep(publisher, queue)
         try:
             with pytest.raises(JMSException, match=r"not confirmed by .* within 1000 ms"):
                 producer.send(session.create_text_message("not reported"))
@@ -34,18 +36,17 @@ def test_a_send_waits_no_longer_than_the_send_timeout(kjms_broker: LocalBroker, 
 
 
 class Stuck:
-    """Keeps a publisher's thread busy, so that it reports nothing."""
+    """Keeps the thread busy that serves the reports of a publisher, so that no other one comes."""
 
     def __init__(self, going_on: threading.Event) -> None:
         self._going_on = going_on
         self._has_begun = threading.Event()
 
-    def keep(self, publisher: Publisher) -> None:
-        """Return when the thread of *publisher* is busy."""
-        publisher.inform(self)
-        while not self._has_begun.wait(0.5):
-            publisher.inform(self)
+    def keep(self, publisher: Publisher, queue: Queue) -> None:
+        """Return when the thread of *publisher* is busy with the report of a record of *queue*."""
+        publisher.send(queue.queue_name, 0, KafkaRecord(None, b"", [], 0), self._report)
+        assert self._has_begun.wait(WAIT_SECONDS)
 
-    def catch_up(self) -> None:
+    def _report(self, error: KafkaError | None, record: KafkaMessage) -> None:
         self._has_begun.set()
         self._going_on.wait(60)

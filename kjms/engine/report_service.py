@@ -1,0 +1,92 @@
+"""Which thread serves the delivery reports of a producer: the publisher's, or a sender that waits for its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kjms.engine.kafka import KafkaException
+
+__all__ = ["REST_SECONDS", "ReportService"]
+
+REST_SECONDS: Final = 0.05  # since a sender began to wait last: so long the thread leaves reports to senders
+
+
+class ReportService:
+    """Lets one thread at a time serve delivery reports.
+
+    A sender that serves the reports until its own has come needs no other thread to wake it. The publisher's thread
+    rests while senders do that, and serves where several wait at a time, or one does not wait for what it sent.
+
+    Attributes:
+        trouble: What a sender met while it served, for the publisher's thread to handle.
+    """
+
+    def __init__(self) -> None:
+        self.trouble: KafkaException | None = None
+        self._serving = threading.Lock()  # held by the thread that serves
+        self._waiting: set[object] = set()  # the answers that senders wait for
+        self._asked_at = self._shared_at = -REST_SECONDS  # when a sender began to wait last; when another did already
+        self._is_resting = False
+        # Wakes the thread. Not an Event: Ctrl-C inside of one may leave its lock taken.
+        self._calls: SimpleQueue[None] = SimpleQueue()
+
+    # Of senders.
+
+    def expect(self, answer: object) -> bool:
+        """Note that the present thread will wait for *answer*; return whether no other thread waited lately."""
+        now = time.monotonic()
+        if self._waiting:
+            self._shared_at = now
+        self._waiting.add(answer)
+        self._asked_at = now
+        return now - self._shared_at > REST_SECONDS
+
+    def forget(self, answer: object) -> None:
+        """Note that *answer* has come, or that no thread waits for it any more."""
+        self._waiting.discard(answer)
+
+    def take_over(self) -> bool:
+        """Serve, unless another thread does; return whether the present thread serves now, until it calls `give_up`."""
+        return self._serving.acquire(blocking=False)
+
+    def give_up(self) -> None:
+        """Serve no longer; the publisher's thread serves the senders that still wait."""
+        self._serving.release()
+        if self._waiting:
+            self.call()
+
+    def call(self) -> None:
+        """Wake the publisher's thread, if it rests."""
+        if self._is_resting:
+            self._calls.put(None)
+
+    # Of the publisher's thread.
+
+    def wait(self, seconds: float, is_under_way: Callable[[], object]) -> bool:
+        """Wait until senders leave it to the publisher's thread; return whether it serves now, until it calls `end`.
+
+        Args:
+            seconds: How long to wait.
+            is_under_way: Returns whether reports are to come.
+        """
+        since = time.monotonic() - REST_SECONDS
+        if self._asked_at > since > self._shared_at:
+            self._is_resting = True  # before the look: a thread that sends after it calls
+            try:
+                if self._serving.locked() or not is_under_way():
+                    self._calls.get(timeout=seconds)
+                    return False
+            except Empty:
+                return False
+            finally:
+                self._is_resting = False
+        return self._serving.acquire(timeout=seconds)
+
+    def end(self) -> None:
+        """Let other threads serve."""
+        self._serving.release()
