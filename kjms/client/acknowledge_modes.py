@@ -224,7 +224,9 @@ class Auto(Acknowledgement):
         if self._is_pipelined:
             delivery.slot.reader.settle_soon(delivery)  # type: ignore[union-attr] # dispatched, so it has a slot
         else:
-            self._settle(delivery, is_urgent=not self._is_hasty)
+            reader = delivery.slot.reader  # type: ignore[union-attr]
+            receipts = reader.settle([delivery], is_urgent=not self._is_hasty)
+            self._unflushed.setdefault(reader, []).extend(receipts)
             self._received_at = time.monotonic()
 
     def looping(self, delivery: Delivery, message: Message) -> None:

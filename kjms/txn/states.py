@@ -321,10 +321,14 @@ class PartitionSettlement(Generic[T]):
                 noted the history of all that it dispatched.
             settled: Offsets to be written as settled, though they are not yet: they will be in the same transaction.
         """
-        top = self._top(settled)
-        if not settled:
-            top = self._unsettled.end(top)
-        runs, committed_offset = self._collect(top, settled)
+        top, firsts = self._top(settled), self._unsettled.firsts
+        runs: list[tuple[int, int]]
+        if not settled and firsts and firsts[0] >= top:  # as where each message is settled before the next one
+            runs, committed_offset = [], firsts[0]
+        else:
+            if not settled:
+                top = self._unsettled.end(top)
+            runs, committed_offset = self._collect(top, settled)
         while runs and runs[-1][1] >= top:
             top = runs.pop()[0]  # what is unsettled at the end needs no saying
         dispatch_limit = max(self._restored.dispatch_limit, self.dispatched + window if window else 0, committed_offset)

@@ -76,7 +76,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = {
     "uses of another object's engine": {},
     "clients and sockets that a pure package loads": {},
     "calls for a message": {
-        "AUTO_ACKNOWLEDGE": 57,
+        "AUTO_ACKNOWLEDGE": 47,
     },
 }
 """Rule -> name -> today's number, where it is above the gate."""

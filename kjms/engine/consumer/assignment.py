@@ -10,7 +10,6 @@ from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.kafka import TopicPartition
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.txn.metadata import (
-    State,
     write_state,
 )
 from kjms.txn.states import NOBODY, Snapshot
@@ -50,6 +49,7 @@ class Assignment:
     Attributes:
         is_kept: Whether Kafka keeps the settlement: it does for a group.
         crowding: The partitions of which messages are being relocated, so that their settlement gets small again.
+        has_transfers: Whether a transfer partition is held.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Assignment:
         self._most_runs = tuning.most_runs
         self._dispatcher = dispatcher
         self._partitions: dict[tuple[str, int], AssignedPartition] = {}
+        self.has_transfers = False
 
     def __iter__(self) -> Iterator[AssignedPartition]:
         return iter(self._partitions.values())
@@ -88,6 +89,7 @@ class Assignment:
     def add(self, partition: AssignedPartition) -> None:
         """Hold *partition* from now on."""
         self._partitions[partition.topic, partition.number] = partition
+        self.has_transfers = self.has_transfers or partition.is_transfer
 
     def transfers(self) -> list[AssignedPartition]:
         """Return the transfer partitions that are held."""
@@ -97,6 +99,7 @@ class Assignment:
         """Give *partition* up."""
         partition.is_held = False
         self._partitions.pop((partition.topic, partition.number), None)
+        self.has_transfers = any(other.is_transfer for other in self)
         self._dispatcher.drop(partition)
         self.crowding.discard(partition)
 
@@ -143,12 +146,12 @@ class Assignment:
             snapshot = settlement.snapshot(
                 0 if is_last else partition.window(), NOBODY if settled is None else settled[partition]
             )
-            metadata = self._written(partition, snapshot.state)
+            metadata = write_state(snapshot.state, partition.identity, self.engine)
             partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > self._most_runs
             if len(metadata) > self.limit:
                 too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
                 continue
-            if not is_last:
+            if not is_last and snapshot.state.dispatch_limit < settlement.dispatch_limit:
                 partition.narrow(snapshot.state.dispatch_limit)
             commits.append(
                 Commit(
@@ -158,9 +161,6 @@ class Assignment:
                 )
             )
         return commits, too_large
-
-    def _written(self, partition: AssignedPartition, state: State) -> str:
-        return write_state(state, partition.identity, self.engine)
 
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""

@@ -158,14 +158,13 @@ class AssignedPartition:
         return self._window.after(dispatched) + max(self.requested_limit - dispatched, 0)
 
     def narrow(self, limit: int) -> None:
-        """Dispatch nothing at or beyond *limit*, which is about to be committed, until Kafka has it.
+        """Dispatch nothing at or beyond *limit*, which is about to be committed, and lies before the last one.
 
-        The limit may lie before the last one, where less is dispatched than before: what stands between the two would
-        come again unmarked after a crash.
+        It does where less is dispatched than before: what stands between the two would come again unmarked after a
+        crash.
         """
-        if limit < self.settlement.dispatch_limit:
-            self.settlement.dispatch_limit = limit
-            self.dispatch_limit_moved()
+        self.settlement.dispatch_limit = limit
+        self.dispatch_limit_moved()
 
     def dispatch_limit_moved(self) -> None:
         """Note that Kafka has a new dispatch limit."""

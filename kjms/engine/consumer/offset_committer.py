@@ -229,7 +229,8 @@ class OffsetCommitter:
     def _is_durable(self, receipts: Sequence[Receipt]) -> bool:
         """Return whether *receipts* are committed, or lost; where they are empty, everything that was settled."""
         with self._lock:
-            self._in_flight.collect()
+            if self._in_flight.settled:
+                self._in_flight.collect()
             if not receipts:
                 return not any(partition.settlement.is_dirty for partition in self._assignment)
             for partition, version, _ in receipts:  # a loop, for speed
@@ -298,8 +299,10 @@ class OffsetCommitter:
         assignment, dispatcher = self._assignment, self._dispatcher
         with self._lock:
             self._urgent_planned = self.urgent  # a commit that fails is tried again by the next flush, or in 0.1 s
-            self._in_flight.collect()
-            self._before_commit()
+            if self._in_flight.settled:
+                self._in_flight.collect()
+            if assignment.has_transfers:
+                self._before_commit()
             commits, too_large = assignment.plan(last=last, is_proof=is_proof)
             consumer = self._client.consumer
             self.lacks_room = bool(too_large)
