@@ -90,8 +90,8 @@ class Pending:
 class CompletionQueue:
     """Counts a session's asynchronous sends, and calls completion listeners in the order of sending, one at a time.
 
-    Sends are begun by the one thread that uses the session, and arrive in the publisher's one thread, so each keeps a
-    count of its own and no lock is needed until a thread waits.
+    Sends are begun by the one thread that uses the session, and arrive in the one thread that serves the publisher's
+    reports then, so each keeps a count of its own and no lock is needed until a thread waits.
 
     Args:
         publisher: Makes the sends. Another one may do so when the queue is empty.

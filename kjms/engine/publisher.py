@@ -219,21 +219,26 @@ class Publisher:
         """How many records are on their way."""
         return len(self._producer)
 
-    def send(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
+    def send(
+        self, topic: str, partition: int, record: KafkaRecord, report: Report, *, is_awaited: bool = False
+    ) -> None:
         """Hand *record* to Kafka; *report* is called once, by the thread that serves reports then.
 
         `failure_of` says what the report means, and `failure` what its error is in JMS.
 
         Waits while librdkafka's buffer is full.
 
+        Args:
+            topic: The Kafka topic.
+            partition: Its partition; -1: the Kafka client chooses.
+            record: What is written.
+            report: Receives the delivery report.
+            is_awaited: Whether the present thread is about to wait for the report.
+
         Raises:
             ResourceAllocationException: The buffer stayed full for the send timeout, or the record is too large.
             JMSException: The Kafka client refused it at once.
         """
-        self._hand_over(topic, partition, record, report)
-        self._service.call()
-
-    def _hand_over(self, topic: str, partition: int, record: KafkaRecord, report: Report) -> None:
         key, value, headers, timestamp = record
         if value is not None and len(value) > SMALL and self._sizes is not None:
             self._sizes.check(topic, record)
@@ -254,6 +259,8 @@ class Publisher:
                     raise
                 raise interrupt from None
         self._sent = sent = self._sent + 1
+        if not is_awaited and self._service.is_resting:
+            self._service.call()
         if self._is_yield_wanted and not sent % YIELD_EVERY:
             self._yield()
 
@@ -278,7 +285,7 @@ class Publisher:
         answer = _Answer(service)
         is_alone = service.expect(answer)
         try:
-            self._hand_over(topic, partition, record, answer)
+            self.send(topic, partition, record, answer, is_awaited=True)
             if is_alone and service.take_over():
                 self._serve_until(answer)
             else:

@@ -24,14 +24,15 @@ class ReportService:
 
     Attributes:
         trouble: What a sender met while it served, for the publisher's thread to handle.
+        is_resting: Whether the publisher's thread rests, until it is called.
     """
 
     def __init__(self) -> None:
         self.trouble: KafkaException | None = None
+        self.is_resting = False
         self._serving = threading.Lock()  # held by the thread that serves
         self._waiting: set[object] = set()  # the answers that senders wait for
         self._asked_at = self._shared_at = -REST_SECONDS  # when a sender began to wait last; when another did already
-        self._is_resting = False
         # Wakes the thread. Not an Event: Ctrl-C inside of one may leave its lock taken.
         self._calls: SimpleQueue[None] = SimpleQueue()
 
@@ -62,7 +63,7 @@ class ReportService:
 
     def call(self) -> None:
         """Wake the publisher's thread, if it rests."""
-        if self._is_resting:
+        if self.is_resting:
             self._calls.put(None)
 
     # Of the publisher's thread.
@@ -76,7 +77,7 @@ class ReportService:
         """
         since = time.monotonic() - REST_SECONDS
         if self._asked_at > since > self._shared_at:
-            self._is_resting = True  # before the look: a thread that sends after it calls
+            self.is_resting = True  # before the look: a thread that sends after it calls
             try:
                 if self._serving.locked() or not is_under_way():
                     self._calls.get(timeout=seconds)
@@ -84,7 +85,7 @@ class ReportService:
             except Empty:
                 return False
             finally:
-                self._is_resting = False
+                self.is_resting = False
         return self._serving.acquire(timeout=seconds)
 
     def end(self) -> None:
