@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -49,6 +50,8 @@ def play(options: argparse.Namespace, number: int) -> Result:
     again += "" if options.fatal is None else f" --fatal {options.fatal}"
     began = f"round {number}, {partitions}, prefetch {chosen.prefetch}"
     show(options, result, began, partial(account, result), again, folder)
+    if result.standstill:
+        print(f"  when the round was given up:\n{textwrap.indent(result.standstill, '    ')}", flush=True)
     return result
 
 

@@ -18,6 +18,7 @@ from crash_checker import BROKE, CLIENT, INDIVIDUAL, Checker, Round, Stop, Viola
 from crash_history import Kind, histories, now
 from crash_plan import CONSUMERS, PRODUCERS, Disturbance, Plan
 from crash_process import Task
+from crash_standstill import standstill
 
 from kjms import JMSException
 from kjms.broker import LocalBroker
@@ -34,6 +35,7 @@ START_SECONDS: Final = 60.0  # how long the start of all processes may take
 LEAVE_SECONDS: Final = 20.0  # closing gives Kafka 5 seconds, and there are several things to close
 RETURN_SECONDS: Final = 0.3  # the place of a process that was killed stays empty so long
 DRAIN_SECONDS: Final = 120.0
+STACKS_SECONDS: Final = 5.0  # how long a process may take to write where its threads are
 QUIET_SECONDS: Final = 2.0  # the queue is dry when nothing came for so long, and nobody was lost lately
 
 
@@ -90,6 +92,18 @@ class Child:
             time.sleep(LOOK_SECONDS)
             self.kill()
 
+    def stacks(self) -> str:
+        """Return where its threads are; a process that has not begun to work would end by the signal."""
+        if not any(Path(self.task.folder).glob(f"{self.task.name}*.history")):
+            return f"{self.task.name} has not begun"
+        begin = size = self.said.stat().st_size
+        self.process.send_signal(signal.SIGUSR1)
+        deadline = now() + STACKS_SECONDS
+        while now() < deadline and (size == begin or self.said.stat().st_size > size):
+            size = self.said.stat().st_size
+            time.sleep(LOOK_SECONDS)
+        return f"{self.task.name}:\n{self.said.read_bytes()[begin:].decode(errors='replace')}"
+
     def failure(self) -> str | None:
         """Return what it said if it ended by itself, and not in order."""
         code = self.process.poll()
@@ -115,6 +129,7 @@ class Result:
     restarts: int
     seconds: float
     abandoned: int  # transactions that Kafka left open at a restart: the round says nothing then
+    standstill: str  # what Kafka and the consumers said when the round was given up
 
     def line(self) -> str:
         counted = (
@@ -147,6 +162,7 @@ class Stage:
     outages: list[tuple[float, float]] = field(default_factory=list)
     restarts: int = 0
     last_loss: float = 0.0  # when a member of the group was lost last
+    standstill: str = ""
     _repair: threading.Thread | None = None  # starts the broker again
     _broker_error: JMSException | None = None
 
@@ -180,6 +196,7 @@ class Stage:
             restarts=self.restarts,
             seconds=now() - began,
             abandoned=abandoned,
+            standstill=self.standstill,
         )
 
     # The queue is used, and everybody disturbed.
@@ -325,6 +342,8 @@ class Stage:
             if now() - max(lately, checker.last_event) > QUIET_SECONDS and not checker.unaccounted:
                 break
         else:
+            said = standstill(self.broker.bootstrap_servers, QUEUE)
+            self.standstill = "\n".join([said, *map(Child.stacks, drainers)])
             return False
         for child in drainers:
             child.leave()
