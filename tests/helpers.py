@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import psutil
@@ -357,6 +357,30 @@ def interrupted(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.enable()
         signal.signal(signal.SIGVTALRM, before)
+
+
+@contextlib.contextmanager
+def interrupted_at(number: int) -> Iterator[list[bool]]:
+    """Interrupt the block after so many of the points where Python runs the handlers of signals; tell whether it was.
+
+    These are where a function begins, and where one in C has returned.
+    """
+    points, came = itertools.count(), [False]
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        is_ours = "kjms" in frame.f_code.co_filename.replace("\\", "/").split("/")
+        if event in ("call", "c_return") and is_ours and next(points) == number:
+            sys.setprofile(None)
+            came[0] = True
+            raise KeyboardInterrupt
+
+    sys.setprofile(look)
+    try:
+        yield came
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
 
 
 # What Kafka holds, as a client that knows nothing of kjms sees it.

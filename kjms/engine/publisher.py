@@ -283,34 +283,35 @@ class Publisher:
         """
         service = self._service
         answer = _Answer(service)
-        is_alone = service.expect(answer)
         try:
+            is_alone = service.expect(answer)
             self.send(topic, partition, record, answer, is_awaited=True)
+            seconds = self.report_timeout
             if is_alone and service.take_over():
-                self._serve_until(answer)
+                seconds = self._serve_until(answer, seconds)
             else:
                 service.call()
             if not answer.has_come:
-                answer.wait(self.report_timeout)
+                answer.wait(seconds)
         except TimeoutError as failure:
-            service.forget(answer)
+            service.abandon(answer)
             raise self._unconfirmed(topic, failure) from failure
-        except BaseException:
-            service.forget(answer)
+        except BaseException:  # also Ctrl-C, at any point of it
+            service.abandon(answer)
             raise
         if answer.error is not None:
             raise self.failure(answer.error, topic)
 
-    def _serve_until(self, answer: _Answer) -> None:
-        """Serve reports, in the present thread, until *answer* has come, or it is late."""
-        producer, deadline = self._producer, time.monotonic() + self.report_timeout
+    def _serve_until(self, answer: _Answer, seconds: float) -> float:
+        """Serve reports, in the present thread, until *answer* has come, for *seconds*; return what is left of them."""
+        producer, deadline = self._producer, time.monotonic() + seconds
         try:
             while not answer.has_come and time.monotonic() < deadline:
                 producer.poll(POLL_SECONDS)
         except KafkaException as error:
             self._service.trouble = error
-        finally:
-            self._service.give_up()
+        self._service.give_up()
+        return max(deadline - time.monotonic(), 0.0)
 
     def failure(self, error: KafkaError, topic: str) -> JMSException:
         """Return what a report's *error*, of a record for *topic*, is in JMS."""
@@ -365,7 +366,7 @@ class _Answer:
     def __call__(self, error: KafkaError | None, record: KafkaMessage) -> None:
         self.error = failure_of(error, record)
         self.has_come = True
-        self._service.forget(self)
+        self._service.came(self)
         self._lock.release()
 
     def wait(self, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +31,7 @@ class ReportService:
     def __init__(self) -> None:
         self.trouble: KafkaException | None = None
         self.is_resting = False
-        self._serving = threading.Lock()  # held by the thread that serves
+        self._serving = threading.RLock()  # held by the thread that serves, and knows which that is
         self._waiting: set[object] = set()  # the answers that senders wait for
         self._asked_at = self._shared_at = -REST_SECONDS  # when a sender began to wait last; when another did already
         # Wakes the thread. Not an Event: Ctrl-C inside of one may leave its lock taken.
@@ -47,9 +48,15 @@ class ReportService:
         self._asked_at = now
         return now - self._shared_at > REST_SECONDS
 
-    def forget(self, answer: object) -> None:
-        """Note that *answer* has come, or that no thread waits for it any more."""
+    def came(self, answer: object) -> None:
+        """Note that *answer* has come."""
         self._waiting.discard(answer)
+
+    def abandon(self, answer: object) -> None:
+        """Note that the present thread waits for *answer* no longer; if it serves, it does not any more."""
+        self._waiting.discard(answer)
+        with suppress(RuntimeError):  # another thread serves, or none
+            self.give_up()
 
     def take_over(self) -> bool:
         """Serve, unless another thread does; return whether the present thread serves now, until it calls `give_up`."""
@@ -79,13 +86,16 @@ class ReportService:
         if self._asked_at > since > self._shared_at:
             self.is_resting = True  # before the look: a thread that sends after it calls
             try:
-                if self._serving.locked() or not is_under_way():
-                    self._calls.get(timeout=seconds)
-                    return False
+                if self._serving.acquire(blocking=False):
+                    if is_under_way():
+                        return True
+                    self._serving.release()
+                self._calls.get(timeout=seconds)
             except Empty:
-                return False
+                pass
             finally:
                 self.is_resting = False
+            return False
         return self._serving.acquire(timeout=seconds)
 
     def end(self) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +16,7 @@ from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import Delivery, Receipt, Slot
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.in_flight import InFlight
+from tests.helpers import interrupted_at
 from tests.unit.engine.records import arrive, partition_from
 
 MESSAGES = 12
@@ -76,30 +74,6 @@ class Redelivery:
 
     def was_last(self, delivery: Delivery, error: BaseException | None) -> bool:
         return False
-
-
-@contextmanager
-def interrupted_at(number: int) -> Iterator[list[bool]]:
-    """Interrupt the block after so many of the points where Python runs the handlers of signals; tell whether it was.
-
-    These are where a function begins, and where one in C has returned.
-    """
-    points, came = itertools.count(), [False]
-
-    def look(frame: FrameType, event: str, argument: object) -> None:
-        is_ours = "kjms" in frame.f_code.co_filename.replace("\\", "/").split("/")
-        if event in ("call", "c_return") and is_ours and next(points) == number:
-            sys.setprofile(None)
-            came[0] = True
-            raise KeyboardInterrupt
-
-    sys.setprofile(look)
-    try:
-        yield came
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.setprofile(None)
 
 
 def consume(slot: ConsumerSlot, mode: Client, seen: list[int]) -> None:

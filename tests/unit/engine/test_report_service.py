@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,7 +19,9 @@ from kjms.engine.report_service import REST_SECONDS, ReportService
 from kjms.errors import JMSException
 from kjms.mapping import KafkaRecord
 from kjms.testing import MemoryKafka
-from tests.helpers import WAIT_SECONDS, Desk, Eventually, Intercepted, intercepted
+from tests.helpers import WAIT_SECONDS, Desk, Eventually, Intercepted, intercepted, interrupted_at
+
+T = TypeVar("T")
 
 RECORD = KafkaRecord(None, b"7 pens", [], 0)
 SENDERS = 8
@@ -45,20 +49,33 @@ class Reports:
         self.threads.add(threading.current_thread())
 
 
+def in_another_thread(call: Callable[[], T]) -> T:
+    """Return what *call* returns in a thread of its own."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result(WAIT_SECONDS)
+
+
 def test_a_lone_sender_serves_and_the_thread_rests() -> None:
     """While a sender asks again and again, the thread rests; what it may not rest for wakes it."""
-    service, under_way = ReportService(), [0]
-    assert service.wait(0, lambda: under_way[0])  # no sender asked
-    assert not service.take_over()
+    service = ReportService()
+
+    def serves(*, is_under_way: bool) -> bool:
+        """Return whether the publisher's thread would serve now."""
+        is_serving = service.wait(0.001, lambda: is_under_way)
+        if is_serving:
+            service.end()
+        return is_serving
+
+    assert service.wait(0, lambda: False)  # no sender asked
+    assert not in_another_thread(service.take_over)
     service.end()
     assert service.expect("answer")
     assert service.take_over()
-    assert not service.wait(0.001, lambda: 1)  # a sender serves
-    service.forget("answer")
+    assert not in_another_thread(lambda: serves(is_under_way=True))  # a sender serves
+    service.came("answer")
     service.give_up()
-    assert not service.wait(0.001, lambda: 0)  # it may ask again soon
-    assert service.wait(0.001, lambda: 1)  # of what is under way, no thread serves the reports
-    service.end()
+    assert not in_another_thread(lambda: serves(is_under_way=False))  # it may ask again soon
+    assert in_another_thread(lambda: serves(is_under_way=True))  # no thread serves the reports of that
 
 
 def test_several_senders_leave_it_to_the_thread() -> None:
@@ -66,8 +83,8 @@ def test_several_senders_leave_it_to_the_thread() -> None:
     service = ReportService()
     assert service.expect("first")
     assert not service.expect("second")
-    service.forget("second")
-    service.forget("first")
+    service.came("second")
+    service.came("first")
     assert not service.expect("third")
     assert service.wait(0.001, lambda: 0)
 
@@ -89,25 +106,46 @@ def test_who_still_waits_is_passed_on_to_the_thread() -> None:
     thread.start()
     rested.wait(WAIT_SECONDS)
     service.expect("second")
-    service.forget("first")
+    service.came("first")
     service.give_up()
     assert serves.wait(WAIT_SECONDS)
     thread.join()
 
 
-def test_a_sender_that_waits_serves_its_own_report(publisher: Publisher, queue: Queue, eventually: Eventually) -> None:
-    """So no other thread has to wake it. What is sent without waiting is reported with it, or by the thread."""
+class Watched(Intercepted):
+    """A producer that notes which thread polled it last."""
+
+    last: threading.Thread | None = None
+
+    def poll(self, seconds: float) -> int:
+        Watched.last = threading.current_thread()
+        return int(self.inner.poll(seconds))
+
+
+@pytest.fixture
+def watched(kafka: MemoryKafka, desk: Desk, queue: Queue) -> Iterator[Publisher]:
+    """The same, whose producer notes which thread polls."""
+    desk.send(queue, "the topic is made")
+    with intercepted(kafka.bootstrap_servers, producer=Watched):
+        publisher = Publisher({"bootstrap.servers": kafka.bootstrap_servers}, "publisher", send_timeout=10_000)
+        yield publisher
+        publisher.close()
+
+
+def is_served_here(publisher: Publisher, queue: Queue) -> bool:
+    """Send, and return whether the present thread served its report."""
+    publisher.send_and_wait(queue.queue_name, 0, RECORD)
+    return Watched.last is threading.current_thread()
+
+
+def test_a_sender_that_waits_serves_its_own_report(watched: Publisher, queue: Queue, eventually: Eventually) -> None:
+    """So no other thread has to wake it. What is sent without waiting is reported by the publisher's thread soon."""
+    eventually(lambda: is_served_here(watched, queue))
     reports = Reports()
-
-    def is_served_here() -> bool:
-        publisher.send(queue.queue_name, 0, RECORD, reports)
-        publisher.send_and_wait(queue.queue_name, 0, RECORD)
-        return threading.current_thread() in reports.threads
-
-    eventually(is_served_here)
-    publisher.send(queue.queue_name, 0, RECORD, reports)
-    eventually(lambda: publisher.backlog == 0)
-    assert set(reports.errors) == {None}
+    watched.send(queue.queue_name, 0, RECORD, reports)
+    eventually(lambda: watched.backlog == 0)
+    assert reports.errors == [None]
+    assert Watched.last is watched.thread
 
 
 def test_all_senders_get_their_reports(publisher: Publisher, queue: Queue, eventually: Eventually) -> None:
@@ -135,6 +173,28 @@ def test_all_senders_get_their_reports(publisher: Publisher, queue: Queue, event
     eventually(lambda: len(reports.errors) == SENDS * SENDERS // 4)
     assert publisher.backlog == 0
     assert set(reports.errors) == {None}
+
+
+def test_an_interrupted_sender_leaves_the_reports_to_others(
+    watched: Publisher, queue: Queue, eventually: Eventually
+) -> None:
+    """Wherever Ctrl-C comes, the next send is served, by its own thread or by the publisher's."""
+    publisher = watched
+
+    def is_sent_by_another() -> bool:
+        sender = threading.Thread(target=publisher.send_and_wait, args=(queue.queue_name, 0, RECORD))
+        sender.start()
+        sender.join(WAIT_SECONDS)
+        return not sender.is_alive()
+
+    for number in itertools.count():
+        eventually(lambda: is_served_here(publisher, queue))  # and the next one, too
+        with interrupted_at(number) as came:
+            publisher.send_and_wait(queue.queue_name, 0, RECORD)
+        assert is_sent_by_another(), f"point {number}"
+        if not came[0]:
+            break
+    assert number > 20
 
 
 class Failing(Intercepted):
