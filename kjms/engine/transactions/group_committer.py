@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownError, UnknownError
@@ -44,6 +46,7 @@ class SessionTransaction:
         self.deliveries = deliveries
         self.is_singly = False  # whether to write its messages one by one
         self._failure: JMSException | None = None
+        self._is_abandoned = False
         self._has_ended = threading.Event()
         self.until = time.monotonic() + TIMEOUT_SECONDS
 
@@ -62,11 +65,26 @@ class SessionTransaction:
         """Record that it was committed, or why not."""
         self._failure = failure
         self._has_ended.set()
+        if self._is_abandoned:
+            self._give_back()
 
     def wait(self) -> JMSException | None:
         """Return when it has ended, with the reason if nothing of it was committed."""
         self._has_ended.wait()
         return self._failure
+
+    def abandon(self) -> None:
+        """Have what was received delivered again if nothing is committed: the session was interrupted."""
+        self._is_abandoned = True
+        if self._has_ended.is_set():
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Have what was received delivered again, unless it was committed."""
+        received, self.deliveries = self.deliveries, ()
+        if self._failure is not None:
+            for slot, mine in itertools.groupby(received, attrgetter("slot")):
+                slot.reader.give_back(list(mine))
 
 
 class GroupCommitter(TransactionalProducer[SessionTransaction]):
@@ -91,7 +109,11 @@ class GroupCommitter(TransactionalProducer[SessionTransaction]):
 
     def commit(self, work: SessionTransaction) -> JMSException | None:
         """Commit *work*: return None when all of it was committed, or the reason why nothing was."""
-        return work.wait() if self._submit(work) else JMSException("commit: the connection is closed")
+        try:
+            return work.wait() if self._submit(work) else JMSException("commit: the connection is closed")
+        except BaseException:  # Ctrl-C
+            work.abandon()
+            raise
 
     def close(self, seconds: float) -> None:
         super().close(seconds)

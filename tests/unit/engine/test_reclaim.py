@@ -16,6 +16,8 @@ from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import Delivery, Receipt, Slot
 from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.in_flight import InFlight
+from kjms.engine.transactions.group_committer import SessionTransaction
+from kjms.errors import JMSException
 from tests.helpers import interrupted_at
 from tests.unit.engine.records import arrive, partition_from
 
@@ -119,3 +121,24 @@ def test_an_interrupted_program_loses_no_message_and_holds_none_back(kind: type[
             break
         points += 1
     assert points > 100
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("failure", [None, JMSException("not committed")])
+def test_an_interrupted_commit_that_fails_gives_the_messages_back(failure: JMSException | None, is_late: bool) -> None:
+    """The session does not wait for the outcome any more, so nothing else would; what was committed stays settled."""
+    source = Source(5)
+    slot = source.slot()
+    received = [delivery for delivery in (slot.poll() for _ in range(3)) if delivery is not None]
+    work = SessionTransaction([], received)
+    if is_late:
+        work.abandon()
+        work.end(failure)
+    else:
+        work.end(failure)
+        work.abandon()
+    source.dispatcher.leave(slot)
+    other, rest = source.slot(), list[int]()
+    while (delivery := other.poll()) is not None:
+        rest.append(delivery.offset)
+    assert rest == list(range(0 if failure else 3, MESSAGES))
