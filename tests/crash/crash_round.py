@@ -18,7 +18,7 @@ from crash_checker import BROKE, CLIENT, INDIVIDUAL, Checker, Round, Stop, Viola
 from crash_history import Kind, histories, now
 from crash_plan import CONSUMERS, PRODUCERS, Disturbance, Plan
 from crash_process import Task
-from crash_standstill import standstill
+from crash_standstill import NOTHING, Standstill, standstill
 
 from kjms import JMSException
 from kjms.broker import LocalBroker
@@ -162,7 +162,7 @@ class Stage:
     outages: list[tuple[float, float]] = field(default_factory=list)
     restarts: int = 0
     last_loss: float = 0.0  # when a member of the group was lost last
-    standstill: str = ""
+    standstill: Standstill = NOTHING
     _repair: threading.Thread | None = None  # starts the broker again
     _broker_error: JMSException | None = None
 
@@ -178,7 +178,7 @@ class Stage:
             finally:
                 self._end()
             record = self._record(is_drained)
-            abandoned = self.abandoned()
+            abandoned = self.abandoned() + self.standstill.hanging
         checker = Checker(record)
         failures = [child.failure() for child in self.children]
         violations = checker.violations() + [Violation(BROKE, -1, failure) for failure in failures if failure]
@@ -196,7 +196,7 @@ class Stage:
             restarts=self.restarts,
             seconds=now() - began,
             abandoned=abandoned,
-            standstill=self.standstill,
+            standstill=self.standstill.text,
         )
 
     # The queue is used, and everybody disturbed.
@@ -342,8 +342,8 @@ class Stage:
             if now() - max(lately, checker.last_event) > QUIET_SECONDS and not checker.unaccounted:
                 break
         else:
-            said = standstill(self.broker.bootstrap_servers, QUEUE)
-            self.standstill = "\n".join([said, *map(Child.stacks, drainers)])
+            found = standstill(self.broker.bootstrap_servers, QUEUE)
+            self.standstill = found._replace(text="\n".join([found.text, *map(Child.stacks, drainers)]))
             return False
         for child in drainers:
             child.leave()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -11,37 +11,61 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 ASK_SECONDS: Final = 10
 
 
-def standstill(servers: str, queue: str) -> str:
-    """Return, line by line, where the logs of *queue* end, what an open transaction hides, and how its groups stand."""
+class Standstill(NamedTuple):
+    """What was found.
+
+    Attributes:
+        text: For people, in lines.
+        hanging: How many partitions have records, or groups have offsets, that an open transaction hides. Kafka ends
+            each transaction of kjms after 40 seconds: one that is older is never ended.
+    """
+
+    text: str = ""
+    hanging: int = 0
+
+
+NOTHING: Final = Standstill()
+
+
+def standstill(servers: str, queue: str) -> Standstill:
+    """Return where the logs of *queue* end, what open transactions hide, and how the consumer groups stand."""
+    lines: list[str] = []
+    hanging = 0
     try:
-        return "\n".join(_lines(AdminClient({"bootstrap.servers": servers}), queue))
+        for line, is_hidden in _findings(AdminClient({"bootstrap.servers": servers}), queue):
+            lines.append(line)
+            hanging += is_hidden
     except KafkaException as error:
-        return f"the broker does not answer: {error}"
+        lines.append(f"the broker does not answer: {error}")
+    return Standstill("\n".join(lines), hanging)
 
 
-def _lines(admin: AdminClient, queue: str) -> Iterator[str]:
+def _findings(admin: AdminClient, queue: str) -> Iterator[tuple[str, bool]]:
+    """Return lines, each with whether it tells of an open transaction."""
     topics = admin.list_topics(timeout=ASK_SECONDS).topics
     ours = {name: topics[name].partitions for name in topics if name.startswith(queue)}
     places = [TopicPartition(name, number) for name in ours for number in ours[name]]
     ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
     stable = _ends(admin, places, IsolationLevel.READ_COMMITTED)
-    for place, end in sorted(ends.items()):
+    for (name, number), end in sorted(ends.items()):
+        hidden = end - stable[name, number]
         if end:
-            hidden = f", of which an open transaction hides {end - stable[place]}" if stable[place] < end else ""
-            yield f"{place[0]}[{place[1]}] ends at {end}{hidden}"
+            suffix = f", of which an open transaction hides {hidden}" if hidden else ""
+            yield f"{name}[{number}] ends at {end}{suffix}", hidden > 0
     groups = [each.group_id for each in admin.list_consumer_groups(request_timeout=ASK_SECONDS).result().valid]
     for group, future in admin.describe_consumer_groups(groups, request_timeout=ASK_SECONDS).items():
         found = future.result()
-        yield f"group {group} is {found.state.name}"
+        yield f"group {group} is {found.state.name}", False
         for member in found.members:
             held = [f"{each.topic}[{each.partition}]" for each in member.assignment.topic_partitions]
-            yield f"  {member.client_id} {member.member_id} has {' '.join(held) or 'nothing'}"
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=ASK_SECONDS)
+            yield f"  {member.client_id} {member.member_id} has {' '.join(held) or 'nothing'}", False
+        asked = [ConsumerGroupTopicPartitions(group)]
         try:
-            for each in asked[group].result().topic_partitions:
-                yield f"  committed: {each.topic}[{each.partition}] {each.offset} {each.metadata}"
-        except KafkaException as error:
-            yield f"  committed: {error}"
+            known = admin.list_consumer_group_offsets(asked, require_stable=True, request_timeout=ASK_SECONDS)
+            for each in known[group].result().topic_partitions:
+                yield f"  committed: {each.topic}[{each.partition}] {each.offset} {each.metadata}", False
+        except KafkaException as error:  # it is asked again until an open transaction ends
+            yield f"  committed: {error}", True
 
 
 def _ends(admin: AdminClient, places: list[TopicPartition], level: IsolationLevel) -> dict[tuple[str, int], int]:
