@@ -169,6 +169,10 @@ class CompletionQueue:
             elif self._pass_on is not None:
                 self._is_passed_on = True
                 self._pass_on(self._report)
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
+        """Have threads that wait look again."""
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
@@ -180,9 +184,7 @@ class CompletionQueue:
             self._report()
         finally:
             self._reporter = 0
-        if self._waiting:
-            with self._changed:
-                self._changed.notify_all()
+        self._wake_waiting()
 
     def _report(self) -> None:
         """Report what has arrived, in the order of sending."""
