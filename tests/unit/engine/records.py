@@ -1,9 +1,16 @@
-"""Records and partitions for tests of parts that need no Kafka."""
+"""Records, partitions and sources for tests of parts that need no Kafka."""
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import Any
+
+from kjms.destinations import Queue
+from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import AssignedPartition, Delivery
 from kjms.engine.consumer.dispatcher import Dispatcher
+from kjms.selector import parse_selector
 from kjms.txn.metadata import State
 
 EMPTY = State(0, 0, (), 0)
@@ -52,3 +59,26 @@ def arrive(dispatcher: Dispatcher, partition: AssignedPartition, count: int, sta
         partition.settlement.read(number, delivery)
         partition.settlement.dispatch_limit = partition.extend_at = 1_000
         dispatcher.arrive(delivery)
+
+
+class Source:
+    """What a slot uses of its source, around a dispatcher with messages of one partition."""
+
+    def __init__(self, messages: int, batch: int = 10) -> None:
+        self.lock: Any = threading.Lock()
+        self.dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=messages, batch=batch)
+        self.partition = partition_from(0)
+        arrive(self.dispatcher, self.partition, messages)
+        self.partition.settlement.dispatch_limit = self.partition.extend_at = 10 * messages
+
+    def slot(self, selector: str | None = None) -> ConsumerSlot:
+        reader: Any = self
+        parsed = None if selector is None else parse_selector(selector)
+        slot = ConsumerSlot(reader, parsed, threading.Event())
+        self.dispatcher.join(slot)
+        return slot
+
+    def take(self, slot: ConsumerSlot) -> Delivery | None:
+        with self.lock:
+            slot.batch_until = time.monotonic() + 3600
+            return self.dispatcher.take(slot)

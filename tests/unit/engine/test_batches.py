@@ -6,41 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from kjms.destinations import Queue
-from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import Delivery
-from kjms.engine.consumer.dispatcher import Dispatcher
-from kjms.selector import parse_selector
 from kjms.txn.delivery_states import DeliveryState
 from tests.helpers import WAIT_SECONDS
-from tests.unit.engine.records import Record, arrive, partition_from
-
-
-class Source:
-    """What a slot uses of its source, around a dispatcher with messages of one partition."""
-
-    def __init__(self, messages: int, batch: int = 10) -> None:
-        self.lock = threading.Lock()
-        self.dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=messages, batch=batch)
-        self.partition = partition_from(0)
-        arrive(self.dispatcher, self.partition, messages)
-        self.partition.settlement.dispatch_limit = self.partition.extend_at = 10 * messages
-
-    def slot(self, selector: str | None = None) -> ConsumerSlot:
-        reader: Any = self
-        parsed = None if selector is None else parse_selector(selector)
-        slot = ConsumerSlot(reader, parsed, threading.Event())
-        self.dispatcher.join(slot)
-        return slot
-
-    def take(self, slot: ConsumerSlot) -> Delivery | None:
-        with self.lock:
-            slot.batch_until = time.monotonic() + 3600
-            return self.dispatcher.take(slot)
+from tests.unit.engine.records import Record, Source, arrive, partition_from
 
 
 def test_a_session_takes_a_batch_without_asking() -> None:

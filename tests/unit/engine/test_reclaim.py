@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -14,37 +13,27 @@ from kjms.client.acknowledge_modes import Client, Individual
 from kjms.destinations import Queue
 from kjms.engine.consumer.consumer_slot import ConsumerSlot
 from kjms.engine.consumer.delivery import Delivery, Receipt, Slot
-from kjms.engine.consumer.dispatcher import Dispatcher
 from kjms.engine.consumer.in_flight import InFlight
 from kjms.engine.transactions.group_committer import SessionTransaction
 from kjms.errors import JMSException
 from tests.helpers import interrupted_at
-from tests.unit.engine.records import arrive, partition_from
+from tests.unit.engine.records import Source
 
 MESSAGES = 12
 
 
-class Source:
-    """A source of one partition with messages, without Kafka and threads."""
+class Settling(Source):
+    """A source that settles messages, too, and takes them back."""
 
     def __init__(self, batch: int) -> None:
+        super().__init__(MESSAGES, batch)
         self.lock = threading.RLock()
-        self.dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=MESSAGES, batch=batch)
         self.in_flight = InFlight(self.dispatcher, lambda: 0)
-        self.partition = partition_from(0)
-        arrive(self.dispatcher, self.partition, MESSAGES)
 
-    def slot(self) -> ConsumerSlot:
-        reader: Any = self
-        slot = ConsumerSlot(reader, None, threading.Event())
+    def slot(self, selector: str | None = None) -> ConsumerSlot:
+        slot = super().slot(selector)
         slot.is_started = True
-        self.dispatcher.join(slot)
         return slot
-
-    def take(self, slot: ConsumerSlot) -> Delivery | None:
-        with self.lock:
-            slot.batch_until = time.monotonic() + 3600
-            return self.dispatcher.take(slot)
 
     def settle(self, deliveries: Sequence[Delivery], *, is_urgent: bool = False) -> list[Receipt]:
         with self.lock:
@@ -101,7 +90,7 @@ def test_an_interrupted_program_loses_no_message_and_holds_none_back(kind: type[
     """Wherever it is interrupted: what it has not seen is unsettled, and the next consumer gets all that is."""
     points = 0
     for number in itertools.count():
-        source, redelivery = Source(batch), Redelivery()
+        source, redelivery = Settling(batch), Redelivery()
         slot, mode, seen = source.slot(), kind(redelivery), list[int]()
         with interrupted_at(number) as came:
             consume(slot, mode, seen)
@@ -127,7 +116,7 @@ def test_an_interrupted_program_loses_no_message_and_holds_none_back(kind: type[
 @pytest.mark.parametrize("failure", [None, JMSException("not committed")])
 def test_an_interrupted_commit_that_fails_gives_the_messages_back(failure: JMSException | None, is_late: bool) -> None:
     """The session does not wait for the outcome any more, so nothing else would; what was committed stays settled."""
-    source = Source(5)
+    source = Settling(5)
     slot = source.slot()
     received = [delivery for delivery in (slot.poll() for _ in range(3)) if delivery is not None]
     work = SessionTransaction([], received)
