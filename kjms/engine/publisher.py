@@ -293,11 +293,10 @@ class Publisher:
                 service.call()
             if not answer.has_come:
                 answer.wait(seconds)
-        except TimeoutError as failure:
+        except BaseException as failure:  # also Ctrl-C, at any point of it
             service.abandon(answer)
-            raise self._unconfirmed(topic, failure) from failure
-        except BaseException:  # also Ctrl-C, at any point of it
-            service.abandon(answer)
+            if isinstance(failure, TimeoutError):
+                raise self._unconfirmed(topic, failure) from failure
             raise
         if answer.error is not None:
             raise self.failure(answer.error, topic)
