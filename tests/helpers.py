@@ -445,6 +445,13 @@ def topics(servers: str) -> set[str]:
     return set(open_admin({"bootstrap.servers": servers}).list_topics(timeout=WAIT_SECONDS).topics)
 
 
+def delete_topic(servers: str, topic: str) -> None:
+    """Delete a Kafka topic; return when the brokers know it no more: the controller answers before."""
+    admin = open_admin({"bootstrap.servers": servers})
+    admin.delete_topics([topic], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[topic].result()
+    wait_for(lambda: partitions(servers, topic) == 0)
+
+
 def make_again(servers: str, topic: str, partitions: int = 1) -> None:
     """Delete a Kafka topic, and make another of the same name at once."""
     admin = open_admin({"bootstrap.servers": servers})

@@ -28,6 +28,7 @@ from tests.helpers import (
     browse,
     consume,
     dead_letter_queue,
+    delete_topic,
     send,
     send_with_length,
     take,
@@ -302,9 +303,7 @@ def test_consumers_and_connections_are_listed(kafka: Any, figures: Admin, queue:
     wait_for(lambda: figures.queue(queue).consumers == 0)
 
 
-def test_a_topic_that_was_made_again(
-    kafka: Any, figures: Admin, kjms_factory: ConnectionFactory, queue: Queue, admin: AdminPort
-) -> None:
+def test_a_topic_that_was_made_again(kafka: Any, figures: Admin, kjms_factory: ConnectionFactory, queue: Queue) -> None:
     """What was counted of a topic, and settled of it, is not taken for that of another topic of the same name."""
     with kjms_factory.create_connection() as connection:
         send_with_length(connection, queue, *"abcdef")
@@ -312,8 +311,7 @@ def test_a_topic_that_was_made_again(
         take(consume(connection, queue), 2)
     wait_for(lambda: figures.queue(queue).depth == 4)
     name = queue.queue_name
-    admin.delete_topics([name], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[name].result()
-    wait_for(lambda: name not in admin.list_topics(timeout=WAIT_SECONDS).topics)
+    delete_topic(kafka.bootstrap_servers, name)
     with apart(kafka.bootstrap_servers) as connection:
         send_with_length(connection, queue, *"xyz")
         wait_for(lambda: figures.queue(queue).depth == 3)

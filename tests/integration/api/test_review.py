@@ -33,7 +33,19 @@ from kjms import (
 from kjms.broker import LocalBroker
 from kjms.mapping.names import queue_group
 from kjms.testing.engine import consumer_statistics
-from tests.helpers import WAIT_MS, Desk, Eventually, Member, apart, errors_of_clients, members, send, texts, wait_for
+from tests.helpers import (
+    WAIT_MS,
+    Desk,
+    Eventually,
+    Member,
+    apart,
+    delete_topic,
+    errors_of_clients,
+    members,
+    send,
+    texts,
+    wait_for,
+)
 
 SOON = 2_000  # milliseconds: what is ready arrives in a few of them
 
@@ -411,8 +423,7 @@ def test_completions_come_in_the_order_of_sending(kjms_broker: Any, queue: Queue
         session.create_producer(queue)
         producer = session.create_producer(None)
         producer.send(session.create_text_message("makes it known"), destination=gone)
-        admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
-        admin.delete_topics([gone.queue_name])[gone.queue_name].result()
+        delete_topic(kjms_broker.bootstrap_servers, gone.queue_name)
         producer.send(session.create_text_message("first"), destination=gone, completion_listener=Hears())
         producer.send(session.create_text_message("second"), destination=queue, completion_listener=Hears())
         eventually(lambda: len(heard) == 2)
@@ -762,8 +773,7 @@ def test_the_first_completion_listener_of_a_session_is_told_whatever_went_before
         session.create_producer(queue)
         producer = session.create_producer(None)
         producer.send(session.create_text_message("makes it known"), destination=gone)
-        admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
-        admin.delete_topics([gone.queue_name])[gone.queue_name].result()
+        delete_topic(kjms_broker.bootstrap_servers, gone.queue_name)
         log.addHandler(slow)
         try:
             producer.send(session.create_text_message("lost"), destination=gone, delivery_mode=1)
@@ -772,9 +782,7 @@ def test_the_first_completion_listener_of_a_session_is_told_whatever_went_before
                 producer.send(session.create_text_message(name), destination=queue, completion_listener=Hears())
             threading.Event().wait(0.1)  # the listeners' thread begins
             may_go_on.set()
-            wait_until = time.monotonic() + 3
-            while len(heard) < 2 and time.monotonic() < wait_until:
-                time.sleep(0.01)
+            wait_for(lambda: len(heard) == 2)
         finally:
             may_go_on.set()
             log.removeHandler(slow)

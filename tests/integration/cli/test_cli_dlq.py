@@ -17,11 +17,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from kjms import Connection, ConnectionFactory, Message, Queue, RedeliveryPolicy, Session, TextMessage, Topic
 from kjms.cli import main
-from tests.helpers import TRANSACTION_SECONDS, WAIT_MS, Eventually, Kjms, browse, partitions, wait_for
+from tests.helpers import TRANSACTION_SECONDS, WAIT_MS, Eventually, Kjms, browse, delete_topic, partitions, wait_for
 
 ONCE = RedeliveryPolicy(max_deliveries=1)
 
@@ -282,9 +281,7 @@ def test_nothing_is_moved_to_a_queue_that_is_gone(
     """A queue that does not exist any more is not made anew by a retry."""
     with started(kjms_broker) as connection:
         kill(connection, queue, "a")
-        admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
-        admin.delete_topics([queue.queue_name])[queue.queue_name].result()
-        eventually(lambda: partitions(kjms_broker.bootstrap_servers, queue.queue_name) == 0)
+        delete_topic(kjms_broker.bootstrap_servers, queue.queue_name)
         assert queue.queue_name.encode() in kjms("dlq", "retry", dead.queue_name, expected=1).stderr
         assert browse(connection, dead) == ["a"]
 

@@ -19,7 +19,17 @@ from kjms import Queue
 from kjms.mapping.delayed import CANCEL, noted
 from kjms.mapping.names import delayed
 from kjms.testing.engine import engine_of, statistics, tuned
-from tests.helpers import NOTHING_MS, SHORT_SESSION, WAIT_MS, Eventually, make_again, pause, text, texts
+from tests.helpers import (
+    NOTHING_MS,
+    SHORT_SESSION,
+    WAIT_MS,
+    Eventually,
+    delete_topic,
+    make_again,
+    pause,
+    text,
+    texts,
+)
 
 DAY = 86_400_000
 
@@ -138,7 +148,7 @@ def test_serving_ends_with_its_use(desk: Any, served: Any, queue: Queue, eventua
 
 def test_partitions_are_shared_among_processes(desk: Any, served: Any, queue: Queue, eventually: Eventually) -> None:
     """Two processes serve a queue's partitions together while messages become due; none is lost, or comes twice."""
-    first, second = (desk.connect(is_apart=True, partitions=4, ordering="none", kafka=SHORT_SESSION) for _ in range(2))
+    first, second = (desk.connect(is_apart=True, partitions=4, ordering="none") for _ in range(2))
     session = first.create_session()
     texts = {f"{number}" for number in range(300)}
     producer = session.create_producer(queue)
@@ -219,11 +229,13 @@ def test_trouble_is_told_and_passes(desk: Any, queue: Queue, eventually: Eventua
         connection = desk.connect()
     connection.exception_listener = failures.append
     session = connection.create_session()
-    desk.send(queue, "patient", by=session, delivery_delay=400)
-    admin = AdminClient({"bootstrap.servers": desk.servers})
-    admin.delete_topics([queue.queue_name])[queue.queue_name].result()
+    desk.send(queue, "makes it known", by=session, delivery_delay=1)
+    eventually(lambda: desk.records(queue.queue_name))
+    delete_topic(desk.servers, queue.queue_name)
+    desk.send(queue, "patient", by=session, delivery_delay=1)
     eventually(lambda: failures)
     assert "late" in str(failures[0])
+    admin = AdminClient({"bootstrap.servers": desk.servers})
     admin.create_topics([NewTopic(queue.queue_name, 1, 1)])[queue.queue_name].result()
     eventually(lambda: [record.value() for record in desk.records(queue.queue_name)] == [b"patient"])
 

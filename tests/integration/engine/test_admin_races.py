@@ -15,15 +15,14 @@ from kjms.engine.admin import scan
 from kjms.engine.admin.questions import Questions
 from kjms.engine.admin.topics import Topics
 from kjms.engine.delayed import inspection
-from kjms.engine.kafka import AdminPort, open_admin
 from kjms.mapping.names import delayed, overflow, queue_group
 from kjms.testing import MemoryKafka
 from kjms.testing.engine import tuned
 from tests.helpers import (
-    WAIT_SECONDS,
     apart,
     browse,
     dead_letter_queue,
+    delete_topic,
     send,
     send_with_length,
     take,
@@ -42,12 +41,6 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Any]:
     else:
         with MemoryKafka() as memory:
             yield memory
-
-
-@pytest.fixture
-def admin(kafka: Any) -> AdminPort:
-    """What asks the test's Kafka for topics and groups."""
-    return open_admin({"bootstrap.servers": kafka.bootstrap_servers})
 
 
 @pytest.fixture
@@ -133,7 +126,7 @@ def test_what_is_relocated_while_a_count_begins_is_counted(
 
 
 def test_a_topic_that_is_made_again_while_it_is_counted(
-    kafka: Any, figures: Admin, connection: Connection, queue: Queue, admin: AdminPort, monkeypatch: pytest.MonkeyPatch
+    kafka: Any, figures: Admin, connection: Connection, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are counted all the same, though its log never gets as far as it was to be read."""
     other, name = Queue(f"{queue.queue_name}-other"), queue.queue_name
@@ -146,7 +139,7 @@ def test_a_topic_that_is_made_again_while_it_is_counted(
     def make_again(questions: Questions, groups: Sequence[str]) -> Any:
         if queue_group(name) in groups and not made_again:
             made_again.append(name)
-            delete_topic(admin, name)
+            delete_topic(kafka.bootstrap_servers, name)
             with apart(kafka.bootstrap_servers) as later:
                 send_with_length(later, queue, *"xyz")
         return committed(questions, groups)
@@ -171,7 +164,6 @@ def test_a_queue_that_is_deleted_while_dead_letters_are_counted(
     kafka: Any,
     figures: Admin,
     queue: Queue,
-    admin: AdminPort,
     monkeypatch: pytest.MonkeyPatch,
     ask: str,
     of: Any,
@@ -184,7 +176,7 @@ def test_a_queue_that_is_deleted_while_dead_letters_are_counted(
         for each in queues:
             fail(connection, each)
             wait_for(lambda each=each: browse(connection, dead_letter_queue(each)))
-    deleted = delete_before(monkeypatch, of, step, admin, gone)
+    deleted = delete_before(monkeypatch, of, step, kafka.bootstrap_servers, gone)
     counted = getattr(figures, ask)()
     found = {name for each in counted for name in ([each.name] if ask == "dead_letters" else each.queues)}
     assert deleted
@@ -193,11 +185,11 @@ def test_a_queue_that_is_deleted_while_dead_letters_are_counted(
 
 
 def test_a_queue_that_is_deleted_while_it_is_browsed_is_named(
-    figures: Admin, connection: Connection, queue: Queue, admin: AdminPort, monkeypatch: pytest.MonkeyPatch
+    kafka: Any, figures: Admin, connection: Connection, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No one waits for messages that are not there any more."""
     send_with_length(connection, queue, *"ab")
-    deleted = delete_before(monkeypatch, scan, "TopicPartition", admin, queue.queue_name)
+    deleted = delete_before(monkeypatch, scan, "TopicPartition", kafka.bootstrap_servers, queue.queue_name)
     with pytest.raises(InvalidDestinationException, match=re.escape(queue.queue_name)):
         figures.browse(queue)
     assert deleted
@@ -205,16 +197,17 @@ def test_a_queue_that_is_deleted_while_it_is_browsed_is_named(
 
 @pytest.mark.parametrize("is_named", [True, False])
 def test_delayed_messages_of_a_destination_that_is_deleted_while_they_are_read(
+    kafka: Any,
     figures: Admin,
     connection: Connection,
     queue: Queue,
-    admin: AdminPort,
     monkeypatch: pytest.MonkeyPatch,
     is_named: bool,
 ) -> None:
     """They do not wait any more, and no one waits for them."""
     (message,) = send(connection, queue, "x", delivery_delay=3_600_000)
-    deleted = delete_before(monkeypatch, inspection, "TopicPartition", admin, delayed(queue.queue_name))
+    topic = delayed(queue.queue_name)
+    deleted = delete_before(monkeypatch, inspection, "TopicPartition", kafka.bootstrap_servers, topic)
     assert not figures.cancel(message.jms_message_id, queue if is_named else None)
     assert deleted
     assert figures.delayed(queue) == []
@@ -228,21 +221,15 @@ def fail(connection: Connection, queue: Queue) -> None:
         session.rollback()
 
 
-def delete_before(monkeypatch: pytest.MonkeyPatch, of: Any, step: str, admin: AdminPort, topic: str) -> list[str]:
+def delete_before(monkeypatch: pytest.MonkeyPatch, of: Any, step: str, servers: str, topic: str) -> list[str]:
     """Delete *topic* before the first call of *step* that names it; return a list that has it then."""
     real, deleted = getattr(of, step), list[str]()
 
     def call(*arguments: Any, **named: Any) -> Any:
         if not deleted and topic in repr(arguments):
             deleted.append(topic)
-            delete_topic(admin, topic)
+            delete_topic(servers, topic)
         return real(*arguments, **named)
 
     monkeypatch.setattr(of, step, call)
     return deleted
-
-
-def delete_topic(admin: AdminPort, topic: str) -> None:
-    """Delete *topic*, and return when the brokers know it."""
-    admin.delete_topics([topic], operation_timeout=WAIT_SECONDS, request_timeout=WAIT_SECONDS)[topic].result()
-    wait_for(lambda: topic not in admin.list_topics(timeout=WAIT_SECONDS).topics)

@@ -29,6 +29,7 @@ from tests.helpers import (
     Completions,
     Eventually,
     apart,
+    delete_topic,
     drain,
     members,
     running,
@@ -345,10 +346,8 @@ def test_settlement_of_a_topic_that_was_made_anew_is_forgotten(
         for message in messages[10:]:
             assert message is not None
             message.acknowledge()
-    admin = AdminClient({"bootstrap.servers": kjms_broker.bootstrap_servers})
     before = offsets(kjms_broker, queue)[queue.queue_name]
-    admin.delete_topics([queue.queue_name], operation_timeout=10)[queue.queue_name].result()
-    eventually(lambda: queue.queue_name not in admin.list_topics(timeout=5).topics)
+    delete_topic(kjms_broker.bootstrap_servers, queue.queue_name)
     with apart(kjms_broker.bootstrap_servers) as connection:
         send(connection, queue, *range(20))
         commit(kjms_broker, queue, *before)  # Kafka may have thrown it away with the topic
