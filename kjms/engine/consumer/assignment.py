@@ -23,6 +23,8 @@ _log = logging.getLogger("kjms.settlement")
 
 ROOMY: Final = 0.6  # of the limit: from that size on, room is made before it is needed
 MOST_NOTED: Final = 1_000  # messages in flight whose histories are worth their room; a batch may have more
+NARROW: Final = 64  # offsets from the last dispatched message to the dispatch limit: after a crash, possibly delivered
+WIDE: Final = 16_384  # the same where many messages are dispatched between two commits
 SMALLEST_LIMIT: Final = 200  # characters; a broker that allows less keeps no settlement
 
 
@@ -73,6 +75,7 @@ class Assignment:
         self._most_runs = tuning.most_runs
         self._dispatcher = dispatcher
         self._partitions: dict[tuple[str, int], AssignedPartition] = {}
+        self._window = NARROW  # how far dispatch limits are ahead of what was dispatched
         self.has_transfers = False
 
     def __iter__(self) -> Iterator[AssignedPartition]:
@@ -130,6 +133,7 @@ class Assignment:
             is_proof: Commit what is known already, too: it proves that the partitions are still this process's.
         """
         commits, too_large = [], []
+        window = 0
         for partition in self._partitions.values():
             settlement = partition.settlement
             if (
@@ -143,16 +147,18 @@ class Assignment:
                 _note_in_flight(partition)
             if not (settled or is_last or is_proof or settlement.is_dirty or partition.needs_dispatch_limit):
                 continue
-            snapshot = settlement.snapshot(
-                0 if is_last else partition.window(), NOBODY if settled is None else settled[partition]
-            )
+            ahead = 0
+            if not is_last:
+                window = window or self._next_window()
+                ahead = window + max(partition.requested_limit - settlement.dispatched, 0)
+            snapshot = settlement.snapshot(ahead, NOBODY if settled is None else settled[partition])
             metadata = write_state(snapshot.state, partition.identity, self.engine)
             partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > self._most_runs
             if len(metadata) > self.limit:
                 too_large.append(partition)  # at a partition's end, too: what Kafka has is all that was promised
                 continue
             if not is_last and snapshot.state.dispatch_limit < settlement.dispatch_limit:
-                partition.narrow(snapshot.state.dispatch_limit)
+                partition.narrow(snapshot.state.dispatch_limit, window)
             commits.append(
                 Commit(
                     partition,
@@ -162,11 +168,31 @@ class Assignment:
             )
         return commits, too_large
 
+    def _next_window(self) -> int:
+        """Return how far dispatch limits are to be ahead: farther where more is dispatched between two commits.
+
+        What counts is what all partitions have together: their messages may come one partition after the other, and
+        each of them would have to wait for several commits of its own.
+        """
+        since, before = 0, self._window
+        for partition in self._partitions.values():
+            dispatched = partition.settlement.dispatched
+            since += dispatched - partition.planned
+            partition.planned = dispatched
+        if since > before >> 1:
+            self._window = min(before << 1, WIDE)
+        elif since < before >> 3:
+            self._window = max(before >> 1, NARROW)
+        if self._window != before:
+            for partition in self._partitions.values():
+                partition.dispatch_limit_moved(self._window)  # it is near, or far, in another measure
+        return self._window
+
     def committed(self, commits: Iterable[Commit]) -> None:
         """Note that Kafka has *commits*."""
         for partition, snapshot, offset in commits:
             partition.settlement.committed(snapshot)
-            partition.dispatch_limit_moved()
+            partition.dispatch_limit_moved(self._window)
             partition.kept = offset
 
     def refused(self) -> bool:

@@ -26,35 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["AssignedPartition", "Delivery", "Event", "MessageSource", "Receipt", "Slot"]
 
 DEFAULT_PRIORITY: Final = 4  # of messages that do not say (JMS 2.0 §3.4.10)
-NARROW: Final = 64  # offsets from the last dispatched message to the dispatch limit: after a crash, possibly delivered
 POSSIBLE: Final = History(1, 1)  # of a message that a program may have seen
-WIDE: Final = 16_384  # the same where many messages are dispatched between two commits
-
-
-class DispatchWindow:
-    """How far the dispatch limit is ahead of what was dispatched: farther where more is, between two commits.
-
-    Args:
-        dispatched: The offset after the last message that was dispatched.
-
-    Attributes:
-        size: The distance, in offsets.
-    """
-
-    __slots__ = ("_dispatched", "size")
-
-    def __init__(self, dispatched: int) -> None:
-        self.size = NARROW
-        self._dispatched = dispatched
-
-    def after(self, dispatched: int) -> int:
-        """Return the size, now that what was *dispatched* goes so far."""
-        since, self._dispatched = dispatched - self._dispatched, dispatched
-        if since > self.size >> 1:
-            self.size = min(self.size << 1, WIDE)
-        elif since < self.size >> 3:
-            self.size = max(self.size >> 1, NARROW)
-        return self.size
 
 
 class AssignedPartition:
@@ -72,10 +44,10 @@ class AssignedPartition:
 
     Attributes:
         is_gone: Whether the topic was deleted: what was read of it cannot be acknowledged, and does not come again.
+        planned: The offset up to which messages had been dispatched when a commit was last planned.
     """
 
     __slots__ = (
-        "_window",
         "decode",
         "extend_at",
         "identity",
@@ -87,6 +59,7 @@ class AssignedPartition:
         "is_transfer",
         "kept",
         "number",
+        "planned",
         "requested_limit",
         "settlement",
         "topic",
@@ -115,7 +88,7 @@ class AssignedPartition:
         self.identity = identity
         self.is_crowded = False  # its settlement takes up most of the room that Kafka gives it
         self.settlement: PartitionSettlement[Delivery] = PartitionSettlement(state)
-        self._window = DispatchWindow(self.settlement.dispatched)
+        self.planned = self.settlement.dispatched
         self.kept: TopicPartition | None = None  # what was committed since the last copy of it was made
         self.requested_limit = -1  # a consumer waits for the message before this offset
         self.extend_at = -1  # dispatching this offset, or a later one, has the dispatch limit moved
@@ -152,23 +125,19 @@ class AssignedPartition:
             is_committed=not self.is_kept or not (settlement.is_dirty or self.needs_dispatch_limit),
         )
 
-    def window(self) -> int:
-        """Return how far beyond what was dispatched the next dispatch limit is to be: farther where more goes out."""
-        dispatched = self.settlement.dispatched
-        return self._window.after(dispatched) + max(self.requested_limit - dispatched, 0)
-
-    def narrow(self, limit: int) -> None:
+    def narrow(self, limit: int, window: int) -> None:
         """Dispatch nothing at or beyond *limit*, which is about to be committed, and lies before the last one.
 
         It does where less is dispatched than before: what stands between the two would come again unmarked after a
         crash.
         """
         self.settlement.dispatch_limit = limit
-        self.dispatch_limit_moved()
+        self.dispatch_limit_moved(window)
 
-    def dispatch_limit_moved(self) -> None:
-        """Note that Kafka has a new dispatch limit."""
-        self.extend_at = self.settlement.dispatch_limit - (self._window.size >> 1)
+    def dispatch_limit_moved(self, window: int) -> None:
+        """Note that there is a new dispatch limit, or that the next one is to be *window* offsets ahead."""
+        if self.is_kept:
+            self.extend_at = self.settlement.dispatch_limit - (window >> 1)
 
 
 Receipt: TypeAlias = "tuple[AssignedPartition, int, int]"

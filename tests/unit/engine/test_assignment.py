@@ -53,3 +53,36 @@ def test_a_commit_with_a_smaller_dispatch_limit_stops_dispatching_there() -> Non
         assert settlement.dispatch_limit == limits[-1]
         assert partition.extend_at < limits[-1]
     assert limits[2] < limits[1]
+
+
+def test_partitions_whose_messages_come_one_partition_after_the_other_share_their_window() -> None:
+    """A consumer that is fast waits for no commits of each partition: the next one's limit is as far ahead at once."""
+    dispatcher = Dispatcher(Queue("q"), keeps_unmatched=True, limit=1)
+    assignment = Assignment("q", "q", "q.kjms.overflow", "group", "engine", dispatcher)
+    first, second, unread = (AssignedPartition("q", number, State(0, 0, (), 0)) for number in range(3))
+    for partition in (first, second, unread):
+        assignment.add(partition)
+    for partition in (first, second):
+        for offset in range(5_000):
+            partition.settlement.read(offset, Delivery(Record(offset), partition, offset, offset))
+
+    def limits() -> dict[int, int]:
+        """Commit what is to be committed, and return the limits of its partitions."""
+        commits, _ = assignment.plan()
+        assignment.committed(commits)
+        return {commit.partition.number: commit.snapshot.state.dispatch_limit for commit in commits}
+
+    assert limits() == {0: 64, 1: 64}
+    commits = 0
+    while first.settlement.dispatch_limit < 4_000:
+        first.settlement.dispatch(first.settlement.dispatch_limit - 1)
+        wide = limits()
+        commits += 1
+    assert commits < 8
+    assert wide[1] == second.settlement.dispatch_limit > 1_000, "none of the second partition was dispatched yet"
+    assert 2 not in wide, "of this one nothing is there to be dispatched"
+    while second.settlement.dispatch_limit > 300:  # a consumer that has become slow
+        for partition in (first, second):
+            partition.settlement.settle(partition.settlement.committed_offset)
+        narrow = limits()
+    assert narrow[0] - first.settlement.dispatched == narrow[1] < 300
