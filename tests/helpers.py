@@ -343,9 +343,18 @@ class Completions:
 def interrupted(seconds: float) -> Iterator[None]:
     """Interrupt what the main thread does in the block, as Ctrl-C does, after so much processor time of the process.
 
-    The block never ends otherwise. The interrupt comes again in case that Python has ignored it, as in destructors.
+    The block never ends otherwise. The interrupt comes again in case that Python has ignored it, as in destructors; one
+    that comes before the block has begun, or after it has ended, is put off or forgotten.
     """
-    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    is_over = False
+
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        if frame is None or frame.f_code.co_filename not in {__file__, contextlib.__file__}:
+            raise KeyboardInterrupt
+        if not is_over:
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
+
+    before = signal.signal(signal.SIGVTALRM, interrupt)
     gc.disable()  # its callbacks ignore interrupts, and pytest reports that
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
     try:
@@ -354,6 +363,7 @@ def interrupted(seconds: float) -> Iterator[None]:
     except KeyboardInterrupt:
         pass
     finally:
+        is_over = True
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.enable()
         signal.signal(signal.SIGVTALRM, before)
