@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ __all__ = ["ListenerThread"]
 _log = logging.getLogger("kjms.session")
 
 FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
+LOOK_SECONDS: Final = 0.05  # between looks whether consumers in other processes want the messages
 POLL_SECONDS: Final = 1.0  # the thread is woken for everything; this only guards against a lost wake
 
 
@@ -118,35 +120,38 @@ class ListenerThread:
         self._is_ended = True
 
     def _run(self) -> None:
-        delivered = was_full = False
+        was_full = False
         is_due = True  # whether consumers are asked, too, that have found nothing and were not woken since
+        delivered: list[MessageConsumer] = []  # those that had a message in the last pass; of the others most wait
+        rivals = _Rivals()
         while not self._is_ended:
-            if not delivered:
+            is_for_all = not delivered or bool(rivals.consumers) or self.first is not None or self._wakeup.is_set()
+            if is_for_all:
                 self._wakeup.clear()  # after that, the poll finds what came before
-            delivered = False
-            consumers, first = self.listening, self.first
+                rivals.look(self.listening)
+            consumers, first = self.listening if is_for_all else delivered, self.first
+            delivered = []
             is_full = self._core.acknowledgement.is_full
             if is_full:
                 if not was_full:
                     self._report(self._core.overrun("delivery"))
-                for consumer in consumers:
+                for consumer in self.listening:
                     consumer._slot.rest()
                 consumers = []
             was_full = is_full
             if first is not None:
                 consumers = sorted(consumers, key=lambda consumer: consumer._slot is not first)
-            starts, rivalled = ConsumerSlot.starts, _rivalled(consumers) if len(consumers) > 1 else []
             for consumer in consumers:
                 slot = consumer._slot
-                if slot.is_waiting and not is_due:
+                if is_for_all and not is_due and slot.is_waiting:
                     continue
                 delivery = slot.poll()
                 if delivery is not None:
-                    delivered = True
+                    delivered.append(consumer)
                     self.first = None
-                    if starts != ConsumerSlot.starts:  # another consumer was started meanwhile
-                        starts, rivalled = ConsumerSlot.starts, _rivalled(consumers)
-                    for other in rivalled:  # while this listener runs, messages for the others go to idle consumers
+                    if rivals.starts != ConsumerSlot.starts:  # another consumer was started meanwhile
+                        rivals.look(self.listening)
+                    for other in rivals.consumers:  # while this listener runs, messages for them go to idle consumers
                         if other is not consumer:
                             other._slot.rest()
                     self._deliver(consumer, delivery)
@@ -214,6 +219,23 @@ class ListenerThread:
             acknowledgement.listened(delivery)
 
 
-def _rivalled(consumers: Sequence[MessageConsumer]) -> list[MessageConsumer]:
-    """Return those of *consumers* that are not to wait while the listener of another one runs."""
-    return [consumer for consumer in consumers if consumer._slot.has_rivals] if len(consumers) > 1 else []
+class _Rivals:
+    """Those consumers of a session that are not to wait while the listener of another one runs.
+
+    Attributes:
+        consumers: The consumers, as of the last look.
+        starts: `ConsumerSlot.starts` at that time.
+    """
+
+    def __init__(self) -> None:
+        self.consumers: list[MessageConsumer] = []
+        self.starts = -1
+        self._among: Sequence[MessageConsumer] = ()
+        self._looked_at = 0.0
+
+    def look(self, among: Sequence[MessageConsumer]) -> None:
+        """Look for them, unless the last look was just now, and *among* the same, and no consumer was started since."""
+        starts, now = ConsumerSlot.starts, time.monotonic()
+        if starts != self.starts or among is not self._among or now - self._looked_at > LOOK_SECONDS:
+            self.consumers = [each for each in among if each._slot.has_rivals] if len(among) > 1 else []
+            self.starts, self._among, self._looked_at = starts, among, now
