@@ -180,7 +180,7 @@ class Assignment:
             since += dispatched - partition.planned
             partition.planned = dispatched
         if since > before >> 1:
-            self._window = min(before << 1, WIDE)
+            self._window = min(before << 2, WIDE)
         elif since < before >> 3:
             self._window = max(before >> 1, NARROW)
         if self._window != before:
