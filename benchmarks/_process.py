@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import psutil
@@ -14,6 +15,8 @@ from confluent_kafka import Consumer
 
 from kjms import ConnectionFactory, Queue, Session
 from kjms.bench._reading import read_message, taken
+from kjms.bench._stage import Stage
+from kjms.bench._workload import at_once
 
 __all__ = ["Process"]
 
@@ -104,6 +107,27 @@ def idle_raw(servers: str, prefix: str, first: str, count: str) -> None:
         consumer.close()
 
 
+def idle_alike(servers: str, prefix: str, first: str, count: str) -> None:
+    """Poll as many consumers of the client library with kjms's settings, each in a thread; print the same."""
+    is_over = threading.Event()
+    topics = [f"{prefix}{number}" for number in range(int(first), int(first) + int(count))]
+    with Stage(servers) as stage:
+        settings = {topic: stage.consumer_settings(topic) for topic in topics}
+
+    def poll(topic: str) -> None:
+        consumer = Consumer(settings[topic])
+        consumer.subscribe([topic])
+        while not is_over.is_set():
+            consumer.poll(0.5)
+        consumer.close()
+
+    polling = threading.Thread(target=at_once, args=([partial(poll, topic) for topic in topics],))
+    polling.start()
+    _watch()
+    is_over.set()
+    polling.join()
+
+
 def _watch() -> None:
     this = psutil.Process()
     time.sleep(SETTLE_SECONDS)
@@ -115,7 +139,7 @@ def _watch() -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Do what the first of *arguments* names with the others."""
-    {"share": share, "idle": idle, "idle_raw": idle_raw}[arguments[0]](*arguments[1:])
+    {"share": share, "idle": idle, "idle_raw": idle_raw, "idle_alike": idle_alike}[arguments[0]](*arguments[1:])
 
 
 if __name__ == "__main__":

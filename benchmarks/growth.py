@@ -7,9 +7,11 @@ sides show how much of the growth is Kafka's own.
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Producer
@@ -17,9 +19,18 @@ from confluent_kafka import Producer
 from benchmarks._watched import WATCHED_AT, watched
 from kjms import Connection, MessageProducer, Queue, Session, Topic
 from kjms.bench._payload import text_message
-from kjms.bench._reading import BATCH, Listener, consume, raw_consumer, read_message, taken
+from kjms.bench._reading import (
+    BATCH,
+    Listener,
+    consume,
+    position,
+    raw_consumer,
+    read_message,
+    read_record,
+    taken,
+)
 from kjms.bench._stage import WAIT_SECONDS, Stage
-from kjms.bench._workload import Aim, Clock, Unit, Workload, workload
+from kjms.bench._workload import Aim, Clock, Unit, Workload, at_once, workload
 from kjms.bench.sending import BULK_LINGER_MS, Completed, Delivered
 from kjms.engine.admin.claims import DEFINITION, resource, written_value
 from kjms.mapping.names import REGISTRY
@@ -113,6 +124,46 @@ def _listen_to(stage: Stage, size: int) -> float:
         connection.start()
         listener.wait()
         return _per_message(listener.clock, messages)
+
+
+def _poll_all(stage: Stage, size: int) -> float:
+    """Return the same for raw consumers, each of which has a thread; one of these at a time reads a message."""
+    topics = stage.topics(size)
+    stage.fill(topics, size)
+    each = stage.count // size
+    left, lock, done = size, threading.Lock(), threading.Event()
+    stands = threading.Barrier(size + 1)
+
+    def work(topic: str) -> None:
+        nonlocal left
+        consumer = raw_consumer(stage, topic)
+        stands.wait(WAIT_SECONDS)
+        stands.wait(WAIT_SECONDS)
+        unread = each
+        while unread:
+            records = consumer.consume(min(BATCH, unread), 1.0)
+            for record in records:
+                with lock:
+                    read_record(record)
+            unread -= len(records)
+            if records:
+                consumer.commit(offsets=[position(records[-1])], asynchronous=True)
+        with lock:
+            left -= 1
+            if not left:
+                done.set()
+        consumer.close()
+
+    threads = threading.Thread(target=at_once, args=([partial(work, topic) for topic in topics],), daemon=True)
+    threads.start()
+    stands.wait(WAIT_SECONDS)  # each has its first message
+    stage.fill(topics, each * size)
+    with Clock() as clock:
+        stands.wait(WAIT_SECONDS)
+        if not done.wait(WAIT_SECONDS):
+            raise TimeoutError(f"{left} consumers did not get their messages")
+    threads.join()
+    return _per_message(clock, each * size)
 
 
 # ----------------------------------------------------------------------------------------------------- subscriptions
@@ -263,6 +314,7 @@ def _sizes(
 _sizes(sent_to, "queue", SENT_TO, _send_to)
 _sizes(sent_to, "queue", SENT_TO, _produce_to, "raw")
 _sizes(consumed, "queue", CONSUMED, _listen_to)
+_sizes(consumed, "queue", CONSUMED, _poll_all, "raw")
 _sizes(subscriptions, "subscription", DEFINED, _subscribed)
 _sizes(connections, "connection", CONNECTED, _send_by)
 _sizes(backlog, "message", BACKLOG, _receive_before)

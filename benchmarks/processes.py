@@ -146,6 +146,11 @@ def _(stage: Stage) -> float:
     return _idle(stage, "idle_raw")[0]
 
 
+@idle_time.side("raw, kjms's settings, a thread for each", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _idle(stage, "idle_alike")[0]
+
+
 @idle_threads.side("kjms")
 def _(stage: Stage) -> float:
     return _idle(stage, "idle")[1]
@@ -154,3 +159,8 @@ def _(stage: Stage) -> float:
 @idle_threads.side("raw, librdkafka's defaults", is_baseline=False)
 def _(stage: Stage) -> float:
     return _idle(stage, "idle_raw")[1]
+
+
+@idle_threads.side("raw, kjms's settings, a thread for each", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _idle(stage, "idle_alike")[1]

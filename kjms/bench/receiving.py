@@ -7,10 +7,13 @@ the consumer group is not in the figure (`kjms.bench.starting` measures it).
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Semaphore, Thread
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from kjms import Queue, Session
@@ -21,6 +24,7 @@ from kjms.bench._reading import (
     consume,
     filled_consumer,
     poll,
+    position,
     raw_consumer,
     read_message,
     read_record,
@@ -28,6 +32,7 @@ from kjms.bench._reading import (
 )
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Clock, Unit, workload
+from kjms.bench.transactions import QUICK, WAIT
 
 
 def receive(
@@ -87,6 +92,66 @@ def _(stage: Stage) -> float:
 @receive_dups_ok.side("raw, poll")
 def _(stage: Stage) -> float:
     return _poll(stage, BATCH, wait=False)
+
+
+@receive_dups_ok.side("raw, a thread reads for another one", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _read_for_another(stage)
+
+
+class _Received:
+    """A record as a message: its body and properties are read when they are asked for."""
+
+    __slots__ = ("_headers", "record")
+
+    def __init__(self, record: KafkaMessage) -> None:
+        self.record = record
+        self._headers = dict(record.headers())
+
+    @property
+    def text(self) -> str:
+        """The body."""
+        return self.record.value().decode()  # type: ignore[no-any-return]
+
+    def get_string_property(self, name: str) -> str:
+        """Return a property that is a string."""
+        return self._headers[name].decode()  # type: ignore[no-any-return]
+
+    def get_int_property(self, name: str) -> int:
+        """Return a property that is a number."""
+        return int(self._headers[name])
+
+
+def _read_for_another(stage: Stage) -> float:
+    """Return the messages per second of a loop over a queue that another thread fills: the structure of kjms alone."""
+    consumer, batches, room = filled_consumer(stage), SimpleQueue[list[_Received]](), Semaphore(4)
+    batch: deque[_Received] = deque()
+
+    def fetch() -> None:
+        unread = stage.count
+        while unread:
+            room.acquire()
+            records = consumer.consume(min(BATCH, unread), 1.0)
+            unread -= len(records)
+            batches.put([_Received(record) for record in records])
+
+    def next_message() -> _Received:
+        while not batch:
+            batch.extend(batches.get())
+            room.release()
+        return batch.popleft()
+
+    fetching = Thread(target=fetch, daemon=True)
+    with Clock() as clock:
+        fetching.start()
+        for number in range(1, stage.count + 1):
+            message = next_message()
+            read_message(message)
+            if number % BATCH == 0:
+                consumer.commit(offsets=[position(message.record)], asynchronous=True)
+    fetching.join()
+    consumer.close()
+    return stage.count / clock.seconds
 
 
 receive_auto = workload(
@@ -247,6 +312,7 @@ def _(stage: Stage) -> float:
 
 SELECTOR = "region = 'EU'"
 OTHER = {"region": b"US"}
+MOVED = 2_000  # messages in a transaction, as kjms relocates them
 
 listen_selector = workload(
     "listen-selector",
@@ -279,6 +345,37 @@ def _(stage: Stage) -> float:
 @listen_selector.side("raw, poll, look and call")
 def _(stage: Stage) -> float:
     return poll(raw_consumer(stage, _half_filled(stage)), stage.count, BATCH, wait=False, read=_select)
+
+
+@listen_selector.side("raw, consume 500, look and call; moves what is left, in transactions", is_baseline=False)
+def _(stage: Stage) -> float:
+    topic, target = _half_filled(stage), stage.topic()
+    consumer = raw_consumer(stage, topic)
+    producer = Producer({**stage.plain_settings(Producer), "transactional.id": topic, **QUICK})
+    producer.init_transactions(WAIT)
+    rest: list[KafkaMessage] = []
+
+    def move() -> None:
+        producer.begin_transaction()
+        for record in rest:
+            producer.produce(target, record.value(), headers=record.headers())
+        producer.send_offsets_to_transaction([position(rest[-1])], consumer.consumer_group_metadata(), WAIT)
+        producer.commit_transaction(WAIT)
+        rest.clear()
+
+    unread = stage.count
+    with Clock() as clock:
+        while unread:
+            for record in consumer.consume(min(BATCH, unread), 1.0):
+                unread -= 1
+                if dict(record.headers())["region"] == b"EU":
+                    read_record(record)
+                else:
+                    rest.append(record)
+            if len(rest) >= MOVED or not unread:
+                move()
+    consumer.close()
+    return stage.count / clock.seconds
 
 
 def _select(record: KafkaMessage) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import statistics
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
-from threading import Event
+from functools import partial
+from threading import Event, Thread
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Producer
@@ -274,6 +276,49 @@ async def _send_in_tasks(stage: Stage) -> float:
 @send_asyncio.side("kjms, one thread, with a completion listener")
 def _(stage: Stage) -> float:
     return _send_with_listener(stage)
+
+
+@send_asyncio.side("raw, as many tasks, a future for each record", is_baseline=False)
+def _(stage: Stage) -> float:
+    return asyncio.run(_produce_in_tasks(stage))
+
+
+async def _produce_in_tasks(stage: Stage) -> float:
+    topic = stage.topic()
+    producer = _warm_producer(stage, topic, stage.producer_settings(linger_ms=BULK_LINGER_MS))
+    value, headers = stage.sample()
+    loop, ended = asyncio.get_running_loop(), Event()
+    reported: deque[asyncio.Future[None]] = deque()  # served together: one wake-up of the loop for all that are there
+    numbers = iter(range(stage.count))
+
+    def serve() -> None:
+        while reported:
+            reported.popleft().set_result(None)
+
+    def report(future: asyncio.Future[None], error: KafkaError | None, _record: object) -> None:
+        if error is not None:
+            raise RuntimeError(f"a record was not delivered: {error}")
+        reported.append(future)
+        if len(reported) == 1:
+            loop.call_soon_threadsafe(serve)
+
+    async def work() -> None:
+        for _ in numbers:
+            future = loop.create_future()
+            producer.produce(topic, value, headers=headers, on_delivery=partial(report, future))
+            await future
+
+    def poll() -> None:
+        while not ended.is_set():
+            producer.poll(0.05)
+
+    polling = Thread(target=poll, daemon=True)
+    polling.start()
+    with Clock() as clock:
+        await asyncio.gather(*(work() for _ in range(TASKS)))
+    ended.set()
+    polling.join()
+    return stage.count / clock.seconds
 
 
 # --------------------------------------------------------------------------------------- many, and no one is waiting

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final
 
 from kjms import Queue, Session
-from kjms.bench._reading import read_message, taken
+from kjms.bench._reading import BATCH, position, raw_consumer, read_message, read_record, taken
 from kjms.bench._stage import Stage
 from kjms.bench._workload import Aim, Clock, Unit, at_once, workload
 
@@ -77,6 +79,53 @@ def _(stage: Stage) -> float:
 @auto_sessions.side("kjms, one session")
 def _(stage: Stage) -> float:
     return _receive_together(stage, Session.AUTO_ACKNOWLEDGE, 1, 1)[0]
+
+
+@auto_sessions.side("raw, as many threads that share commits", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _commit_together(stage, SESSIONS)
+
+
+def _commit_together(stage: Stage, threads: int) -> float:
+    """Return the messages per second of so many threads, each of which waits until its message is committed.
+
+    A further thread commits, at once, for all that wait. The records were fetched before.
+    """
+    topic = stage.topic(filled=stage.count + 1)
+    consumer = raw_consumer(stage, topic)
+    records: deque[Any] = deque()
+    while len(records) < stage.count:
+        records += consumer.consume(BATCH, 1.0)
+    waiting: SimpleQueue[tuple[Any, threading.Lock]] = SimpleQueue()
+
+    def work() -> None:
+        committed = threading.Lock()
+        committed.acquire()
+        while True:
+            try:
+                record = records.popleft()
+            except IndexError:
+                return
+            read_record(record)
+            waiting.put((record, committed))
+            committed.acquire()
+
+    working = threading.Thread(target=at_once, args=([work] * threads,), daemon=True)
+    left = stage.count
+    with Clock() as clock:
+        working.start()
+        while left:
+            mine = [waiting.get()]
+            while not waiting.empty():
+                mine.append(waiting.get())
+            last = max((record for record, _ in mine), key=lambda record: record.offset())
+            consumer.commit(offsets=[position(last)], asynchronous=False)
+            for _, committed in mine:
+                committed.release()
+            left -= len(mine)
+    working.join()
+    consumer.close()
+    return stage.count / clock.seconds
 
 
 many = workload(

@@ -21,7 +21,11 @@ from kjms.bench._workload import Aim, Clock, Unit, at_once, workload
 EACH: Final = 100  # messages in a transaction of the first workload
 WARM: Final = 20  # transactions before the clock starts
 SESSIONS: Final = 16  # of the second workload
-QUICK: Final = {"retry.backoff.ms": 2, "retry.backoff.max.ms": 250, "linger.ms": 1}  # as kjms has them
+QUICK: Final[Mapping[str, Any]] = {
+    "retry.backoff.ms": 2,
+    "retry.backoff.max.ms": 250,
+    "linger.ms": 1,
+}  # as in kjms
 SLOW: Final = 100  # transactions that are enough with librdkafka's defaults, where each takes a tenth of a second
 DEFAULT: Final[Mapping[str, Any]] = {}
 WAIT: Final = 10.0
@@ -68,8 +72,18 @@ def _move(stage: Stage, each: int, sessions: int) -> float:
 # ------------------------------------------------------------------------------------------------------- raw sides
 
 
-def _loop(stage: Stage, each: int, settings: Mapping[str, Any], at_most: int = 1_000_000) -> float:
-    """Return the messages per second of Kafka's usual loop: consume, transform, produce."""
+def _loop(
+    stage: Stage, each: int, settings: Mapping[str, Any], at_most: int = 1_000_000, *, waits_first: bool = False
+) -> float:
+    """Return the messages per second of Kafka's usual loop: consume, transform, produce.
+
+    Args:
+        stage: Where, and how many messages.
+        each: How many in a transaction.
+        settings: The producer's.
+        at_most: How many transactions at the most.
+        waits_first: Whether what was produced is confirmed before the offsets go into the transaction.
+    """
     transactions = min(max(stage.count // each, 1), at_most)
     source, target = stage.topic(filled=(transactions + WARM) * each), stage.topic()
     consumer = Consumer(stage.consumer_settings(source))
@@ -83,14 +97,23 @@ def _loop(stage: Stage, each: int, settings: Mapping[str, Any], at_most: int = 1
         }
     )
     producer.init_transactions(WAIT)
-    _pass_on(consumer, producer, target, WARM, each, stage.sample())
+    _pass_on(consumer, producer, target, WARM, each, stage.sample(), waits_first=waits_first)
     with Clock() as clock:
-        _pass_on(consumer, producer, target, transactions, each, stage.sample())
+        _pass_on(consumer, producer, target, transactions, each, stage.sample(), waits_first=waits_first)
     consumer.close()
     return transactions * each / clock.seconds
 
 
-def _pass_on(consumer: Consumer, producer: Producer, target: str, transactions: int, each: int, sample: Sample) -> None:
+def _pass_on(
+    consumer: Consumer,
+    producer: Producer,
+    target: str,
+    transactions: int,
+    each: int,
+    sample: Sample,
+    *,
+    waits_first: bool,
+) -> None:
     kind = dict(sample.headers)["kjms"]
     for _ in range(transactions):
         producer.begin_transaction()
@@ -114,6 +137,8 @@ def _pass_on(consumer: Consumer, producer: Producer, target: str, transactions: 
                 ]
                 producer.produce(target, TEXT.encode(), headers=made)
                 left -= 1
+        if waits_first:
+            producer.flush()
         end = TopicPartition(record.topic(), record.partition(), record.offset() + 1)
         producer.send_offsets_to_transaction([end], consumer.consumer_group_metadata(), WAIT)
         producer.commit_transaction(WAIT)
@@ -134,6 +159,11 @@ def _(stage: Stage) -> float:
 @batches.side("raw, the same settings")
 def _(stage: Stage) -> float:
     return _loop(stage, EACH, QUICK)
+
+
+@batches.side("raw, the offsets after the target has confirmed", is_baseline=False)
+def _(stage: Stage) -> float:
+    return _loop(stage, EACH, QUICK, waits_first=True)
 
 
 @batches.side("raw, librdkafka's defaults", is_baseline=False)
