@@ -348,10 +348,10 @@ def interrupted(seconds: float) -> Iterator[None]:
     """
     is_over = False
 
-    def interrupt(_number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         if frame is None or frame.f_code.co_filename not in {__file__, contextlib.__file__}:
-            raise KeyboardInterrupt
-        if not is_over:
+            signal.default_int_handler(number, frame)  # raises in C, without an instance: not all libraries expect that
+        elif not is_over:
             signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
 
     before = signal.signal(signal.SIGVTALRM, interrupt)

@@ -284,7 +284,8 @@ class Publisher:
         service = self._service
         answer = _Answer(service)
         try:
-            is_alone = service.expect(answer)
+            # The Kafka client loses what handlers of signals raise in a report: they run in the main thread.
+            is_alone = service.expect(answer, may_serve=threading.current_thread() is not threading.main_thread())
             self.send(topic, partition, record, answer, is_awaited=True)
             seconds = self.report_timeout
             if is_alone and service.take_over():

@@ -39,10 +39,18 @@ class ReportService:
 
     # Of senders.
 
-    def expect(self, answer: object) -> bool:
-        """Note that the present thread will wait for *answer*; return whether no other thread waited lately."""
+    def expect(self, answer: object, *, may_serve: bool) -> bool:
+        """Note that the present thread will wait for *answer*.
+
+        Args:
+            answer: What it waits for.
+            may_serve: Whether it may serve; else it is left to the publisher's thread.
+
+        Returns:
+            Whether it may, and no other thread waited lately.
+        """
         now = time.monotonic()
-        if self._waiting:
+        if self._waiting or not may_serve:
             self._shared_at = now
         self._waiting.add(answer)
         self._asked_at = now

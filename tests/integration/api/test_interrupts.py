@@ -37,6 +37,19 @@ def test_an_interrupted_send_is_reported_if_it_left_and_else_forgotten(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_of_a_send_that_waits_is_raised_as_it_is(kjms_broker: LocalBroker, queue: Queue) -> None:
+    """Ctrl-C is KeyboardInterrupt wherever it comes, also in the middle of a delivery report, and sending continues."""
+    with ConnectionFactory(kjms_broker.bootstrap_servers).create_connection() as connection:
+        session = connection.create_session()
+        producer, message = session.create_producer(queue), session.create_text_message("7 pens")
+        for round_ in range(100):
+            producer.send(message)
+            with interrupted(0.004 + round_ / 10_000):
+                while True:
+                    producer.send(message)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("mode", "lost"),
     [

@@ -65,7 +65,7 @@ def test_bench_writes_json_for_programs(kjms: Kjms, prefix: str) -> None:
 
     (result,) = json.loads(run.stdout)["results"]
     assert result["name"] == "send-sync"
-    assert [len(side["rounds"]) for side in result["sides"]] == [2, 2, 2]
+    assert {len(side["rounds"]) for side in result["sides"]} == {2}
 
 
 @pytest.mark.slow
