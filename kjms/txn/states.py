@@ -14,7 +14,7 @@ __all__ = ["NEVER", "PartitionSettlement", "Snapshot"]
 T = TypeVar("T")
 
 NEVER: Final = History(0)
-NOBODY: Final[frozenset[int]] = frozenset()
+NO_OFFSETS: Final[frozenset[int]] = frozenset()
 NOWHERE: Final = sys.maxsize
 
 
@@ -313,7 +313,7 @@ class PartitionSettlement(Generic[T]):
         """How many messages were read, or placed, and are not settled."""
         return self.evicted + len(self._open) + sum(message is not None for message in self._ahead.values())
 
-    def snapshot(self, window: int = 0, settled: Collection[int] = NOBODY) -> Snapshot:
+    def snapshot(self, window: int = 0, settled: Collection[int] = NO_OFFSETS) -> Snapshot:
         """Return what is to be committed.
 
         Args:
@@ -340,7 +340,7 @@ class PartitionSettlement(Generic[T]):
             State(committed_offset, dispatch_limit, runs, max(top, committed_offset), histories), self.version
         )
 
-    def _top(self, settled: Collection[int] = NOBODY) -> int:
+    def _top(self, settled: Collection[int] = NO_OFFSETS) -> int:
         """Return the offset from which on nothing is settled."""
         top = max(self.dispatched, self._restored.known, self._done)
         return max(top, max(settled) + 1) if settled else top

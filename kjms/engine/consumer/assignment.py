@@ -12,7 +12,7 @@ from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.txn.metadata import (
     write_state,
 )
-from kjms.txn.states import NOBODY, Snapshot
+from kjms.txn.states import NO_OFFSETS, Snapshot
 
 if TYPE_CHECKING:
     from kjms.engine.consumer.dispatcher import Dispatcher
@@ -151,7 +151,7 @@ class Assignment:
             if not is_last:
                 window = window or self._next_window()
                 ahead = window + max(partition.requested_limit - settlement.dispatched, 0)
-            snapshot = settlement.snapshot(ahead, NOBODY if settled is None else settled[partition])
+            snapshot = settlement.snapshot(ahead, NO_OFFSETS if settled is None else settled[partition])
             metadata = write_state(snapshot.state, partition.identity, self.engine)
             partition.is_crowded = len(metadata) > ROOMY * self.limit or len(snapshot.state.runs) > self._most_runs
             if len(metadata) > self.limit:
