@@ -368,9 +368,7 @@ def _(stage: Stage) -> float:
         while unread:
             for record in consumer.consume(min(BATCH, unread), 1.0):
                 unread -= 1
-                if dict(record.headers())["region"] == b"EU":
-                    read_record(record)
-                else:
+                if not _select(record):
                     rest.append(record)
             if len(rest) >= MOVED or not unread:
                 move()
@@ -378,6 +376,9 @@ def _(stage: Stage) -> float:
     return stage.count / clock.seconds
 
 
-def _select(record: KafkaMessage) -> None:
-    if dict(record.headers())["region"] == b"EU":
+def _select(record: KafkaMessage) -> bool:
+    """Read *record* if it is wanted; return whether it is."""
+    is_wanted = bool(dict(record.headers())["region"] == b"EU")
+    if is_wanted:
         read_record(record)
+    return is_wanted

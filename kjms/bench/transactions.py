@@ -21,11 +21,8 @@ from kjms.bench._workload import Aim, Clock, Unit, at_once, workload
 EACH: Final = 100  # messages in a transaction of the first workload
 WARM: Final = 20  # transactions before the clock starts
 SESSIONS: Final = 16  # of the second workload
-QUICK: Final[Mapping[str, Any]] = {
-    "retry.backoff.ms": 2,
-    "retry.backoff.max.ms": 250,
-    "linger.ms": 1,
-}  # as in kjms
+# As in kjms.
+QUICK: Final[Mapping[str, Any]] = {"retry.backoff.ms": 2, "retry.backoff.max.ms": 250, "linger.ms": 1}
 SLOW: Final = 100  # transactions that are enough with librdkafka's defaults, where each takes a tenth of a second
 DEFAULT: Final[Mapping[str, Any]] = {}
 WAIT: Final = 10.0

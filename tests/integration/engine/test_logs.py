@@ -25,7 +25,7 @@ from kjms.errors import JMSException
 from kjms.mapping.names import BOOKKEEPING, queue_group, topic_for
 from kjms.mapping.temporary import DELETIONS, MESSAGES
 from kjms.testing.engine import engine_of, tuned
-from tests.helpers import WAIT_MS, WAIT_SECONDS, Desk, Member, apart, members, wait_for
+from tests.helpers import WAIT_MS, WAIT_SECONDS, Desk, Member, apart, delete_topic, members, wait_for
 
 MOST_SECONDS = 15.0  # a reading takes milliseconds; the one that follows the writing never ends
 MANY = 300
@@ -225,8 +225,7 @@ def with_a_deleted_topic(kjms_broker: LocalBroker) -> Iterator[tuple[Consumer, s
     assert writing.flush(WAIT_SECONDS) == 0
     with contextlib.closing(Consumer(settings(kjms_broker, **UNTIL_END))) as reading:
         reading.list_topics(deleted, timeout=WAIT_SECONDS)
-        admin.delete_topics([deleted])[deleted].result(WAIT_SECONDS)
-        wait_for(lambda: deleted not in admin.list_topics(timeout=WAIT_SECONDS).topics)  # the broker learns of it later
+        delete_topic(kjms_broker.bootstrap_servers, deleted)
         reading.assign([TopicPartition(kept, 0, 0), TopicPartition(deleted, 0, 0)])
         yield reading, kept, deleted
 

@@ -53,7 +53,7 @@ class Reports:
 def in_another_thread(call: Callable[[], T]) -> T:
     """Return what *call* returns in a thread of its own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
+        return pool.submit(call).result(WAIT_SECONDS)
 
 
 def not_in_the_main_thread(test: Callable[..., None]) -> Callable[..., None]:
@@ -61,7 +61,8 @@ def not_in_the_main_thread(test: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:
-        in_another_thread(lambda: test(*arguments, **named))
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(test, *arguments, **named).result()
 
     return run
 
