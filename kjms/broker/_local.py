@@ -15,7 +15,7 @@ from types import TracebackType
 
 from kjms.broker._jars import kafka_jars
 from kjms.broker._java import Java, find_java
-from kjms.broker._log import log_configuration, quoted, tail
+from kjms.broker._log import log_configuration, quoted, tail, tells_of_newer_data
 from kjms.broker._ports import HOST, check_free, free_port, parse_listeners
 from kjms.broker._process import GuardedProcess
 from kjms.broker._ready import prove_ready
@@ -393,6 +393,10 @@ class LocalBroker:
         words = quoted(said, self.log_file)
         if taken is not None:
             return _PortTakenError(f"Kafka did not start, a port is in use: {words}")
+        if tells_of_newer_data(said):
+            return JMSException(
+                f"Kafka {KAFKA_VERSION} cannot read the data of a newer version in {self.data_dir}; {words}"
+            )
         return JMSException(f"Kafka did not start; {words}")
 
 

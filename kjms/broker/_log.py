@@ -29,3 +29,12 @@ def relevant(said: str) -> str:
     bad = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception:", "Error:"))]
     unique = list(dict.fromkeys(bad or lines))
     return " | ".join(unique[-4:]) or "nothing"
+
+
+def tells_of_newer_data(said: str) -> bool:
+    """Tell whether *said* is that of a Kafka that was started on the data of a newer version.
+
+    >>> tells_of_newer_data("UnsupportedVersionException: Can't read version 4 of BrokerEndpoint")
+    True
+    """
+    return "UnsupportedVersionException: Can't read version" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-KAFKA_VERSION = "4.3.0"
+KAFKA_VERSION = "4.2.2"
 CONTAINER_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 
 SHARED_SETTINGS: Mapping[str, str] = {

@@ -18,7 +18,7 @@ from crash_checker import BROKE, CLIENT, INDIVIDUAL, Checker, Round, Stop, Viola
 from crash_history import Kind, histories, now
 from crash_plan import CONSUMERS, PRODUCERS, Disturbance, Plan
 from crash_process import Task
-from crash_standstill import NOTHING, Standstill, standstill
+from crash_standstill import standstill
 
 from kjms import JMSException
 from kjms.broker import LocalBroker
@@ -128,7 +128,6 @@ class Result:
     late: list[str]  # processes that did not leave within the time
     restarts: int
     seconds: float
-    abandoned: int  # transactions that Kafka left open at a restart: the round says nothing then
     standstill: str  # what Kafka and the consumers said when the round was given up
 
     def line(self) -> str:
@@ -162,7 +161,7 @@ class Stage:
     outages: list[tuple[float, float]] = field(default_factory=list)
     restarts: int = 0
     last_loss: float = 0.0  # when a member of the group was lost last
-    standstill: Standstill = NOTHING
+    standstill: str = ""
     _repair: threading.Thread | None = None  # starts the broker again
     _broker_error: JMSException | None = None
 
@@ -178,7 +177,6 @@ class Stage:
             finally:
                 self._end()
             record = self._record(is_drained)
-            abandoned = self.abandoned() + self.standstill.hanging
         checker = Checker(record)
         failures = [child.failure() for child in self.children]
         violations = checker.violations() + [Violation(BROKE, -1, failure) for failure in failures if failure]
@@ -195,8 +193,7 @@ class Stage:
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
             seconds=now() - began,
-            abandoned=abandoned,
-            standstill=self.standstill.text,
+            standstill=self.standstill,
         )
 
     # The queue is used, and everybody disturbed.
@@ -279,15 +276,6 @@ class Stage:
                 self._consumers[slot] = None
                 self._empty_until[slot] = now() + disturbance.seconds
 
-    def abandoned(self) -> int:
-        """Return how many transactions Kafka never ended when it was started again.
-
-        It takes partitions for deleted that have no leader at that moment, which is so where a single broker was
-        killed, and says so in its log. The records behind such a transaction cannot be read.
-        """
-        log = self.broker.log_file.read_text(encoding="utf-8", errors="replace")
-        return log.count("Couldn't find leader endpoint for partitions")
-
     def _disturb_broker(self, *, at_once: bool, seconds: float) -> None:
         def restart() -> None:
             began = now()
@@ -343,7 +331,7 @@ class Stage:
                 break
         else:
             found = standstill(self.broker.bootstrap_servers, QUEUE)
-            self.standstill = found._replace(text="\n".join([found.text, *map(Child.stacks, drainers)]))
+            self.standstill = "\n".join([found, *map(Child.stacks, drainers)])
             return False
         for child in drainers:
             child.leave()

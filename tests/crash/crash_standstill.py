@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -11,37 +11,17 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 ASK_SECONDS: Final = 10
 
 
-class Standstill(NamedTuple):
-    """What was found.
-
-    Attributes:
-        text: For people, in lines.
-        hanging: How many partitions have records, or groups have offsets, that an open transaction hides. Kafka ends
-            each transaction of kjms after 40 seconds: one that is older is never ended.
-    """
-
-    text: str = ""
-    hanging: int = 0
-
-
-NOTHING: Final = Standstill()
-
-
-def standstill(servers: str, queue: str) -> Standstill:
-    """Return where the logs of *queue* end, what open transactions hide, and how the consumer groups stand."""
+def standstill(servers: str, queue: str) -> str:
+    """Return in lines where the logs of *queue* end, what open transactions hide, and how the consumer groups stand."""
     lines: list[str] = []
-    hanging = 0
     try:
-        for line, is_hidden in _findings(AdminClient({"bootstrap.servers": servers}), queue):
-            lines.append(line)
-            hanging += is_hidden
+        lines.extend(_findings(AdminClient({"bootstrap.servers": servers}), queue))
     except KafkaException as error:
         lines.append(f"the broker does not answer: {error}")
-    return Standstill("\n".join(lines), hanging)
+    return "\n".join(lines)
 
 
-def _findings(admin: AdminClient, queue: str) -> Iterator[tuple[str, bool]]:
-    """Return lines, each with whether it tells of an open transaction."""
+def _findings(admin: AdminClient, queue: str) -> Iterator[str]:
     topics = admin.list_topics(timeout=ASK_SECONDS).topics
     ours = {name: topics[name].partitions for name in topics if name.startswith(queue)}
     places = [TopicPartition(name, number) for name in ours for number in ours[name]]
@@ -51,21 +31,21 @@ def _findings(admin: AdminClient, queue: str) -> Iterator[tuple[str, bool]]:
         hidden = end - stable[name, number]
         if end:
             suffix = f", of which an open transaction hides {hidden}" if hidden else ""
-            yield f"{name}[{number}] ends at {end}{suffix}", hidden > 0
+            yield f"{name}[{number}] ends at {end}{suffix}"
     groups = [each.group_id for each in admin.list_consumer_groups(request_timeout=ASK_SECONDS).result().valid]
     for group, future in admin.describe_consumer_groups(groups, request_timeout=ASK_SECONDS).items():
         found = future.result()
-        yield f"group {group} is {found.state.name}", False
+        yield f"group {group} is {found.state.name}"
         for member in found.members:
             held = [f"{each.topic}[{each.partition}]" for each in member.assignment.topic_partitions]
-            yield f"  {member.client_id} {member.member_id} has {' '.join(held) or 'nothing'}", False
+            yield f"  {member.client_id} {member.member_id} has {' '.join(held) or 'nothing'}"
         asked = [ConsumerGroupTopicPartitions(group)]
         try:
             known = admin.list_consumer_group_offsets(asked, require_stable=True, request_timeout=ASK_SECONDS)
             for each in known[group].result().topic_partitions:
-                yield f"  committed: {each.topic}[{each.partition}] {each.offset} {each.metadata}", False
+                yield f"  committed: {each.topic}[{each.partition}] {each.offset} {each.metadata}"
         except KafkaException as error:  # it is asked again until an open transaction ends
-            yield f"  committed: {error}", True
+            yield f"  committed: {error}"
 
 
 def _ends(admin: AdminClient, places: list[TopicPartition], level: IsolationLevel) -> dict[tuple[str, int], int]:

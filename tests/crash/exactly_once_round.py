@@ -45,7 +45,6 @@ class MovingResult:
     late: list[str]  # processes that did not leave within the time
     restarts: int
     seconds: float
-    abandoned: int  # transactions that Kafka left open at a restart: the round says nothing then
 
     def line(self) -> str:
         count = self.checker.count
@@ -90,7 +89,6 @@ class MovingStage(Stage):
                 arrived = [Arrived(*_described(record)) for record in records]
                 left, complaints = self._left()
                 dead = [number for number, _ in dead_letters(servers, f"{SOURCE}.dlq")]
-                abandoned = self.abandoned()
             finally:
                 self._end()
         stops = {child.task.name: tuple(child.stops) for child in self.children if child.stops}
@@ -111,7 +109,6 @@ class MovingStage(Stage):
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
             seconds=now() - began,
-            abandoned=abandoned,
         )
 
     def _fill_source(self) -> dict[int, tuple[int, int]]:

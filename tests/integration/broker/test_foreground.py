@@ -68,7 +68,7 @@ def test_sigterm_ends_it_cleanly_and_keeps_named_data(
     process = start("--data", str(tmp_path / "data"))
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith("kjms broker: Kafka 4.3.0 ready at 127.0.0.1:")
+    assert line.startswith("kjms broker: Kafka 4.2.2 ready at 127.0.0.1:")
     assert f"(data in {tmp_path}/data, kept; Ctrl-C stops it)" in line
     process.terminate()
     assert process.communicate(timeout=30) == ("", "")

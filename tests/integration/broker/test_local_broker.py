@@ -16,6 +16,7 @@ from confluent_kafka.admin import ConfigResource
 from kjms import IllegalStateException, JMSException
 from kjms.broker import LocalBroker
 from kjms.broker._jars import cache_directory, locked_jars
+from kjms.broker._java import find_java
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +188,27 @@ def test_a_start_that_fails_quotes_what_kafka_said(
     with pytest.raises(JMSException, match=rf"broker\.log says: .*{reason}"):
         broker.start()
     assert not broker.is_running()
+
+
+SAID_ABOUT_NEWER_DATA = """\
+2026-11-26 05:39:25.139 ERROR [SharedServer id=1] Got exception while starting SharedServer (kafka.server.SharedServer)
+org.apache.kafka.server.common.serialization.MetadataParseException: Failed to deserialize record with type 0
+Caused by: org.apache.kafka.common.errors.UnsupportedVersionException: Can't read version 4 of BrokerEndpoint
+"""
+"""What Kafka 4.2.2 says about a directory of Kafka 4.3.0."""
+
+
+def test_data_of_a_newer_kafka_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what is wrong with the directory before it quotes the log."""
+    fake = tmp_path / "java" / "bin" / "java"
+    fake.parent.mkdir(parents=True)
+    (tmp_path / "said").write_text(SAID_ABOUT_NEWER_DATA)
+    fails = f'case "$*" in *kafka.Kafka*) cat "{tmp_path}/said"; exit 1;; esac'
+    fake.write_text(f'#!/bin/sh\n{fails}\nexec "{find_java().executable}" "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    with pytest.raises(JMSException, match=f"cannot read the data of a newer version in {tmp_path}/data"):
+        LocalBroker(data_dir=tmp_path / "data").start()
 
 
 def test_a_start_takes_no_longer_than_allowed(tmp_path: Path) -> None:
