@@ -83,3 +83,39 @@ def test_consumers_that_take_as_fast_as_they_can_share_evenly(kjms_factory: Conn
     assert min(map(len, received)) >= SHARE / 10
     for texts in received:
         assert texts == sorted(texts, key=int)
+
+
+def test_a_quick_consumer_that_stops_to_work_holds_no_message_up(kjms_factory: ConnectionFactory, queue: Queue) -> None:
+    """Consumers that took messages quickly get one that takes long: the others get all that is behind it, in order."""
+    workers, count, every = 6, 2_000, 500
+    with kjms_factory.create_connection() as connection, ThreadPoolExecutor(workers) as pool:
+        sessions = [connection.create_session(Session.DUPS_OK_ACKNOWLEDGE) for _ in range(workers)]
+        consumers = [session.create_consumer(queue) for session in sessions]
+        short, done, lock = count - count // every, threading.Event(), threading.Lock()
+
+        def work(consumer: MessageConsumer) -> list[int]:
+            nonlocal short
+            received: list[int] = []
+            while not done.is_set() and (message := consumer.receive(WAIT_MS)) is not None:
+                received.append(int(text(message)))
+                if received[-1] % every == every - 1:
+                    assert done.wait(WAIT_MS / 1000)
+                    break
+                with lock:
+                    short -= 1
+                    if short == 0:
+                        done.set()
+            return received
+
+        results = [pool.submit(work, consumer) for consumer in consumers]
+        with connection.create_session(Session.SESSION_TRANSACTED) as sender:
+            send(sender, queue, *range(count))
+            sender.commit()
+        connection.start()
+        assert done.wait(WAIT_MS / 1000)
+        for consumer in consumers:
+            consumer.close()
+        received = [result.result(20) for result in results]
+    assert sorted(number for numbers in received for number in numbers) == [*range(count)]
+    for numbers in received:
+        assert numbers == sorted(numbers)
