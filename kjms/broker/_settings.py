@@ -70,7 +70,7 @@ def container_environment(host: str, port: int) -> dict[str, str]:
 
 
 # A machine that stands still for some seconds does not make Kafka shut itself out: with one broker, all partitions are
-# without a leader then, and Kafka gives up what it owes to transactions. The timeout costs time only after a crash.
+# without a leader then. The timeout costs time only after a crash.
 PATIENT: Mapping[str, str] = {"broker.session.timeout.ms": "60000"}
 
 
