@@ -201,6 +201,10 @@ class Handover:
 
     def publish(self) -> None:
         """Publish how many messages there is room for, and what is wanted now, as far as it has changed."""
+        if (
+            self._state is HandoverState.ENDED
+        ):  # meanwhile; no process would read what it claims now
+            return
         wants = self._free_wants()
         self._sharing.has_reopened = False
         self._interest.is_idle = not self._transfers.is_active(time.monotonic())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
 
 from kjms import Connection, Queue
+from kjms.engine.consumer.transfer_reading import TransferReading
 from kjms.engine.handover.handover import Handover
 from kjms.engine.handover.peers import read_interest
+from kjms.engine.handover.transfer import TransferPartitions
 from kjms.mapping.names import interest, queue_group
 from kjms.testing import MemoryKafka
 from tests.helpers import WAIT_SECONDS, apart, consume, send, stored_records, take, wait_for
@@ -70,7 +72,51 @@ def test_a_process_that_has_left_publishes_no_more(
         assert ticked.wait(WAIT_SECONDS)
         closing.join()
         said = wants(kafka, queue)
+    assert_last_is_leaving(said)
+    assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []
+
+
+def test_a_process_that_leaves_while_it_looks_for_left_messages_claims_none(
+    kafka: MemoryKafka, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition that a process found, while it left, without a holder is free for the others at once.
+
+    A claim after the process's last word would hold for its lease, half a minute or more, and nobody would read there.
+    """
+    ended, looked, end = threading.Event(), threading.Event(), Handover.end
+    with apart(kafka.bootstrap_servers) as first, apart(kafka.bootstrap_servers) as second:
+        share(kafka, queue, first, second)
+        closing, is_first = threading.Thread(target=first.close), threading.Lock()
+
+        def note_end(handover: Handover) -> None:
+            end(handover)
+            ended.set()
+            assert looked.wait(WAIT_SECONDS)
+
+        def find_late(_: TransferReading, _topic: str, numbers: Collection[int], _known: object) -> set[int]:
+            if is_first.acquire(blocking=False):
+                closing.start()
+                assert ended.wait(WAIT_SECONDS)
+            return set(numbers)
+
+        sweep = TransferPartitions.sweep
+
+        def sweep_late(transfers: TransferPartitions, now: float) -> None:
+            sweep(transfers, now)
+            if ended.is_set():
+                looked.set()
+
+        monkeypatch.setattr(Handover, "end", note_end)
+        monkeypatch.setattr(TransferReading, "find_unread", find_late)
+        monkeypatch.setattr(TransferPartitions, "sweep", sweep_late)
+        assert looked.wait(WAIT_SECONDS)
+        closing.join()
+        said = wants(kafka, queue)
+    assert_last_is_leaving(said)
+
+
+def assert_last_is_leaving(said: list[dict[str, Any]]) -> None:
+    """Assert that one process has left, and has said nothing after that."""
     gone = {each["engine"] for each in said if each.get("leaving")}
     assert len(gone) == 1
     assert all([each for each in said if each["engine"] == engine][-1].get("leaving") for engine in gone)
-    assert [record.message for record in caplog.records if record.name == "kjms.handover"] == []
