@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from crash_checker import Violation, excerpt
 from crash_plan import plan
 from crash_round import Result, Stage
-from crash_rounds import parser, play_rounds, show, show_plan
+from crash_rounds import parser, play_rounds, show, show_plan, show_standstill
 
 
 def main() -> int:
@@ -50,8 +49,7 @@ def play(options: argparse.Namespace, number: int) -> Result:
     again += "" if options.fatal is None else f" --fatal {options.fatal}"
     began = f"round {number}, {partitions}, prefetch {chosen.prefetch}"
     show(options, result, began, partial(account, result), again, folder)
-    if result.standstill:
-        print(f"  when the round was given up:\n{textwrap.indent(result.standstill, '    ')}", flush=True)
+    show_standstill(result.standstill)
     return result
 
 

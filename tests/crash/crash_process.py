@@ -1,7 +1,7 @@
 """A producer or a consumer of the crash test, to be run as a process; what it does, it writes into its histories.
 
 ``crash_process.py produce JSON`` or ``crash_process.py consume JSON``, where JSON holds the fields of `Task`. SIGTERM
-lets it leave in order; SIGUSR1 lets it say on stderr where its threads are.
+lets it leave in order; SIGUSR1 lets it say on stderr where its threads are, and what it holds.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from kjms import (
     RedeliveryPolicy,
     Session,
 )
+from kjms.engine import process_statistics
 
 WAIT: Final = 200  # milliseconds a receive waits
 AGAIN_SECONDS: Final = 0.1  # before something that failed is tried again
@@ -98,7 +99,8 @@ class Process:
         self.task = task
         self.leaving = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self.leaving.set())
-        faulthandler.register(signal.SIGUSR1)  # says where each thread is
+        signal.signal(signal.SIGUSR1, lambda *_: show_statistics())
+        faulthandler.register(signal.SIGUSR1, chain=True)  # says where each thread is, and then the above
         self.destination = Queue(task.queue)
         self.factory = ConnectionFactory(
             task.servers,
@@ -118,6 +120,13 @@ class Process:
             except JMSException:
                 self.leaving.wait(AGAIN_SECONDS)
         return None
+
+
+def show_statistics() -> None:
+    """Say on stderr what each engine holds."""
+    for engine in process_statistics():
+        for each in (engine.moves, *engine.group_consumers):
+            print(f"{engine.name}: {each}", file=sys.stderr, flush=True)
 
 
 def body(number: int, is_fatal: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -93,6 +94,12 @@ def show(
         print(f"  histories: {folder}", flush=True)
     else:
         shutil.rmtree(folder)
+
+
+def show_standstill(found: str) -> None:
+    """Print what was found when a round was given up, if one was."""
+    if found:
+        print(f"  when the round was given up:\n{textwrap.indent(found, '    ')}", flush=True)
 
 
 def _report(result: Outcome, account: Iterable[tuple[Violation, str]], whole: Path) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 ASK_SECONDS: Final = 10
+SHOWN: Final = 60  # of the last records of each partition of the queue's bookkeeping topics
 
 
 def standstill(servers: str, queue: str) -> str:
-    """Return in lines where the logs of *queue* end, what open transactions hide, and how the consumer groups stand."""
+    """Return in lines where the logs of *queue* end, what open transactions hide, and how the consumer groups stand.
+
+    The last records of the queue's bookkeeping topics follow: its overflow, and what its processes hand over.
+    """
     lines: list[str] = []
     try:
         lines.extend(_findings(AdminClient({"bootstrap.servers": servers}), queue))
+        lines.extend(_bookkeeping(servers, f"{queue}.kjms."))
     except KafkaException as error:
         lines.append(f"the broker does not answer: {error}")
     return "\n".join(lines)
@@ -46,6 +51,34 @@ def _findings(admin: AdminClient, queue: str) -> Iterator[str]:
                 yield f"  committed: {each.topic}[{each.partition}] {each.offset} {each.metadata}"
         except KafkaException as error:  # it is asked again until an open transaction ends
             yield f"  committed: {error}"
+
+
+def _bookkeeping(servers: str, prefix: str) -> Iterator[str]:
+    """Return the last records of each partition of the topics that begin with *prefix*, open transactions included."""
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "standstill",
+        "enable.auto.commit": False,
+        "isolation.level": "read_uncommitted",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(settings)
+    try:
+        known = consumer.list_topics(timeout=ASK_SECONDS).topics
+        for place in [TopicPartition(name, number) for name in known for number in known[name].partitions]:
+            if not place.topic.startswith(prefix):
+                continue
+            first, past = consumer.get_watermark_offsets(place, ASK_SECONDS)
+            if first == past:
+                continue
+            yield f"{place.topic}[{place.partition}], the last records:"
+            consumer.assign([TopicPartition(place.topic, place.partition, max(first, past - SHOWN))])
+            record = consumer.poll(ASK_SECONDS)
+            while record is not None and record.error() is None:
+                yield f"  {record.offset()}: {(record.value() or b'').decode(errors='replace')}"
+                record = consumer.poll(ASK_SECONDS)
+    finally:
+        consumer.close()
 
 
 def _ends(admin: AdminClient, places: list[TopicPartition], level: IsolationLevel) -> dict[tuple[str, int], int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from crash_rounds import parser, play_rounds, show, show_plan
+from crash_rounds import parser, play_rounds, show, show_plan, show_standstill
 from exactly_once_checker import account
 from exactly_once_plan import plan
 from exactly_once_round import MovingResult, MovingStage
@@ -55,6 +55,7 @@ def play(options: argparse.Namespace, number: int) -> MovingResult:
     again += f" --messages {options.messages}" + (" --no-accidents" if options.no_accidents else "")
     began = f"round {number}, {partitions}, prefetch {chosen.prefetch}"
     show(options, result, began, partial(account, result.moves, result.violations), again, folder)
+    show_standstill(result.standstill)
     return result
 
 

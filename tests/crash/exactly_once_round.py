@@ -13,6 +13,7 @@ from crash_checker import BROKE, Violation
 from crash_history import Kind, histories, now
 from crash_plan import CONSUMERS, Disturbance
 from crash_round import LOOK_SECONDS, Child, Stage, dead_letters
+from crash_standstill import standstill
 from exactly_once_checker import Arrived, Checker, Moves
 from exactly_once_plan import LISTENER, RECEIVE, MovingPlan
 from exactly_once_process import MovingTask, factory
@@ -45,6 +46,7 @@ class MovingResult:
     late: list[str]  # processes that did not leave within the time
     restarts: int
     seconds: float
+    standstill: str  # what Kafka and the consumers said when the round was given up
 
     def line(self) -> str:
         count = self.checker.count
@@ -109,6 +111,7 @@ class MovingStage(Stage):
             late=[child.task.name for child in self.children if child.is_late],
             restarts=self.restarts,
             seconds=now() - began,
+            standstill=self.standstill,
         )
 
     def _fill_source(self) -> dict[int, tuple[int, int]]:
@@ -186,6 +189,9 @@ class MovingStage(Stage):
                 for place, child in enumerate(drainers):
                     if not child.is_running:
                         drainers[place] = self._consumer(modes[place], is_calm=True)
+        if len(there) < self.messages:
+            found = standstill(self.broker.bootstrap_servers, SOURCE)
+            self.standstill = "\n".join([found, *map(Child.stacks, drainers)])
         for child in drainers:
             child.leave()
         self._wait_for_leaving()
