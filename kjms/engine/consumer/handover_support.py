@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kjms.engine.consumer.overflow import Overflow
     from kjms.engine.consumer.relocations import Relocations
     from kjms.engine.consumer.slots import StartedSlots
+    from kjms.engine.consumer.stall import StallDetector
     from kjms.engine.consumer.transfer_reading import TransferReading
     from kjms.engine.handover.service import HandoverService
     from kjms.engine.statistics import HandoverStatistics
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["HandoverSupport"]
 
 CHUNK: Final = 500  # messages that one transaction moves, at the least
+STUCK_SECONDS: Final = 30.0  # a consumer thread that has not run for so long keeps no messages from other processes
 
 
 class HandoverSupport:
@@ -34,6 +36,7 @@ class HandoverSupport:
         client: Holds the Kafka consumer.
         overflow: The topics of the queue.
         slots: Say whether messages can go anywhere here.
+        stall: Knows when the consumer thread ran last.
         fetch: Opens partitions of the overflow topic.
         transfers: Opens transfer partitions.
         relocations: Move messages to peers.
@@ -53,6 +56,7 @@ class HandoverSupport:
         client: ConsumerClient,
         overflow: Overflow,
         slots: StartedSlots,
+        stall: StallDetector,
         fetch: FetchPositions,
         transfers: TransferReading,
         relocations: Relocations,
@@ -76,6 +80,7 @@ class HandoverSupport:
         self.prefetch = prefetch
         self.session_timeout = session_timeout
         self._slots = slots
+        self._stall = stall
 
     def begin(self, service: HandoverService | None) -> None:
         """Take part through *service*, if there is one."""
@@ -88,6 +93,11 @@ class HandoverSupport:
     def is_wanting(self) -> bool:
         """Whether a slot is started."""
         return self._slots.count > 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the consumer thread has not run for long, and not because it waits for sessions in a rebalance."""
+        return time.monotonic() - self._stall.seen > STUCK_SECONDS + self.relocations.waits_seconds
 
     def numbers(self) -> list[int]:
         """Return the partitions of the topic that are held."""

@@ -151,6 +151,7 @@ class KafkaSource:
             client,
             overflow,
             slots,
+            stall,
             fetch,
             transfers,
             relocations,

@@ -200,10 +200,11 @@ class Handover:
         return wants & free if self._consumer.keeps_unmatched else wants if free else set()
 
     def publish(self) -> None:
-        """Publish how many messages there is room for, and what is wanted now, as far as it has changed."""
-        if (
-            self._state is HandoverState.ENDED
-        ):  # meanwhile; no process would read what it claims now
+        """Publish how many messages there is room for, and what is wanted now, as far as it has changed.
+
+        It extends the claims, so a process that has left, or does not read what it claims, publishes nothing.
+        """
+        if self._state is HandoverState.ENDED or self._consumer.is_stuck:
             return
         wants = self._free_wants()
         self._sharing.has_reopened = False
@@ -282,7 +283,7 @@ class Handover:
             for peer in self.peers
             if (peer.state is PeerState.REQUIRED and peer.wants) or (peer.transfer_partition >= 0 and not peer.is_known)
         ]
-        if asked and now - self._asked_at > ASK_SECONDS:
+        if asked and now - self._asked_at > ASK_SECONDS and not self._consumer.is_stuck:
             self._asked_at = now
             for peer in asked:
                 peer.on(PeerEvent.ASKED)

@@ -152,6 +152,10 @@ class Consumer(Protocol):
     def is_wanting(self) -> bool:
         """Whether it has consumers that messages can go to."""
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether its thread has not run for long, as in a call to Kafka that does not return."""
+
     def numbers(self) -> Collection[int]:
         """Return the partitions of the queue's own topic that it is assigned."""
 

@@ -81,7 +81,7 @@ def test_a_process_that_leaves_while_it_looks_for_left_messages_claims_none(
 ) -> None:
     """A partition that a process found, while it left, without a holder is free for the others at once.
 
-    A claim after the process's last word would hold for its lease, half a minute or more, and nobody would read there.
+    A claim after the process's leave would hold for its lease, half a minute or more, and no process would read there.
     """
     ended, looked, end = threading.Event(), threading.Event(), Handover.end
     with apart(kafka.bootstrap_servers) as first, apart(kafka.bootstrap_servers) as second:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kjms import Connection, Queue, Session
+from kjms.engine.consumer.handover_support import STUCK_SECONDS
 from kjms.testing.engine import source_of
 from tests.helpers import WAIT_MS, Busy, Desk, Eventually, consume, owner_of, send, text
 
@@ -60,6 +61,26 @@ def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(
             handover._transfers.number = -1
             handover.publish()
         assert number not in said[-1]
+
+
+def test_a_process_whose_consumer_is_stuck_extends_no_claim(
+    process: Process, queue: Queue, eventually: Eventually
+) -> None:
+    """Other processes get what was handed over to a process that hangs in a call to Kafka, when its claim is over."""
+    here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
+    with Busy(here):
+        there = consume(process(), queue)
+        reader: Any = source_of(there)
+        handover = reader._handover.handover
+        send(here._session._connection, queue, "a", "b")
+        assert text(there.receive(WAIT_MS)) in {"a", "b"}
+        eventually(lambda: handover._transfers.open)
+        with reader.relocations.client.held(20), reader.lock:
+            published = handover._interest.published_at
+            reader._stall.seen -= 2 * STUCK_SECONDS  # the thread waits for the client, as behind a commit that hangs
+            handover.publish()
+            assert handover._interest.published_at == published
+        eventually(lambda: handover._interest.published_at > published)
 
 
 def test_a_claim_that_expires_while_its_partition_is_opened_opens_none(
