@@ -330,13 +330,17 @@ class Stage:
             if now() - max(lately, checker.last_event) > QUIET_SECONDS and not checker.unaccounted:
                 break
         else:
-            found = standstill(self.broker.bootstrap_servers, QUEUE)
-            self.standstill = "\n".join([found, *map(Child.stacks, drainers)])
+            self._note_standstill(QUEUE, drainers)
             return False
         for child in drainers:
             child.leave()
         self._wait_for_leaving()
         return True
+
+    def _note_standstill(self, queue: str, drainers: list[Child]) -> None:
+        """Note what Kafka and the consumers say of *queue*, which does not run dry."""
+        found = standstill(self.broker.bootstrap_servers, queue)
+        self.standstill = "\n".join([found, *map(Child.stacks, drainers)])
 
     def _ends_of_disturbances(self) -> list[float]:
         return [0.0, *(ended for _, ended in self.outages)]

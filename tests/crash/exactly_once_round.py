@@ -13,7 +13,6 @@ from crash_checker import BROKE, Violation
 from crash_history import Kind, histories, now
 from crash_plan import CONSUMERS, Disturbance
 from crash_round import LOOK_SECONDS, Child, Stage, dead_letters
-from crash_standstill import standstill
 from exactly_once_checker import Arrived, Checker, Moves
 from exactly_once_plan import LISTENER, RECEIVE, MovingPlan
 from exactly_once_process import MovingTask, factory
@@ -190,8 +189,7 @@ class MovingStage(Stage):
                     if not child.is_running:
                         drainers[place] = self._consumer(modes[place], is_calm=True)
         if len(there) < self.messages:
-            found = standstill(self.broker.bootstrap_servers, SOURCE)
-            self.standstill = "\n".join([found, *map(Child.stacks, drainers)])
+            self._note_standstill(SOURCE, drainers)
         for child in drainers:
             child.leave()
         self._wait_for_leaving()

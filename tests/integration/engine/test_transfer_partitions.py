@@ -6,7 +6,7 @@ Two connections with different Kafka settings have engines of their own, and so 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,62 +25,57 @@ def process(desk: Desk) -> Process:
     return functools.partial(desk.connect, is_apart=True, hand_over=True)
 
 
-def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(
-    process: Process, queue: Queue, eventually: Eventually
-) -> None:
+@pytest.fixture
+def reader(process: Process, queue: Queue, eventually: Eventually) -> Iterator[Any]:
+    """The group consumer of a process that reads its transfer partition, since the owner's consumer is busy."""
+    here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
+    with Busy(here):
+        there = consume(process(), queue)
+        send(here._session._connection, queue, "a", "b")
+        assert text(there.receive(WAIT_MS)) in {"a", "b"}
+        reader: Any = source_of(there)
+        eventually(lambda: reader._handover.handover._transfers.open)
+        yield reader
+
+
+def test_a_transfer_partition_is_free_when_no_commit_for_it_is_under_way(reader: Any, eventually: Eventually) -> None:
     """A process publishes that a transfer partition is free when its own last commit has ended, not before."""
-    here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
-    with Busy(here):
-        there = consume(process(), queue)
-        send(here._session._connection, queue, "a", "b")
-        assert text(there.receive(WAIT_MS)) in {"a", "b"}
-        reader: Any = source_of(there)
-        handover = reader._handover.handover
-        eventually(lambda: handover._transfers.open)
-        number = next(iter(handover._transfers.open))
-        said: list[list[int]] = []
-        publish = handover._interest.publish
+    handover = reader._handover.handover
+    number = next(iter(handover._transfers.open))
+    said: list[list[int]] = []
+    publish = handover._interest.publish
 
-        def listen(interest: dict[str, Any], *given: Any) -> None:
-            said.append(interest.get("partitions", []))
-            publish(interest, *given)
+    def listen(interest: dict[str, Any], *given: Any) -> None:
+        said.append(interest.get("partitions", []))
+        publish(interest, *given)
 
-        handover._interest.publish = listen
-        with reader.relocations.client.held(20):  # as by a thread that commits
-            with reader.lock:
-                handover._interest.valid_until = 0.0
-                assert not reader.relocations.plan([], [])[0]  # it is given up before anything more is committed for it
-                assert not handover._transfers.open
-                handover.publish()
-            with reader.lock:
-                handover.publish()
-            assert len(said) >= 2
-            assert all(number in claimed for claimed in said)
-        eventually(lambda: not handover._transfers.releasing)
+    handover._interest.publish = listen
+    with reader.relocations.client.held(20):  # as by a thread that commits
         with reader.lock:
-            handover._transfers.number = -1
+            handover._interest.valid_until = 0.0
+            assert not reader.relocations.plan([], [])[0]  # it is given up before anything more is committed for it
+            assert not handover._transfers.open
             handover.publish()
-        assert number not in said[-1]
+        with reader.lock:
+            handover.publish()
+        assert len(said) >= 2
+        assert all(number in claimed for claimed in said)
+    eventually(lambda: not handover._transfers.releasing)
+    with reader.lock:
+        handover._transfers.number = -1
+        handover.publish()
+    assert number not in said[-1]
 
 
-def test_a_process_whose_consumer_is_stuck_extends_no_claim(
-    process: Process, queue: Queue, eventually: Eventually
-) -> None:
+def test_a_process_whose_consumer_is_stuck_extends_no_claim(reader: Any, eventually: Eventually) -> None:
     """Other processes get what was handed over to a process that hangs in a call to Kafka, when its claim is over."""
-    here = owner_of(process(), queue, mode=Session.CLIENT_ACKNOWLEDGE)
-    with Busy(here):
-        there = consume(process(), queue)
-        reader: Any = source_of(there)
-        handover = reader._handover.handover
-        send(here._session._connection, queue, "a", "b")
-        assert text(there.receive(WAIT_MS)) in {"a", "b"}
-        eventually(lambda: handover._transfers.open)
-        with reader.relocations.client.held(20), reader.lock:
-            published = handover._interest.published_at
-            reader._stall.seen -= 2 * STUCK_SECONDS  # the thread waits for the client, as behind a commit that hangs
-            handover.publish()
-            assert handover._interest.published_at == published
-        eventually(lambda: handover._interest.published_at > published)
+    handover = reader._handover.handover
+    with reader.relocations.client.held(20), reader.lock:
+        published = handover._interest.published_at
+        reader._stall.seen -= 2 * STUCK_SECONDS  # the thread waits for the client, as behind a commit that hangs
+        handover.publish()
+        assert handover._interest.published_at == published
+    eventually(lambda: handover._interest.published_at > published)
 
 
 def test_a_claim_that_expires_while_its_partition_is_opened_opens_none(
