@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.admin.group_progress import read_progress
-from kjms.engine.admin.log_index import is_unsettled
+from kjms.engine.admin.log_index import Origin, is_unsettled
 from kjms.engine.kafka import (
     ConsumerPort,
     KafkaError,
@@ -197,6 +197,7 @@ class Browsing:
         self._reading = QueueReading(str(queue), config, topic, overflow, decode, timeout)
         self._lock = threading.Lock()  # held by the thread that reads
         self._is_closed = False
+        self._moved: set[Origin] = set()  # what was shown of messages that were relocated
 
     def __repr__(self) -> str:
         return f"<Browsing {self._queue}: {self._reading!r}>"
@@ -241,8 +242,10 @@ class Browsing:
         source: SourceRecord = record
         if place[0] != self._topic:
             source, before = original(record)
-            if self._reading.includes(source):
-                return None  # it was relocated since the look began
+            origin = source.topic() or "", source.partition() or 0, source.offset() or 0
+            if origin in self._moved or self._reading.includes(source):
+                return None  # it was relocated since the look began, perhaps for the second time
+            self._moved.add(origin)
             history = max(history, before)
         message = self._decode(source, self._queue, history.deliveries + 1)
         now = self._overflow.tuning.now_ms()

@@ -20,7 +20,19 @@ from kjms import (
     Session,
     Topic,
 )
-from tests.helpers import WAIT_MS, Eventually, refused, send, send_with_length, texts_of, wait_past
+from kjms.testing.engine import tuned
+from tests.helpers import (
+    WAIT_MS,
+    WAIT_SECONDS,
+    Eventually,
+    apart,
+    refused,
+    send,
+    send_with_length,
+    take,
+    texts_of,
+    wait_past,
+)
 
 
 def marks(browser: QueueBrowser) -> dict[str, tuple[bool, int]]:
@@ -123,6 +135,31 @@ def test_what_is_acknowledged_lazily_is_hidden_at_once_in_its_own_process(
         assert consumer.receive(WAIT_MS) is not None
     consumer.close()
     assert texts_of(session.create_browser(queue)) == []
+
+
+def test_what_is_relocated_again_and_again_is_shown_once(kafka: Any, queue: Queue) -> None:
+    """A message whose copy is itself relocated while a look begins is shown by that look, and once."""
+    count = 600
+    with tuned(most_runs=20), apart(kafka.bootstrap_servers) as connection:
+        send_with_length(connection, queue, *range(count))
+        consumer = connection.create_session(Session.INDIVIDUAL_ACKNOWLEDGE).create_consumer(queue)
+        browser = connection.create_session().create_browser(queue)
+        received = take(consumer, count)
+
+        def acknowledge() -> None:
+            for message in received[::2]:
+                message.acknowledge()
+
+        acknowledging = threading.Thread(target=acknowledge)
+        acknowledging.start()
+        left = [str(number) for number in range(1, count, 2)]
+        looks = 0
+        while len(shown := texts_of(browser)) > len(left) or acknowledging.is_alive() or looks < 30:
+            assert len(set(shown)) == len(shown)
+            assert set(left) <= set(shown)
+            looks += 1
+        acknowledging.join(WAIT_SECONDS)
+        assert sorted(shown, key=int) == left
 
 
 def test_browsing_while_messages_are_consumed_disturbs_nobody(
