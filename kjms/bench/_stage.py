@@ -20,7 +20,7 @@ __all__ = ["Sample", "Stage"]
 
 WAIT_SECONDS: Final = 60.0
 AT_ONCE: Final = 250  # topics that one request asks to make or delete
-OURS: Final = frozenset({"error_cb", "logger", "allow.auto.create.topics", "metadata.recovery.strategy"})
+OURS: Final = frozenset({"error_cb", "logger", "allow.auto.create.topics"})
 
 
 class Sample(NamedTuple):

@@ -133,4 +133,4 @@ def level_of(failure: JMSException, level: int) -> int:
     >>> level_of(JMSException("look up the Kafka topic 'orders'", "_TRANSPORT"), logging.WARNING) == logging.DEBUG
     True
     """
-    return logging.DEBUG if failure.error_code in {"_TRANSPORT", "_DESTROY"} else level
+    return logging.DEBUG if failure.error_code in {"_TRANSPORT", "_DESTROY", "_DESTROY_BROKER"} else level

@@ -17,6 +17,9 @@ NEW_TOPIC: Final[Mapping[str, Any]] = {"fetch.error.backoff.ms": 20}
 LARGEST_MESSAGE: Final = 96_000_000
 # Partitions that are added to a topic are seen with the next look at its metadata: after five minutes by default.
 METADATA_MS: Final = 10_000
+# For clients that ask coordinators. Where librdkafka asks the bootstrap servers again, such a request waits without end
+# after an outage (librdkafka issues 5456, 5511).
+KEEP_BROKERS: Final[Mapping[str, str]] = {"metadata.recovery.strategy": "none"}
 REPEAT_SECONDS: Final = 30.0  # librdkafka reports each of its attempts to reconnect, dozens in a second
 
 
@@ -138,9 +141,6 @@ def common_settings(
         "client.id": "kjms",
         # A broker that comes back should be found again quickly.
         "reconnect.backoff.max.ms": 2_000,
-        # Without brokers, librdkafka forgets those it knew, and send_offsets_to_transaction waits for one of them
-        # without end, whatever its time limit (librdkafka issues 5456, 5511).
-        "metadata.recovery.strategy": "none",
         **kafka,
         "bootstrap.servers": bootstrap_servers,
         "allow.auto.create.topics": False,
@@ -165,7 +165,9 @@ def producer_settings(common: Mapping[str, Any], **defaults: Any) -> dict[str, A
 def admin_settings(common: Mapping[str, Any]) -> dict[str, Any]:
     """Return an admin client's settings: what is neither a producer's nor a consumer's alone."""
     mixed = {*_CONSUMER_ONLY, *_PRODUCER_ONLY}
-    return {name: value for name, value in common.items() if name not in mixed}
+    user = {name: value for name, value in common.items() if name not in mixed}
+    # librdkafka asks for offsets with the leader and the epoch that it knows, and learns from no refusal of the epoch.
+    return {"metadata.max.age.ms": METADATA_MS, **KEEP_BROKERS, **user}
 
 
 def consumer_settings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -55,10 +56,12 @@ NOT_READY: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
         KafkaError._UNKNOWN_PARTITION,
     }
 )
 AGAIN_SECONDS: Final = 0.05  # between attempts
+RENEW_SECONDS: Final = 5.0  # between attempts to find out whether another client reaches a broker
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
 MOST_MADE_AGAIN: Final = 1_000
 
@@ -99,6 +102,7 @@ class Topics:
         self.ids = TopicIds(lambda: self.admin, self._timeout, tuning)
         self.expected = ExpectedTopics(lambda: self.admin, self._timeout)
         self._lock = threading.Lock()
+        self._renewal_at = math.inf  # when another client may be tried; not before a broker has answered this one
 
     @property
     def admin(self) -> AdminPort:
@@ -139,6 +143,8 @@ class Topics:
                 if why is not None and (is_refusal(why) or is_shortage(why)):
                     raise jms_error(why, f"connect to {self._servers}") from error
                 if left <= self._tuning.topic_attempt_seconds:
+                    if self._renew():
+                        return
                     raise JMSException(
                         f"no Kafka broker answers at {self._servers}, tried for {round(timeout * 1000)} ms"
                         f"{f' ({why.str()})' if why is not None else ''}",
@@ -146,14 +152,34 @@ class Topics:
                         error,
                     ) from error
             else:
+                self._renewal_at = time.monotonic() + RENEW_SECONDS
                 return
+
+    def _renew(self) -> bool:
+        """Let another client take over if a broker answers that one: this one forgot the brokers; return whether."""
+        if time.monotonic() < self._renewal_at:
+            return False
+        self._renewal_at = time.monotonic() + RENEW_SECONDS
+        fresh = open_admin(dict(self._config))
+        try:
+            fresh.list_topics(topic="", timeout=self._tuning.topic_attempt_seconds)
+        except KafkaException:
+            return False
+        with self._lock:
+            former = self._admin
+            if former is not None:  # else it was closed meanwhile
+                self._admin = AnsweringClient(fresh)
+        if former is not None:
+            former.give_up()
+        return True
 
     def close(self) -> None:
         """Let the client go: its sockets are closed now, and not when the garbage is collected.
 
         Threads that wait for an answer have an error with the code ``_DESTROY``.
         """
-        admin, self._admin = self._admin, None
+        with self._lock:
+            admin, self._admin = self._admin, None
         if admin is not None:
             admin.give_up()
 

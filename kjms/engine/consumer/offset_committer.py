@@ -42,6 +42,7 @@ TRANSIENT: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.NOT_COORDINATOR,
         KafkaError._TRANSPORT,
+        KafkaError._DESTROY_BROKER,
         KafkaError._TIMED_OUT,
         KafkaError.REQUEST_TIMED_OUT,
     }

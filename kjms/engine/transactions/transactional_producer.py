@@ -22,6 +22,7 @@ from kjms.engine.kafka import (
     kafka_error,
     open_producer,
 )
+from kjms.engine.settings import KEEP_BROKERS
 from kjms.engine.statistics import TransactionStatistics
 from kjms.engine.transactions import plan
 from kjms.engine.transactions.errors import AbortedError, UnknownError
@@ -42,8 +43,13 @@ LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST
 NOWHERE: Final = (-1, -1)
 CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._STATE})  # of another record's failure
 PASSING: Final = frozenset({KafkaError._FATAL, NOT_PROVED})  # with the next producer, the same records may be written
-MOVING: Final = frozenset(  # after the next poll it is known whether the consumer still has the partitions
-    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
+MOVING: Final = frozenset(  # the consumer's partitions, as the next poll says, or the coordinator's broker
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError._DESTROY_BROKER,
+    }
 )
 
 Unit = TypeVar("Unit")
@@ -62,6 +68,7 @@ class TransactionalProducer(Generic[Unit]):
     def __init__(self, config: Mapping[str, Any], transactional_id: str, tuning: Tuning = DEFAULTS) -> None:
         self._flush_seconds = tuning.flush_seconds
         self._config = {
+            **KEEP_BROKERS,
             **config,
             "transactional.id": transactional_id,
             "enable.idempotence": True,
@@ -256,6 +263,7 @@ class TransactionalProducer(Generic[Unit]):
         deadline = time.monotonic() + self._flush_seconds
         while producer.flush(PAUSE_SECONDS) >= before and not failures:  # after a failure the rest is never sent
             if time.monotonic() > deadline:
+                self._producer = None  # it may have forgotten the brokers (`KEEP_BROKERS`), and finds none any more
                 raise JMSException(
                     f"write to {unconfirmed()}: not confirmed within {self._flush_seconds:.0f} s; a partition has no"
                     " leader, or fewer in-sync replicas than min.insync.replicas asks for"

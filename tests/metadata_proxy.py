@@ -1,0 +1,148 @@
+"""A TCP proxy before a Kafka broker that can leave the brokers out of what that one says of its cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from typing import Final
+
+from kjms.broker import LocalBroker
+from kjms.broker._ports import free_port
+
+METADATA: Final = 3  # Kafka's number of that request
+COMPACT: Final = 9  # the first version of it with compact arrays
+
+
+class MetadataProxy:
+    """Passes on what clients and a broker of its own say to each other; the broker knows no other address of itself.
+
+    Attributes:
+        changed: How many Metadata responses named no broker.
+    """
+
+    def __init__(self) -> None:
+        self.changed = 0
+        self._chosen: set[socket.socket] = set()  # of the clients that are to get such a response
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._target = "127.0.0.1", free_port()
+        self._clients: list[socket.socket] = []
+        self._brokers: list[socket.socket] = []
+        address = f"PLAINTEXT://{self.bootstrap_servers}"
+        self._broker = LocalBroker(port=self._target[1], config={"advertised.listeners": address})
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The proxy's address."""
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def __enter__(self) -> MetadataProxy:
+        """Start the broker, and pass on."""
+        threading.Thread(target=self._accept, name="proxy-accept", daemon=True).start()
+        self._broker.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Close the connections, and end the broker."""
+        self._broker.close()
+        for each in (self._listener, *self._clients, *self._brokers):
+            _close(each)
+
+    def name_none_once(self) -> None:
+        """Leave the brokers out of the next Metadata response on each of the connections that there are now."""
+        self._chosen = set(self._clients)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    broker = socket.create_connection(self._target)
+                except OSError:
+                    client.close()
+                    continue
+                asked: set[int] = set()
+                self._clients.append(client)
+                self._brokers.append(broker)
+                for passes, *ends in ((self._pass_requests, client, broker), (self._pass_responses, broker, client)):
+                    threading.Thread(target=passes, args=(*ends, asked), name="proxy", daemon=True).start()
+
+    def _pass_requests(self, client: socket.socket, broker: socket.socket, asked: set[int]) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                request = _frame(client)
+                kind, version, number = struct.unpack_from(">hhi", request)
+                if kind == METADATA and version >= COMPACT:
+                    asked.add(number)
+                broker.sendall(struct.pack(">i", len(request)) + request)
+        _close(broker)
+
+    def _pass_responses(self, broker: socket.socket, client: socket.socket, asked: set[int]) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            while True:
+                response = _frame(broker)
+                (number,) = struct.unpack_from(">i", response)
+                if number in asked:
+                    asked.remove(number)
+                    if client in self._chosen:
+                        self._chosen.remove(client)
+                        response = without_brokers(response)
+                        self.changed += 1
+                client.sendall(struct.pack(">i", len(response)) + response)
+        _close(client)
+
+
+def without_brokers(response: bytes) -> bytes:
+    """Return a Metadata response of version 9 or later without its list of brokers."""
+    begin = _past_tags(response, 4) + 4  # the number of the request, tags, and the time of throttling
+    count, at = _varint(response, begin)
+    for _ in range(count - 1):
+        at = _past_text(response, at + 4)  # the broker's number, and its host
+        at = _past_text(response, at + 4)  # its port and its rack
+        at = _past_tags(response, at)
+    return response[:begin] + b"\1" + response[at:]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[at] > 127:
+        value |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    return value | data[at] << shift, at + 1
+
+
+def _past_text(data: bytes, at: int) -> int:
+    length, at = _varint(data, at)
+    return at + max(length - 1, 0)
+
+
+def _past_tags(data: bytes, at: int) -> int:
+    count, at = _varint(data, at)
+    for _ in range(count):
+        _, at = _varint(data, at)
+        length, at = _varint(data, at)
+        at += length
+    return at
+
+
+def _frame(source: socket.socket) -> bytes:
+    (length,) = struct.unpack(">i", _exactly(source, 4))
+    return _exactly(source, length)
+
+
+def _exactly(source: socket.socket, length: int) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        some = source.recv(length - len(data))
+        if not some:
+            raise EOFError
+        data += some
+    return bytes(data)
+
+
+def _close(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
