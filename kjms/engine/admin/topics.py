@@ -62,6 +62,7 @@ NOT_READY: Final = frozenset(
 )
 AGAIN_SECONDS: Final = 0.05  # between attempts
 RENEW_SECONDS: Final = 5.0  # between attempts to find out whether another client reaches a broker
+RECONNECT_SECONDS: Final = 3.0  # for the first client after that; librdkafka waits up to 2 s before it connects again
 ANSWER_SECONDS: Final = 2.0  # of what is not worth waiting for the send timeout
 MOST_MADE_AGAIN: Final = 1_000
 
@@ -156,7 +157,7 @@ class Topics:
                 return
 
     def _renew(self) -> bool:
-        """Let another client take over if a broker answers that one: this one forgot the brokers; return whether."""
+        """Return whether a broker answers another client, which takes over if this one has forgotten the brokers."""
         if time.monotonic() < self._renewal_at:
             return False
         self._renewal_at = time.monotonic() + RENEW_SECONDS
@@ -165,6 +166,12 @@ class Topics:
             fresh.list_topics(topic="", timeout=self._tuning.topic_attempt_seconds)
         except KafkaException:
             return False
+        try:
+            self.admin.list_topics(topic="", timeout=RECONNECT_SECONDS)
+        except KafkaException:
+            _log.debug("the admin client for %s finds no broker, and is replaced", self._servers)
+        else:
+            return True
         with self._lock:
             former = self._admin
             if former is not None:  # else it was closed meanwhile
