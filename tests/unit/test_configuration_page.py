@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,14 @@ import pytest
 
 from kjms import ConnectionFactory, DestinationOptions, Queue, RedeliveryPolicy
 from kjms.client.config import configuration
-from kjms.engine.settings import OWNED, common_settings, consumer_settings, producer_settings
+from kjms.engine.settings import (
+    KEEP_BROKERS,
+    OWNED,
+    admin_settings,
+    common_settings,
+    consumer_settings,
+    producer_settings,
+)
 from kjms.engine.tuning import Tuning
 from kjms.mapping.names import topic_for
 
@@ -75,13 +83,18 @@ def test_a_producers_attributes_are_those_of_the_code(kjms_factory: ConnectionFa
 def test_the_kafka_settings_are_those_of_the_code() -> None:
     """The page names what kjms sets, with its value, and what it refuses."""
     common = common_settings("localhost:9092", {}, None, None, print)
-    clients = {"producers": producer_settings(common), "consumers": consumer_settings(common, "group")}
+    clients: dict[str, Mapping[str, Any]] = {
+        "producers": producer_settings(common),
+        "consumers": consumer_settings(common, "group"),
+        "admin client": admin_settings(common),
+        "transactional producers": {**KEEP_BROKERS, **producer_settings(common)},
+    }
     tables = section("kafka").partition("refuses them")
     rows = {name.strip("`"): rest.split(" | ")[:2] for name, rest in ROW.findall(tables[0])}
     for name, (value, kinds) in rows.items():
         for kind in clients if kinds == "all" else kinds.split(", "):
             assert str(clients[kind][name]) == value.strip("`"), name
-    set_here = {*clients["producers"], *clients["consumers"]} - set(OWNED)
+    set_here = {name for settings in clients.values() for name in settings} - set(OWNED)
     assert set_here == set(rows)
     assert {name for names, _ in ROW.findall(tables[2]) for name in re.findall("`([^`]+)`", names)} == set(OWNED)
 
