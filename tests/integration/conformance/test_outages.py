@@ -80,7 +80,7 @@ def cut_connections(broker: LocalBroker) -> int:
     count = 0
     for each in psutil.Process().net_connections("tcp"):
         if each.raddr and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED:
-            with socket.socket(fileno=os.dup(each.fd)) as same, contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(each.fd)) as same:  # closed by now, perhaps
                 same.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
