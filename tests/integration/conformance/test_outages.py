@@ -87,7 +87,7 @@ def cut_connections(broker: LocalBroker) -> int:
 
 
 @pytest.mark.requirement("JMS-4.3.8-4", "NEV-187", "NET-421")
-def test_a_connection_that_is_cut_is_made_anew_and_nobody_is_told(
+def test_a_connection_that_is_cut_is_made_anew_without_a_report(
     breakable_broker: LocalBroker, queue: Queue, eventually: Eventually
 ) -> None:
     """What can be repaired is repaired: messages flow again both ways, and the exception listener gets nothing."""
