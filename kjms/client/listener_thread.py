@@ -160,7 +160,11 @@ class ListenerThread:
             is_due = not delivered and not self._is_ended and not self._wakeup.wait(POLL_SECONDS)
 
     def _deliver(self, consumer: MessageConsumer, delivery: Delivery) -> None:
-        core, slot = self._core, consumer._slot
+        """Call the listener of *consumer* with *delivery*; if it is the only one, with the rest of its batch, too.
+
+        Where others are to have their messages first, or the listener is to run no more, the batch was taken back.
+        """
+        core, slot, listening = self._core, consumer._slot, self.listening
         core.guard.acquire_later()
         try:
             with core.delivering:
@@ -170,7 +174,11 @@ class ListenerThread:
                     return
                 self.current = consumer
                 try:
-                    self._deliver_to(listener, slot, delivery, consumer._destination)
+                    is_alone = len(listening) == 1
+                    following: Delivery | None = delivery
+                    while following is not None and self._deliver_to(listener, slot, following, consumer._destination):
+                        is_at_hand = is_alone and slot.batch and self.listening is listening
+                        following = slot.poll() if is_at_hand else None
                 finally:
                     self.current = None
         finally:
@@ -178,7 +186,8 @@ class ListenerThread:
 
     def _deliver_to(
         self, listener: MessageListener, slot: ConsumerSlot, delivery: Delivery, destination: Destination
-    ) -> None:
+    ) -> bool:
+        """Call *listener* with the message of *delivery*; return whether another one may follow at once."""
         core = self._core
         if self._is_behind:
             try:
@@ -187,7 +196,7 @@ class ListenerThread:
                 slot.reader.give_back([delivery], to=slot, is_counted=False)
                 self._report(failure)
                 self._ending.wait(FAILURE_SECONDS)
-                return
+                return False
             self._is_behind = False
         try:
             message = delivery.decoded
@@ -195,7 +204,7 @@ class ListenerThread:
                 message = core.acceptable(delivery, destination)
             if message is not None:
                 self._call(listener, delivery, message)
-            core.acknowledgement.before_next(slot)
+            return core.acknowledgement.before_next(slot)
         except Exception as error:
             self._is_behind = True
             _log.exception("session %d: delivery from %s failed", self._number, destination)
@@ -203,6 +212,7 @@ class ListenerThread:
                 error if isinstance(error, JMSException) else JMSException(f"delivery failed: {error}", None, error)
             )
             self._ending.wait(FAILURE_SECONDS)
+            return False
 
     def _call(self, listener: MessageListener, delivery: Delivery, message: Message) -> None:
         acknowledgement = self._core.acknowledgement

@@ -19,7 +19,7 @@ from kjms import (
     Session,
     Topic,
 )
-from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Eventually, send, text
+from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Eventually, numbered, send, text, texts
 
 
 class Holds:
@@ -282,3 +282,64 @@ def test_a_session_may_have_one_listener_for_all(
     send(connection, places[0], "asked for")
     assert text(consumers[0].receive(WAIT_MS)) == "asked for"
     assert len(heard) == 2
+
+
+@pytest.mark.requirement("JMS-4.3.4-1", "JMS-4.3.4-3", "JMS-4.3.4-6", "JMS-4.3.4-8")
+@pytest.mark.parametrize("change", ["stop", "replace", "take away", "join"])
+def test_what_changes_while_a_listener_runs_holds_for_the_next_message(
+    connection: Connection, queue: Queue, holds: Holds, eventually: Eventually, change: str
+) -> None:
+    """Many messages are at hand, behind the one that the listener has; none of them is delivered as before."""
+    bodies = [str(number) for number in range(len(numbered(connection, queue, 60)))]
+    session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
+    consumer = session.create_consumer(queue)
+    consumer.message_listener = holds
+    assert holds.running.wait(WAIT_SECONDS)
+    later: list[str] = []
+    changes = {
+        "stop": connection.stop,
+        "replace": lambda: setattr(consumer, "message_listener", lambda message: later.append(text(message))),
+        "take away": lambda: setattr(consumer, "message_listener", None),
+        "join": lambda: setattr(
+            connection.create_session(Session.DUPS_OK_ACKNOWLEDGE).create_consumer(queue),
+            "message_listener",
+            lambda message: later.append(text(message)),
+        ),
+    }
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(changes[change])
+        if change == "join":  # waits for no listener, and gets what is at hand, all but what the busy one has
+            changing.result(WAIT_SECONDS)
+            eventually(lambda: len(later) == len(bodies) - 1)
+        else:
+            with pytest.raises(TimeoutError):
+                changing.result(NOTHING_SECONDS)
+        holds.may_return.set()
+        changing.result(WAIT_SECONDS)
+    assert holds.heard == bodies[:1]
+    if change == "stop":
+        connection.start()
+        eventually(lambda: len(holds.heard) == len(bodies))
+    elif change == "take away":
+        later += texts(consumer, len(bodies) - 1)
+    eventually(lambda: len(holds.heard) + len(later) == len(bodies))
+    assert holds.heard + later == bodies
+
+
+@pytest.mark.requirement("JAK-recover-1", "JAK-recover-2", "JAK-recover-4", "JMS-4.4.11-8")
+def test_a_listener_that_recovers_gets_the_oldest_of_its_messages_next(
+    connection: Connection, queue: Queue, eventually: Eventually
+) -> None:
+    """It does not get what was at hand behind the present one."""
+    bodies = [str(number) for number in range(len(numbered(connection, queue, 30)))]
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    heard: list[str] = []
+
+    def listen(message: Message) -> None:
+        heard.append(text(message))
+        if len(heard) == 5:
+            session.recover()
+
+    session.create_consumer(queue).message_listener = listen
+    eventually(lambda: len(heard) == 5 + len(bodies))
+    assert heard == bodies[:5] + bodies
