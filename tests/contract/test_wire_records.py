@@ -35,8 +35,9 @@ def values(servers: str, topic: str, engine: str = "") -> list[tuple[str, dict[s
         first, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_SECONDS)
         consumer.assign([TopicPartition(topic, 0, first)])
         read = records(consumer, {(topic, 0): end}, WAIT_SECONDS)
-        found = [((each.key() or b"").decode(), each.value() or b"{}") for each in read]
-        return [(key, json.loads(value)) for key, value in found if engine in key or engine.encode() in value]
+        found = [(each.key() or b"", each.value() or b"{}") for each in read]
+        own = [(key, value) for key, value in found if engine.encode() in key + value]  # others may be damaged
+        return [(key.decode(), json.loads(value)) for key, value in own]
     finally:
         consumer.close()
 
