@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ class UnsettledRuns:
                 firsts[at + 1 : at + 1] = (end,)
                 pasts[at + 1 : at + 1] = (past,)
 
+    def remove_each(self, offsets: Collection[int]) -> None:
+        """Take *offsets*, which are in runs, out of them."""
+        left = self.without(offsets)
+        self.firsts, self.pasts = [first for first, _ in left], [past for _, past in left]
+
     def holds(self, offset: int) -> bool:
         """Tell whether *offset* is in a run."""
         at = bisect_right(self.firsts, offset) - 1
@@ -84,19 +89,24 @@ class UnsettledRuns:
                 return
             yield from range(first, min(past, low))
 
-    def without(self, settled: Collection[int]) -> Iterator[Run]:
+    def without(self, settled: Collection[int]) -> list[Run]:
         """Return the runs without the offsets *settled*."""
-        left = sorted(settled, reverse=True)
-        for first, past in self:
+        gone = settled if isinstance(settled, Set) else set(settled)
+        whole = [run for run in self if run[0] not in gone or run[1] - run[0] > 1]
+        if len(self.firsts) - len(whole) == len(gone):  # most are runs of one offset, where there are many
+            return whole
+        left, runs = sorted(gone, reverse=True), list[Run]()
+        for first, past in whole:
             begin = first
             while left and left[-1] < past:
                 offset = left.pop()
                 if offset >= begin:
                     if offset > begin:
-                        yield begin, offset
+                        runs.append((begin, offset))
                     begin = offset + 1
             if begin < past:
-                yield begin, past
+                runs.append((begin, past))
+        return runs
 
     def end(self, top: int) -> int:
         """Return *top*, or where the run begins that reaches it: nothing is settled from there on."""
@@ -105,35 +115,49 @@ class UnsettledRuns:
 
     def below(self, top: int, settled: Collection[int]) -> tuple[list[Run], int | None]:
         """Return the runs below *top* without *settled*, and the first offset where all of them lie beyond *top*."""
-        runs: list[Run] = []
-        if settled or self._gaps:
-            for first, past in self.without(settled):
-                if first >= top:
-                    if not runs:
-                        return runs, first
-                    break
-                is_joined = bool(runs) and self._gaps.get(runs[-1][1]) == first
-                runs.append((runs.pop()[0] if is_joined else first, min(past, top)))
+        if settled:
+            runs = self.without(settled)
+            count = bisect_left(runs, (top,))
         else:  # there may be a thousand, for every message that is acknowledged
             count = bisect_left(self.firsts, top)
-            if not count and self.firsts:
-                return runs, self.firsts[0]
-            runs += zip(self.firsts[:count], self.pasts[:count], strict=True)
-            if runs and runs[-1][1] > top:
-                runs[-1] = runs[-1][0], top
-        return runs, None
+            runs = list(zip(self.firsts[: count + 1], self.pasts[: count + 1], strict=True))
+        if not count and runs:
+            return [], runs[0][0]
+        del runs[count:]
+        if runs and runs[-1][1] > top:
+            runs[-1] = runs[-1][0], top
+        return self._joined(runs) if self._gaps else runs, None
 
-    def joined(self, top: int) -> list[list[Run]]:
-        """Return the runs that begin below *top*, those together that only holes of the log part."""
-        found: list[list[Run]] = []
-        for first, past in self:
-            if first >= top:
-                break
-            if found and self._gaps.get(found[-1][-1][1]) == first:
-                found[-1].append((first, past))
-            else:
-                found.append([(first, past)])
+    def _joined(self, runs: Iterable[Run]) -> list[Run]:
+        """Return *runs*, those together that only holes of the log part."""
+        joined: list[Run] = []
+        for first, past in runs:
+            is_joined = bool(joined) and self._gaps.get(joined[-1][1]) == first
+            joined.append((joined.pop()[0] if is_joined else first, past))
+        return joined
+
+    def pieces(self, top: int) -> list[tuple[int, int, int]]:
+        """Return the runs that begin below *top*, those together that only holes of the log part.
+
+        Of each piece: how many offsets it has, and the numbers of its first run, and of the one after its last.
+        """
+        firsts, pasts, gaps = self.firsts, self.pasts, self._gaps
+        count = bisect_left(firsts, top)
+        if not gaps:
+            return [(pasts[at] - firsts[at], at, at + 1) for at in range(count)]
+        found: list[tuple[int, int, int]] = []
+        for at in range(count):
+            length, begin = pasts[at] - firsts[at], at
+            if found and gaps.get(pasts[at - 1]) == firsts[at]:
+                before, begin, _ = found.pop()
+                length += before
+            found.append((length, begin, at + 1))
         return found
+
+    def offsets(self, begin: int, end: int) -> Iterator[int]:
+        """Return the offsets of the runs of the numbers from *begin* to *end*, rising."""
+        for at in range(begin, end):
+            yield from range(self.firsts[at], self.pasts[at])
 
     def forget_gaps(self, low: int) -> None:
         """Forget holes up to *low*, where there are many."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from kjms.txn.metadata import History, State
@@ -273,6 +273,23 @@ class PartitionSettlement(Generic[T]):
                 self._settled(begin, done)
             raise
 
+    def settle_each(self, offsets: Iterable[int]) -> None:
+        """Settle the messages at *offsets*: as `settle` does with each, and quicker where there are many.
+
+        Not for the main thread: Ctrl-C may come in the middle of it.
+        """
+        gone = []
+        for offset in sorted(offsets):
+            if self._open.pop(offset, None) is not None:
+                gone.append(offset)
+                self._histories.pop(offset, None)
+            else:
+                self.settle(offset)
+        if gone:
+            self._unsettled.remove_each(gone)
+            self.version += 1
+            self._done = max(self._done, gone[-1] + 1)
+
     def _settled(self, begin: int, end: int, *, is_read: bool = True) -> None:
         """Note that the messages from *begin* to *end*, which were unsettled, are settled."""
         if begin == end:
@@ -367,14 +384,20 @@ class PartitionSettlement(Generic[T]):
         self.committed_version = max(self.committed_version, snapshot.version)
         self.dispatch_limit = max(self.dispatch_limit, snapshot.state.dispatch_limit)
 
-    def messages(self) -> Iterator[tuple[int, T]]:
-        """Return the unsettled messages that are in this process, oldest first, with their offsets."""
+    def messages(self, *, take_room: bool = False) -> Iterator[tuple[int, T]]:
+        """Return the unsettled messages that are in this process, oldest first, with their offsets.
+
+        Args:
+            take_room: Without those that need not be written down: they are beyond all that is settled, and have no
+                history.
+        """
+        top = self._top() if take_room else NOWHERE
         for offset in sorted(self._open):
             message = self._open.get(offset)
-            if message is not None:
+            if message is not None and (offset < top or offset in self._histories):
                 yield offset, message
         for offset, placed in sorted(self._ahead.items(), key=_first):
-            if placed is not None:
+            if placed is not None and (offset < top or offset in self._histories):
                 yield offset, placed
 
     def fragments(self, share: float) -> list[T]:
@@ -382,26 +405,14 @@ class PartitionSettlement(Generic[T]):
 
         A run of which messages are evicted is left out: it would not go away with the others.
         """
-        runs = self._unsettled.joined(self._top())
-        runs.sort(key=_length)
+        unsettled, messages = self._unsettled, self._open
+        pieces = sorted(unsettled.pieces(self._top()))
         found: list[T] = []
-        for run in runs[: max(1, int(len(runs) * share))]:
-            messages = [self._open.get(offset) for first, past in run for offset in range(first, past)]
-            if None not in messages:
-                found += cast("list[T]", messages)
+        for _, at, past in pieces[: max(1, int(len(pieces) * share))]:
+            piece = [messages.get(offset) for offset in unsettled.offsets(at, past)]
+            if None not in piece:
+                found += cast("list[T]", piece)
         return found
-
-    def crowd(self) -> list[tuple[int, T]]:
-        """Return the unsettled messages that have to be written down one way or another, oldest first.
-
-        The others, beyond all that is settled and without a history, take no room.
-        """
-        top = self._top()
-        return [(o, message) for o, message in self.messages() if o < top or o in self._histories]
-
-
-def _length(run: list[tuple[int, int]]) -> int:
-    return sum(past - first for first, past in run)
 
 
 def _first(item: tuple[int, object]) -> int:

@@ -214,8 +214,8 @@ def _note_in_flight(partition: AssignedPartition) -> None:
 
 def oldest(partition: AssignedPartition, share: float) -> list[Delivery]:
     """Return the oldest *share* of what makes the settlement of *partition* large; the newer may be settled soon."""
-    crowd = partition.settlement.crowd()
-    return [delivery for _, delivery in crowd[: max(1, int(len(crowd) * share))]]
+    crowd = [delivery for _, delivery in partition.settlement.messages(take_room=True)]
+    return crowd[: max(1, int(len(crowd) * share))]
 
 
 def start_of(partition: AssignedPartition) -> TopicPartition:

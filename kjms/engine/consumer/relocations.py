@@ -12,7 +12,7 @@ from kjms.engine.consumer.assignment import oldest
 from kjms.engine.consumer.offset_committer import ALL
 from kjms.engine.kafka import KafkaException
 from kjms.engine.transactions.errors import AbortedError, LostError, OutgrownError
-from kjms.engine.transactions.plan import Copy, Made, Move
+from kjms.engine.transactions.plan import Copy, Move
 from kjms.errors import JMSException
 from kjms.mapping.relocated import relocated_record
 from kjms.txn.delivery_states import COMPLETE, DISPATCHED, SETTLE
@@ -39,7 +39,7 @@ class Relocations:
     """What Kafka transactions settle of one source: relocations, and messages that transacted sessions received.
 
     Locks: each method takes the lock of the source for what it notes. `plan`, `unplan` and `done` are called with the
-    client's `turn` held; making a copy for the overflow topic, in a transactional producer's thread, waits for `turn`.
+    client's `turn` held; `still_held`, in the relocator's thread, waits for it.
 
     Args:
         assignment: The partitions that are held.
@@ -143,7 +143,7 @@ class Relocations:
                 self._assignment.crowding.add(partition)
                 for delivery in chosen:
                     delivery.is_relocating = True
-                copy = self._copier(self._room_for)
+                copy = self._copier(lambda delivery: self._overflow_place(delivery.partition))
                 self._overflow.relocator.submit(self, [Move(each, copy, is_overflow=True) for each in chosen])
 
     def _copier(self, place: Callable[[Delivery], tuple[str, int]]) -> Callable[[Delivery, int], Copy]:
@@ -157,22 +157,21 @@ class Relocations:
 
         return copy
 
-    def _room_for(self, delivery: Delivery) -> tuple[str, int]:
-        """Return where *delivery* is relocated to; it is read by then."""
-        topic, number = self._overflow_place(delivery.partition)
-        if topic == self._overflow.topic:
-            self._open_overflow(number)
-        return topic, number
-
     def _overflow_place(self, partition: AssignedPartition) -> tuple[str, int]:
         """Return where messages of *partition* overflow to; those of a transfer partition to its end."""
         return (partition.topic if partition.is_transfer else self._overflow.topic), partition.number
 
     def still_held(self, moves: Iterable[Move[Delivery]]) -> list[Move[Delivery]]:
-        """Return those of *moves* that are still to be made: the messages are held here, and not settled."""
+        """Return those of *moves* that are still to be made: the messages are held here, and not settled.
+
+        Where their copies overflow to is read here by then.
+
+        Raises:
+            JMSException: It is read elsewhere.
+        """
+        left: list[Move[Delivery]] = []
+        gone: list[Move[Delivery]] = []
         with self._lock:
-            left: list[Move[Delivery]] = []
-            gone: list[Move[Delivery]] = []
             for move in moves:
                 (left if self._is_movable(move) else gone).append(move)
             for move in gone:
@@ -185,7 +184,11 @@ class Relocations:
                     if move.delivery.partition.is_held:  # the peer is gone
                         move.delivery.attempts.is_back = True
                         self._dispatcher.put_back([move.delivery])
-            return left
+            places = {self._overflow_place(move.delivery.partition) for move in left if move.is_overflow}
+        for topic, number in places:
+            if topic == self._overflow.topic:
+                self._open_overflow(number)
+        return left
 
     def _is_movable(self, move: Move[Delivery]) -> bool:
         partition = move.delivery.partition
@@ -193,7 +196,7 @@ class Relocations:
             return False
         return partition.is_held and partition.settlement.holds(move.delivery.offset)
 
-    def plan(self, made: Sequence[Made[Delivery]], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
+    def plan(self, made: Sequence[Move[Delivery]], deliveries: Sequence[Delivery]) -> tuple[list[Commit], Any]:
         """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata.
 
         The caller holds the client. They include settlements made while a message was being copied.
@@ -206,7 +209,7 @@ class Relocations:
         with self._lock:
             self.committer.prepare()
             settled: dict[AssignedPartition, set[int]] = {}
-            everything = [*(move.delivery for move, _, _ in made), *deliveries]
+            everything = [*(move.delivery for move in made), *deliveries]
             lost = [delivery for delivery in everything if not delivery.partition.is_held]
             if lost:
                 raise LostError(
@@ -219,15 +222,14 @@ class Relocations:
             consumer = self.client.consumer
             if not self.is_kept or consumer is None:
                 return [], None
-            for move, told, (_, offset) in made:
+            for move in made:
                 if move.is_overflow:
-                    target = self._overflow_partition(move)
+                    delivery, target, (_, offset) = move.delivery, self._overflow_partition(move), move.place
                     settled.setdefault(target, set())
-                    delivery = move.delivery
                     target.settlement.place(offset, delivery)
                     if not delivery.partition.settlement.holds(delivery.offset):
                         target.settlement.settle(offset)
-                    elif delivery.history != told:
+                    elif delivery.history != move.told:
                         target.settlement.note(offset, delivery.history)
             commits, too_large = self._assignment.plan(settled=settled)
             if too_large:
@@ -248,13 +250,13 @@ class Relocations:
         """Return the overflow partition that *move* goes to, if that is held."""
         return self._assignment.get(*(move.to or self._overflow_place(move.delivery.partition)))
 
-    def unplan(self, made: Sequence[Made[Delivery]]) -> None:
+    def unplan(self, made: Sequence[Move[Delivery]]) -> None:
         """Note that *made* did not come through: their copies do not count."""
         with self._lock:
-            for move, _, (_, offset) in made:
+            for move in made:
                 target = self._target(move) if move.is_overflow else None
                 if target is not None:
-                    target.settlement.unplace(offset)
+                    target.settlement.unplace(move.place[1])
 
     def forget(self, moves: Sequence[Move[Delivery]]) -> None:
         """Note that *moves* will not be made; others may be chosen."""
@@ -265,33 +267,36 @@ class Relocations:
             self.committer.lacks_room = False
             self._changed.notify()
 
-    def done(self, commits: Sequence[Commit], made: Sequence[Made[Delivery]], deliveries: Sequence[Delivery]) -> None:
+    def done(self, commits: Sequence[Commit], made: Sequence[Move[Delivery]], deliveries: Sequence[Delivery]) -> None:
         """Note that *made* came through, and that *deliveries* are settled, with *commits*."""
         with self._lock:
             self._assignment.committed(commits)
             self._in_flight.settle(deliveries)
             self.committer.lacks_room = False
-            for move, told, place in made:
-                delivery, offset = move.delivery, place[1]
-                self._assignment.crowding.discard(delivery.partition)
+            settled: dict[AssignedPartition, list[int]] = {}
+            for move in made:
+                delivery, offset = move.delivery, move.place[1]
+                source = delivery.partition
+                self._assignment.crowding.discard(source)
                 delivery.is_relocating = False
-                old = delivery.partition.settlement
-                is_done = not old.holds(delivery.offset)  # by now
-                old.settle(delivery.offset)
+                is_done = not source.settlement.holds(delivery.offset)  # by now
+                settled.setdefault(source, []).append(delivery.offset)
                 if not move.is_overflow:
                     delivery.state = SETTLE[delivery.state]
                     self._dispatcher.in_flight -= 1
                     if move.peer is not None:
-                        move.peer.written(place)
+                        move.peer.written(move.place)
                     continue
                 target = self._target(move)
                 if target is None:  # it was given up at once: its new owner reads the copy
                     continue
-                delivery.stands_at(target, offset, told)
+                delivery.stands_at(target, offset, move.told)
                 if is_done:
                     target.settlement.settle(offset)
                 else:
                     delivery.note()  # it may have come back meanwhile
+            for source, offsets in settled.items():
+                source.settlement.settle_each(offsets)
             self._changed.notify()
 
     def move_in_flight(self, leaving: Collection[AssignedPartition]) -> None:

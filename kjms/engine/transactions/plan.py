@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kjms.txn.states import NEVER
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from kjms.mapping import KafkaRecord
     from kjms.txn.metadata import History
 
-__all__ = ["Client", "Committer", "Copy", "Made", "Move", "PlannedCommit", "Settler", "TransactionPart"]
+__all__ = ["NOWHERE", "Client", "Committer", "Copy", "Move", "PlannedCommit", "Settler", "TransactionPart"]
 
 Message = TypeVar("Message")
+
+NOWHERE: Final = (-1, -1)
 
 
 class Copy(NamedTuple):
@@ -45,9 +47,11 @@ class Move(Generic[Message]):
 
     Attributes:
         too_large: How often the copy was too large for its target.
+        told: The history in the copy that was written last.
+        place: The partition and offset of that copy, if its target was a certain partition.
     """
 
-    __slots__ = ("copy", "delivery", "is_overflow", "peer", "to", "too_large", "transfer_partition")
+    __slots__ = ("copy", "delivery", "is_overflow", "peer", "place", "to", "told", "too_large", "transfer_partition")
 
     def __init__(
         self,
@@ -66,10 +70,8 @@ class Move(Generic[Message]):
         self.peer = peer
         self.transfer_partition = transfer_partition
         self.too_large = 0
-
-
-Made: TypeAlias = "tuple[Move[Message], History, tuple[int, int]]"
-"""A move, the history in its copy, and the copy's partition and offset."""
+        self.told = NEVER
+        self.place = NOWHERE
 
 
 class PlannedCommit(Protocol):
@@ -112,17 +114,21 @@ class Settler(Protocol[Message]):
     def is_kept(self) -> bool:
         """Whether Kafka keeps the settlement."""
 
-    def plan(self, made: Sequence[Made[Message]], deliveries: Sequence[Message]) -> tuple[Sequence[PlannedCommit], Any]:
+    def plan(self, made: Sequence[Move[Message]], deliveries: Sequence[Message]) -> tuple[Sequence[PlannedCommit], Any]:
         """Return the commits that settle the originals of *made*, and *deliveries*, and the group's metadata."""
 
-    def unplan(self, made: Sequence[Made[Message]]) -> None:
+    def unplan(self, made: Sequence[Move[Message]]) -> None:
         """Record that the transaction of *made* was not committed."""
 
-    def done(self, commits: Sequence[Any], made: Sequence[Made[Message]], deliveries: Sequence[Message]) -> None:
+    def done(self, commits: Sequence[Any], made: Sequence[Move[Message]], deliveries: Sequence[Message]) -> None:
         """Record that *commits*, from `plan`, were committed."""
 
     def still_held(self, moves: Iterable[Move[Message]]) -> list[Move[Message]]:
-        """Return those of *moves* whose messages are held and not settled."""
+        """Return those of *moves* whose messages are held and not settled; this process reads where copies overflow to.
+
+        Raises:
+            JMSException: Another process does.
+        """
 
     def forget(self, moves: Sequence[Move[Message]]) -> None:
         """Record that *moves* will not be made."""
@@ -134,8 +140,8 @@ class TransactionPart(NamedTuple):
     Attributes:
         copies: What is written.
         settler: Of the messages that are settled.
-        moves: The messages that the copies are of, one by one; they are settled.
-        deliveries: More messages that are settled.
+        moves: Messages that are relocated: their copies are made as they are written.
+        deliveries: Messages that are settled.
     """
 
     copies: Sequence[Copy] = ()

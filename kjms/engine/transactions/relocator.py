@@ -93,8 +93,7 @@ class Relocator(TransactionalProducer[Moves]):
         settler, moves = batch[0]
         moves[:] = settler.still_held(moves)
         if moves:
-            copies = [move.copy(move.delivery, move.too_large) for move in moves]
-            self._transact([TransactionPart(copies, settler, moves)])
+            self._transact([TransactionPart(settler=settler, moves=moves)])
         self._pause = PAUSE_SECONDS
 
     def _is_visible(self, first: TopicPartition | None) -> bool:

@@ -28,4 +28,4 @@ class SyncRelocator(TransactionalProducer[None]):
             JMSException: None was relocated, or the outcome is unknown.
         """
         with self._lock:
-            self._transact([TransactionPart([move.copy(move.delivery, 0) for move in moves], settler, moves)])
+            self._transact([TransactionPart(settler=settler, moves=moves)])

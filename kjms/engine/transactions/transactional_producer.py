@@ -7,15 +7,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from kjms.engine.delivery_reports import NOT_PROVED, failure_of
+from kjms.engine.delivery_reports import NOT_PROVED
 from kjms.engine.kafka import (
     KafkaError,
     KafkaException,
-    KafkaMessage,
     ProducerPort,
     TopicPartition,
     jms_error,
@@ -26,7 +24,8 @@ from kjms.engine.settings import KEEP_BROKERS
 from kjms.engine.statistics import TransactionStatistics
 from kjms.engine.transactions import plan
 from kjms.engine.transactions.errors import AbortedError, UnknownError
-from kjms.engine.transactions.plan import Copy, PlannedCommit, TransactionPart
+from kjms.engine.transactions.plan import Copy, Move, PlannedCommit, TransactionPart
+from kjms.engine.transactions.written import Written
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
 from kjms.mapping.names import is_internal
@@ -40,7 +39,6 @@ TRANSACTION_MS: Final = 30_000  # consumers wait at most that long for the open 
 PAUSE_SECONDS: Final = 0.1  # between attempts to find something out
 LARGEST_RECORD: Final = 1_000_000_000  # bytes: what was read can be written, so that the broker's limit decides
 LEANER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-NOWHERE: Final = (-1, -1)
 CONSEQUENCES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._STATE})  # of another record's failure
 PASSING: Final = frozenset({KafkaError._FATAL, NOT_PROVED})  # with the next producer, the same records may be written
 MOVING: Final = frozenset(  # the consumer's partitions, as the next poll says, or the coordinator's broker
@@ -177,11 +175,11 @@ class TransactionalProducer(Generic[Unit]):
         self._commits += 1
 
     def _write_and_settle(self, parts: Sequence[TransactionPart], *, is_singly: bool) -> None:
-        copies = [copy for part in parts for copy in part.copies]
         producer = self._begin()
         try:
-            places = self._write(producer, copies, is_singly=is_singly)
-            self._settle(producer, parts, places, copies)
+            written = Written()
+            self._write(producer, parts, written, is_singly=is_singly)
+            self._settle(producer, parts, written.place_of_first())
         except (AbortedError, UnknownError):
             raise
         except KafkaException as error:
@@ -206,33 +204,22 @@ class TransactionalProducer(Generic[Unit]):
             raise AbortedError(jms_error(error, "begin a transaction"), is_passing=True) from error
         return producer
 
-    def _write(self, producer: ProducerPort, copies: Sequence[Copy], *, is_singly: bool) -> list[tuple[int, int]]:
-        """Write *copies*; return the partition and offset of each."""
-        places: list[tuple[int, int]] = [NOWHERE] * len(copies)
-        failures: dict[int, KafkaError] = {}
+    def _write(
+        self, producer: ProducerPort, parts: Sequence[TransactionPart], written: Written, *, is_singly: bool
+    ) -> None:
+        """Write the copies of *parts*, and note in each move where its copy is."""
         asked: set[str] = set()  # topics whose partitions were asked for
-
-        def unconfirmed() -> str:
-            waiting = {copies[n].topic: None for n in range(number + 1) if places[n] == NOWHERE}
-            return ", ".join(map(repr, waiting))
-
-        def report(number: int, error: KafkaError | None, message: KafkaMessage) -> None:
-            failure = failure_of(error, message)
-            if failure is not None:
-                failures[number] = failure
-            else:
-                places[number] = message.partition() or 0, message.offset() or 0
-
-        produce = producer.produce
-        number = -1
-        for number, (topic, partition, record, _) in enumerate(copies):
+        produce, report, failures = producer.produce, written.report, written.failures
+        for number, (move, (topic, partition, record, history)) in enumerate(_copies(parts)):
             key, value, headers, timestamp = record
+            if move is not None:
+                move.told = history
+            written.add(topic, partition, move)
             while True:
                 try:
-                    told = partial(report, number)
-                    produce(topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=told)
+                    produce(topic, value, key, partition, headers=headers, timestamp=timestamp, on_delivery=report)
                 except BufferError:
-                    self._await_some(producer, failures, unconfirmed)
+                    self._await_some(producer, written)
                     continue
                 except KafkaException as error:
                     if kafka_error(error).code() == KafkaError._UNKNOWN_PARTITION and topic not in asked:
@@ -240,49 +227,46 @@ class TransactionalProducer(Generic[Unit]):
                         producer.list_topics(topic, COMMIT_SECONDS)
                         continue
                     producer.poll(PAUSE_SECONDS)  # another record's failure may be the reason
-                    failures[number] = kafka_error(error)
+                    failures.append((topic, kafka_error(error)))
                 break
             if is_singly:
-                self._await_some(producer, failures, unconfirmed)
+                self._await_some(producer, written)
             if failures:
                 break
             if not number & 0xFF:
                 producer.poll(0)
         # The target may be dead: wait for it before anything of the source is touched.
         while not failures and len(producer):
-            self._await_some(producer, failures, unconfirmed)
+            self._await_some(producer, written)
         if failures:
-            self._raise_for(producer, copies, failures)
-        return places
+            self._raise_for(producer, written)
+        written.note_places()
 
-    def _await_some(
-        self, producer: ProducerPort, failures: Mapping[int, KafkaError], unconfirmed: Callable[[], str]
-    ) -> None:
-        """Return when some of the records have been confirmed, or not; *unconfirmed* names the topics of the others."""
+    def _await_some(self, producer: ProducerPort, written: Written) -> None:
+        """Return when some of the records have been confirmed, or not."""
         before = len(producer)
         deadline = time.monotonic() + self._flush_seconds
-        while producer.flush(PAUSE_SECONDS) >= before and not failures:  # after a failure the rest is never sent
+        while producer.flush(PAUSE_SECONDS) >= before and not written.failures:  # after a failure the rest is not sent
             if time.monotonic() > deadline:
                 self._producer = None  # it may have forgotten the brokers (`KEEP_BROKERS`), and finds none any more
                 raise JMSException(
-                    f"write to {unconfirmed()}: not confirmed within {self._flush_seconds:.0f} s; a partition has no"
-                    " leader, or fewer in-sync replicas than min.insync.replicas asks for"
+                    f"write to {', '.join(map(repr, written.unconfirmed()))}: not confirmed within"
+                    f" {self._flush_seconds:.0f} s; a partition has no leader, or fewer in-sync replicas than"
+                    " min.insync.replicas asks for"
                 )
 
-    def _raise_for(self, producer: ProducerPort, copies: Sequence[Copy], failures: Mapping[int, KafkaError]) -> None:
+    def _raise_for(self, producer: ProducerPort, written: Written) -> None:
         """Abort, and raise the first failure that is not the consequence of another."""
-        first, why = next(
-            ((n, failure) for n, failure in failures.items() if failure.code() not in CONSEQUENCES),
-            next(iter(failures.items())),
-        )
-        is_too_large = any(failure.code() in LEANER for failure in failures.values())
+        failures = written.failures
+        topic, why = next(((t, failure) for t, failure in failures if failure.code() not in CONSEQUENCES), failures[0])
+        is_too_large = any(failure.code() in LEANER for _, failure in failures)
         if why.code() in CONSEQUENCES:  # librdkafka does not say which topic was the reason: most likely the program's
-            first = next((n for n, copy in enumerate(copies) if not is_internal(copy.topic)), first)
+            topic = next((each for each in written.topics if not is_internal(each)), topic)
             why = self._why(producer) or why
         self._abort(producer)
         self._producer = None  # librdkafka's next transaction would fail, too: a sequence number is missing
         raise AbortedError(
-            jms_error(why, f"write to {copies[first].topic!r}", to="Write", topic=copies[first].topic),
+            jms_error(why, f"write to {topic!r}", to="Write", topic=topic),
             is_too_large=is_too_large,
             is_passing=why.fatal() or why.code() in PASSING,
         )
@@ -295,24 +279,14 @@ class TransactionalProducer(Generic[Unit]):
             return None if kafka_error(error).code() == KafkaError._STATE else kafka_error(error)
         return None
 
-    def _settle(
-        self,
-        producer: ProducerPort,
-        parts: Sequence[TransactionPart],
-        places: Sequence[tuple[int, int]],
-        copies: Sequence[Copy],
-    ) -> None:
+    def _settle(self, producer: ProducerPort, parts: Sequence[TransactionPart], first: TopicPartition | None) -> None:
         """Settle in the transaction, and commit it, while no other thread can commit for the groups."""
-        made: dict[Settler, list[plan.Made[Any]]] = {}
+        made: dict[Settler, list[Move[Any]]] = {}
         settled: dict[Settler, list[Any]] = {}
-        at = 0
         for part in parts:
             if part.settler is not None:
-                histories = [copy.history for copy in part.copies]
-                own = places[at : at + len(part.copies)]
-                made.setdefault(part.settler, []).extend(zip(part.moves, histories, own, strict=True))
+                made.setdefault(part.settler, []).extend(part.moves)
                 settled.setdefault(part.settler, []).extend(part.deliveries)
-            at += len(part.copies)
         with contextlib.ExitStack() as stack:
             for settler in made:
                 stack.enter_context(settler.client.held(COMMIT_SECONDS))
@@ -325,7 +299,6 @@ class TransactionalProducer(Generic[Unit]):
                     if planned:
                         offsets = [commit.offset for commit in planned]
                         producer.send_offsets_to_transaction(offsets, groups[settler], COMMIT_SECONDS)
-                first = TopicPartition(copies[0].topic, *places[0]) if copies else None
                 self._commit(producer, commits, first)
             except BaseException as error:
                 for settler in commits:
@@ -414,3 +387,12 @@ class TransactionalProducer(Generic[Unit]):
         """
         for name in transactional_ids:
             open_producer({**self._config, "transactional.id": name}).init_transactions(COMMIT_SECONDS)
+
+
+def _copies(parts: Iterable[TransactionPart]) -> Iterator[tuple[Move[Any] | None, Copy]]:
+    """Return the copies of *parts*, one by one, each with the move that it belongs to; None: it belongs to none."""
+    for part in parts:
+        for copy in part.copies:
+            yield None, copy
+        for move in part.moves:
+            yield move, move.copy(move.delivery, move.too_large)

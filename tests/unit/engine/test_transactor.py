@@ -48,6 +48,9 @@ class StuckProducer:
     def poll(self, _seconds: float) -> None:
         self.flush(0)
 
+    def topic(self) -> str:
+        return "orders"
+
     def partition(self) -> int:
         return 0
 

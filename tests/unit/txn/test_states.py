@@ -158,6 +158,26 @@ class Owners(RuleBasedStateMachine):
                 self.hands.pop(offset, None)
                 self.settled.add(offset)
 
+    @rule(offsets=st.sets(st.integers(0, 50)))
+    def settle_each(self, offsets: set[int]) -> None:
+        """Settle messages anywhere, as a transaction does, of which some may be settled already."""
+        self.owner.settle_each(offsets & (self.settled | set(self.hands)))
+        for offset in offsets & set(self.hands):
+            del self.hands[offset]
+            self.settled.add(offset)
+
+    @invariant()
+    def what_a_transaction_settles_is_written_as_settled(self) -> None:
+        """Its commit says what a commit would say after it."""
+        if self.owner.committed_offset < 0 or not self.hands:
+            return
+        settled = set(sorted(self.hands)[::2])
+        state = self.owner.snapshot(WINDOW, settled).state
+        unsettled = {offset for first, past in state.runs for offset in range(first, past)}
+        for offset in self.log:
+            is_settled = offset < state.committed_offset or (offset < state.known and offset not in unsettled)
+            assert is_settled == (offset in self.settled or offset in settled)
+
     @rule(pick=st.integers(0, 100), due=st.integers(0, 3))
     def give_back(self, pick: int, due: int) -> None:
         if self.hands:
@@ -528,13 +548,13 @@ def test_placed_messages_are_in_this_process_until_they_are_settled() -> None:
     assert [offset for offset in range(1, 10) if settlement.read(offset, "read")] == [1, 3, 4, 5, 7, 9]
 
 
-def test_what_has_to_be_written_down_is_a_crowd() -> None:
+def test_what_has_to_be_written_down_takes_room() -> None:
     """Messages before one that is settled, or with a history; the others take no room."""
     settlement = read_up_to(6)
     settlement.settle(2)
     settlement.note(4, History(1))
     settlement.place(9, "moved")
-    assert settlement.crowd() == [(0, "0"), (1, "1"), (4, "4")]
+    assert [*settlement.messages(take_room=True)] == [(0, "0"), (1, "1"), (4, "4")]
 
 
 def test_a_short_run_behind_a_long_one_makes_room_first() -> None:
