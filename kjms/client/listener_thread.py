@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ _log = logging.getLogger("kjms.session")
 
 FAILURE_SECONDS: Final = 1.0  # a delivery that Kafka made fail is tried again after that
 LOOK_SECONDS: Final = 0.05  # between looks whether consumers in other processes want the messages
+SHARE_SECONDS: Final = 0.005  # for so long a consumer is served, with all that is at hand, before the next one is
 POLL_SECONDS: Final = 1.0  # the thread is woken for everything; this only guards against a lost wake
 
 
@@ -143,7 +145,7 @@ class ListenerThread:
                 consumers = sorted(consumers, key=lambda consumer: consumer._slot is not first)
             for consumer in consumers:
                 slot = consumer._slot
-                if is_for_all and not is_due and slot.is_waiting:
+                if is_for_all and not is_due and slot.is_waiting and slot is not first:
                     continue
                 delivery = slot.poll()
                 if delivery is not None:
@@ -154,15 +156,15 @@ class ListenerThread:
                     for other in rivals.consumers:  # while this listener runs, messages for them go to idle consumers
                         if other is not consumer:
                             other._slot.rest()
-                    self._deliver(consumer, delivery)
+                    self._deliver(consumer, delivery, rivals)
                     if self.first is not None:
                         break  # recovered: what others have ready comes after the oldest unacknowledged message
             is_due = not delivered and not self._is_ended and not self._wakeup.wait(POLL_SECONDS)
 
-    def _deliver(self, consumer: MessageConsumer, delivery: Delivery) -> None:
-        """Call the listener of *consumer* with *delivery*; if it is the only one, with the rest of its batch, too.
+    def _deliver(self, consumer: MessageConsumer, delivery: Delivery, rivals: _Rivals) -> None:
+        """Call the listener of *consumer* with *delivery*, and with what else is in its batch.
 
-        Where others are to have their messages first, or the listener is to run no more, the batch was taken back.
+        Another consumer of the session waits for `SHARE_SECONDS`, or for one message if it has *rivals*.
         """
         core, slot, listening = self._core, consumer._slot, self.listening
         core.guard.acquire_later()
@@ -172,13 +174,19 @@ class ListenerThread:
                 if listener is None or self._is_ended or not slot.is_started:
                     slot.reader.give_back([delivery], is_counted=False)  # too late: the program did not see it
                     return
+                until = math.inf if len(listening) == 1 else slot.taken_at + SHARE_SECONDS
+                following: Delivery | None = delivery
                 self.current = consumer
                 try:
-                    is_alone = len(listening) == 1
-                    following: Delivery | None = delivery
                     while following is not None and self._deliver_to(listener, slot, following, consumer._destination):
-                        is_at_hand = is_alone and slot.batch and self.listening is listening
-                        following = slot.poll() if is_at_hand else None
+                        goes_on = (
+                            slot.batch  # it was taken back where the listener is to run no more, or comes too late
+                            and slot.taken_at < until
+                            and self.listening is listening
+                            and self.first is None
+                            and rivals.are_none
+                        )
+                        following = slot.poll() if goes_on else None
                 finally:
                     self.current = None
         finally:
@@ -242,6 +250,11 @@ class _Rivals:
         self.starts = -1
         self._among: Sequence[MessageConsumer] = ()
         self._looked_at = 0.0
+
+    @property
+    def are_none(self) -> bool:
+        """Whether there are none, and no consumer was started since the last look."""
+        return not self.consumers and self.starts == ConsumerSlot.starts
 
     def look(self, among: Sequence[MessageConsumer]) -> None:
         """Look for them, unless the last look was just now, and *among* the same, and no consumer was started since."""

@@ -17,8 +17,10 @@ from kjms import (
     MessageConsumer,
     Queue,
     Session,
+    SessionMode,
     Topic,
 )
+from kjms.testing.engine import consumer_statistics
 from tests.helpers import NOTHING_SECONDS, WAIT_MS, WAIT_SECONDS, Eventually, numbered, send, text, texts
 
 
@@ -343,3 +345,57 @@ def test_a_listener_that_recovers_gets_the_oldest_of_its_messages_next(
     session.create_consumer(queue).message_listener = listen
     eventually(lambda: len(heard) == 5 + len(bodies))
     assert heard == bodies[:5] + bodies
+
+
+@pytest.mark.requirement("JMS-4.4.6-5", "JAK-recover-6")
+def test_a_consumer_with_much_at_hand_lets_the_others_of_its_session_have_theirs(
+    connection: Connection, queue: Queue, other_queue: Queue, eventually: Eventually
+) -> None:
+    """Their listeners take turns, also where one of them could continue with what is at hand."""
+    count = len(numbered(connection, queue, 60))
+    session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
+    heard: list[str] = []
+    running, may_go_on = threading.Event(), threading.Event()
+
+    def slow(message: Message) -> None:
+        heard.append(text(message))
+        if len(heard) == 5:
+            running.set()
+            may_go_on.wait(WAIT_SECONDS)
+        if len(heard) >= 5:
+            threading.Event().wait(0.01)
+
+    other = session.create_consumer(other_queue)
+    other.message_listener = lambda message: heard.append(text(message))
+    session.create_consumer(queue).message_listener = slow
+    assert running.wait(WAIT_SECONDS)
+    send(connection, other_queue, "other")
+    eventually(lambda: consumer_statistics(other).ready == 1)
+    may_go_on.set()
+    eventually(lambda: len(heard) == count + 1)
+    assert heard.index("other") < 10
+
+
+@pytest.mark.requirement("JAK-recover-2", "JMS-4.4.11-8")
+@pytest.mark.parametrize(("mode", "again"), [(Session.CLIENT_ACKNOWLEDGE, 0), (SessionMode.INDIVIDUAL_ACKNOWLEDGE, 3)])
+def test_after_recover_the_oldest_message_comes_first_whichever_consumer_had_it(
+    connection: Connection, queue: Queue, other_queue: Queue, eventually: Eventually, mode: SessionMode, again: int
+) -> None:
+    """Before what is at hand for the consumer whose listener called it."""
+    session = connection.create_session(mode)
+    heard: list[str] = []
+
+    def listen(message: Message) -> None:
+        heard.append(text(message))
+        if mode == SessionMode.INDIVIDUAL_ACKNOWLEDGE and len(heard) > 1:
+            message.acknowledge()
+        if len(heard) == 4:
+            session.recover()
+
+    session.create_consumer(other_queue).message_listener = listen
+    send(connection, other_queue, "oldest")
+    eventually(lambda: heard == ["oldest"])
+    numbered(connection, queue, 30)
+    session.create_consumer(queue).message_listener = listen
+    eventually(lambda: len(heard) == 4 + 1 + 30 - again)
+    assert heard == ["oldest", "0", "1", "2", "oldest", *(str(number) for number in range(again, 30))]
