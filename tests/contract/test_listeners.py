@@ -347,7 +347,7 @@ def test_a_listener_that_recovers_gets_the_oldest_of_its_messages_next(
     assert heard == bodies[:5] + bodies
 
 
-@pytest.mark.requirement("JMS-4.4.6-5", "JAK-recover-6")
+@pytest.mark.requirement("JAK-recover-6", "JMS-4.4.14-1")
 def test_a_consumer_with_much_at_hand_lets_the_others_of_its_session_have_theirs(
     connection: Connection, queue: Queue, other_queue: Queue, eventually: Eventually
 ) -> None:
