@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -174,17 +173,16 @@ class ListenerThread:
                 if listener is None or self._is_ended or not slot.is_started:
                     slot.reader.give_back([delivery], is_counted=False)  # too late: the program did not see it
                     return
-                until = math.inf if len(listening) == 1 else slot.taken_at + SHARE_SECONDS
+                is_alone, until = len(listening) == 1, slot.taken_at + SHARE_SECONDS
                 following: Delivery | None = delivery
                 self.current = consumer
                 try:
                     while following is not None and self._deliver_to(listener, slot, following, consumer._destination):
                         goes_on = (
                             slot.batch  # it was taken back where the listener is to run no more, or comes too late
-                            and slot.taken_at < until
                             and self.listening is listening
                             and self.first is None
-                            and rivals.are_none
+                            and (is_alone or (slot.taken_at < until and rivals.are_none))
                         )
                         following = slot.poll() if goes_on else None
                 finally:
