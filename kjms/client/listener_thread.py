@@ -173,7 +173,7 @@ class ListenerThread:
                 if listener is None or self._is_ended or not slot.is_started:
                     slot.reader.give_back([delivery], is_counted=False)  # too late: the program did not see it
                     return
-                is_alone, until = len(listening) == 1, slot.taken_at + SHARE_SECONDS
+                is_alone, until = len(listening) == 1, time.monotonic() + SHARE_SECONDS
                 following: Delivery | None = delivery
                 self.current = consumer
                 try:
@@ -182,7 +182,7 @@ class ListenerThread:
                             slot.batch  # it was taken back where the listener is to run no more, or comes too late
                             and self.listening is listening
                             and self.first is None
-                            and (is_alone or (slot.taken_at < until and rivals.are_none))
+                            and (is_alone or (time.monotonic() < until and rivals.are_none))
                         )
                         following = slot.poll() if goes_on else None
                 finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import statistics
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -351,7 +353,7 @@ def test_a_listener_that_recovers_gets_the_oldest_of_its_messages_next(
 def test_a_consumer_with_much_at_hand_lets_the_others_of_its_session_have_theirs(
     connection: Connection, queue: Queue, other_queue: Queue, eventually: Eventually
 ) -> None:
-    """Their listeners take turns, also where one of them could continue with what is at hand."""
+    """Slow listeners take turns, message by message, also where one of them could continue with what is at hand."""
     count = len(numbered(connection, queue, 60))
     session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
     heard: list[str] = []
@@ -366,14 +368,16 @@ def test_a_consumer_with_much_at_hand_lets_the_others_of_its_session_have_theirs
             threading.Event().wait(0.01)
 
     other = session.create_consumer(other_queue)
-    other.message_listener = lambda message: heard.append(text(message))
+    other.message_listener = slow
     session.create_consumer(queue).message_listener = slow
     assert running.wait(WAIT_SECONDS)
-    send(connection, other_queue, "other")
-    eventually(lambda: consumer_statistics(other).ready == 1)
+    send(connection, other_queue, *(f"other {number}" for number in range(10)))
+    eventually(lambda: consumer_statistics(other).ready == 10)
     may_go_on.set()
-    eventually(lambda: len(heard) == count + 1)
-    assert heard.index("other") < 10
+    eventually(lambda: len(heard) == count + 10)
+    places = [at for at, body in enumerate(heard) if body.startswith("other")]
+    assert places[0] < 10
+    assert statistics.median(past - at for at, past in itertools.pairwise(places)) == 2
 
 
 @pytest.mark.requirement("JAK-recover-2", "JMS-4.4.11-8")
