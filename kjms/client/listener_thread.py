@@ -144,7 +144,7 @@ class ListenerThread:
                 consumers = sorted(consumers, key=lambda consumer: consumer._slot is not first)
             for consumer in consumers:
                 slot = consumer._slot
-                if is_for_all and not is_due and slot.is_waiting and slot is not first:
+                if is_for_all and not is_due and slot.is_waiting:
                     continue
                 delivery = slot.poll()
                 if delivery is not None:

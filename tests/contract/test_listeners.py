@@ -294,7 +294,8 @@ def test_what_changes_while_a_listener_runs_holds_for_the_next_message(
     connection: Connection, queue: Queue, holds: Holds, eventually: Eventually, change: str
 ) -> None:
     """Many messages are at hand, behind the one that the listener has; none of them is delivered as before."""
-    bodies = [str(number) for number in range(len(numbered(connection, queue, 60)))]
+    numbered(connection, queue, 60)
+    bodies = [str(number) for number in range(60)]
     session = connection.create_session(Session.DUPS_OK_ACKNOWLEDGE)
     consumer = session.create_consumer(queue)
     consumer.message_listener = holds
@@ -335,7 +336,8 @@ def test_a_listener_that_recovers_gets_the_oldest_of_its_messages_next(
     connection: Connection, queue: Queue, eventually: Eventually
 ) -> None:
     """It does not get what was at hand behind the present one."""
-    bodies = [str(number) for number in range(len(numbered(connection, queue, 30)))]
+    numbered(connection, queue, 30)
+    bodies = [str(number) for number in range(30)]
     session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
     heard: list[str] = []
 
@@ -403,3 +405,29 @@ def test_after_recover_the_oldest_message_comes_first_whichever_consumer_had_it(
     session.create_consumer(queue).message_listener = listen
     eventually(lambda: len(heard) == 4 + 1 + 30 - again)
     assert heard == ["oldest", "0", "1", "2", "oldest", *(str(number) for number in range(again, 30))]
+
+
+@pytest.mark.requirement("JAK-recover-2", "JAK-recover-4")
+def test_after_recover_each_consumer_has_its_messages_again_before_one_has_the_rest(
+    connection: Connection, kjms_destination_name: str, eventually: Eventually
+) -> None:
+    """None of them waits behind all that is at hand for the consumer whose listener called it."""
+    session = connection.create_session(Session.CLIENT_ACKNOWLEDGE)
+    *others, queue = (Queue(f"{kjms_destination_name}-{number}") for number in range(3))
+    heard: list[str] = []
+
+    def listen(message: Message) -> None:
+        heard.append(text(message))
+        if len(heard) == 4:
+            session.recover()
+
+    for number, other in enumerate(others):
+        session.create_consumer(other).message_listener = listen
+        send(connection, other, f"old {number}")
+        eventually(lambda: len(heard) == number + 1)  # noqa: B023 - called at once
+    numbered(connection, queue, 200)
+    session.create_consumer(queue).message_listener = listen
+    eventually(lambda: len(heard) == 4 + 2 + 200)
+    assert heard[:5] == ["old 0", "old 1", "0", "1", "old 0"]
+    assert "old 1" in heard[5:50]
+    assert [body for body in heard[4:] if body.isdigit()] == [str(number) for number in range(200)]

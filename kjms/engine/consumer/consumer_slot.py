@@ -52,9 +52,9 @@ class ConsumerSlot:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the consumer asked for a message and has not been woken since."""
+        """Whether the consumer asked for a message, has not been woken since, and was given none back."""
         queue = self.queue
-        return queue is not None and self in queue.waiting
+        return queue is not None and self in queue.waiting and not self.returned
 
     @property
     def has_rivals(self) -> bool:
