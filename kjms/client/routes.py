@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kjms.mapping import KafkaRecord, confluent, encode
+from kjms.mapping import ANY_PARTITION, KafkaRecord, confluent, encode
 from kjms.mapping.delayed import DELIVERY_TIME
 from kjms.mapping.temporary import MESSAGES, address
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kjms.options import DestinationOptions
 
 __all__ = ["Route", "TemporaryRoute"]
-
-ANY_PARTITION: Final = -1  # librdkafka's word for "let the key decide"
 
 
 class Route:

@@ -6,10 +6,11 @@ from importlib.resources import files
 
 from kjms.mapping._decode import decode
 from kjms.mapping._encode import encode
-from kjms.mapping._record import KafkaRecord, SourceRecord
+from kjms.mapping._record import ANY_PARTITION, KafkaRecord, SourceRecord
 from kjms.mapping._sender import client_sender, connection_sender, sign
 
 __all__ = [
+    "ANY_PARTITION",
     "KafkaRecord",
     "SourceRecord",
     "body_schema",

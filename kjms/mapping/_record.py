@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-__all__ = ["KafkaRecord", "SourceRecord"]
+__all__ = ["ANY_PARTITION", "KafkaRecord", "SourceRecord"]
+
+ANY_PARTITION: Final = -1
+"""Where a record is to go whose key decides, or that may go anywhere: the Kafka client chooses."""
 
 
 class KafkaRecord(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class UnsettledRuns:
 
     def without(self, settled: Collection[int]) -> list[Run]:
         """Return the runs without the offsets *settled*."""
-        gone = settled if isinstance(settled, Set) else set(settled)
+        gone = set(settled)
         whole = [run for run in self if run[0] not in gone or run[1] - run[0] > 1]
         if len(self.firsts) - len(whole) == len(gone):  # most are runs of one offset, where there are many
             return whole
@@ -142,11 +142,8 @@ class UnsettledRuns:
         Of each piece: how many offsets it has, and the numbers of its first run, and of the one after its last.
         """
         firsts, pasts, gaps = self.firsts, self.pasts, self._gaps
-        count = bisect_left(firsts, top)
-        if not gaps:
-            return [(pasts[at] - firsts[at], at, at + 1) for at in range(count)]
         found: list[tuple[int, int, int]] = []
-        for at in range(count):
+        for at in range(bisect_left(firsts, top)):
             length, begin = pasts[at] - firsts[at], at
             if found and gaps.get(pasts[at - 1]) == firsts[at]:
                 before, begin, _ = found.pop()

@@ -425,7 +425,7 @@ class Dispatcher:
     def is_staying(self, delivery: Delivery) -> bool:
         """Return whether no consumer wants *delivery*, or it is not due."""
         is_kept = delivery.state is UNMATCHED or delivery.state is DELAYED
-        return is_kept and not (self.sharing.peers and self.sharing.is_wanted_elsewhere(delivery))
+        return is_kept and not self.sharing.is_wanted_elsewhere(delivery)
 
     def to_reread(self) -> list[AssignedPartition]:
         """Return the partitions with evicted messages, to be re-read, and with them whatever is ready: in order.

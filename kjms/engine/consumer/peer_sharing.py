@@ -95,6 +95,8 @@ class PeerSharing:
 
     def is_wanted_elsewhere(self, delivery: Delivery) -> bool:
         """Return whether a peer wants *delivery*."""
+        if not self.peers:  # as in most processes, which ask this of each message that is kept
+            return False
         return any(peer.wants and peer.does_want(delivery.message(self._destination)) for peer in self.peers)
 
     # Messages go to peers.

@@ -20,7 +20,7 @@ from kjms.engine.transactions.errors import AbortedError
 from kjms.engine.transactions.plan import Copy
 from kjms.engine.tuning import Tuning
 from kjms.errors import JMSException
-from kjms.mapping import KafkaRecord
+from kjms.mapping import ANY_PARTITION, KafkaRecord
 from kjms.mapping.delayed import CANCELLED, MOVED_ON, REWRITTEN, Progress, copied, noted
 from kjms.mapping.names import delayed
 from kjms.mapping.periodic import defined, ticked
@@ -33,7 +33,6 @@ __all__ = ["PeriodicMoves"]
 
 _log = logging.getLogger("kjms.schedule")
 
-ANY_PARTITION: Final = -1  # the key decides
 BEHIND: Final = 1_000  # records after a definition before it is written anew; a new owner has to read them
 POSTPONED_MS: Final = 30_000  # until a message that its destination finds too large is tried again
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kjms.engine.delivery_reports import failure_of
 from kjms.engine.tuning import DEFAULTS, Tuning
 from kjms.errors import JMSException
-from kjms.mapping import KafkaRecord
+from kjms.mapping import ANY_PARTITION, KafkaRecord
 from kjms.mapping.names import REDELIVERIES
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = ["RedeliveryLog"]
 
 _log = logging.getLogger("kjms.redeliveries")
 
-ANY_PARTITION = -1
 MOST = 10_000  # events that wait to be written; beyond that the oldest is dropped
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
 
 from kjms.engine.delivery_reports import failure_of
 from kjms.engine.kafka import TopicPartition
+from kjms.mapping import ANY_PARTITION
 
 if TYPE_CHECKING:
     from kjms.engine.kafka import KafkaError, KafkaMessage
     from kjms.engine.transactions.plan import Move
 
 __all__ = ["Written"]
-
-ANY_PARTITION: Final = -1
 
 Place = tuple[str, int]
 """A topic, and the partition, or `ANY_PARTITION`: the Kafka client chooses."""
@@ -33,21 +32,18 @@ class Written:
 
     def __init__(self) -> None:
         self.failures: list[tuple[str, KafkaError]] = []
-        self.topics: dict[str, int] = {}
+        self.topics = Counter[str]()
         self._first: Place | None = None
-        self._moves: dict[Place, list[Move[Any]]] = {}  # in the order of writing; their partitions have no other record
-        self._offsets: dict[Place, list[int]] = {}  # of what is confirmed
+        # In the order of writing; their partitions have no other record.
+        self._moves: defaultdict[Place, list[Move[Any]]] = defaultdict(list)
+        self._offsets: defaultdict[Place, list[int]] = defaultdict(list)  # of what is confirmed
 
     def add(self, topic: str, partition: int, move: Move[Any] | None) -> None:
         """Note that the copy of *move* is being written; None: a record that belongs to no move."""
-        self.topics[topic] = self.topics.get(topic, 0) + 1
-        place = topic, partition
-        self._first = self._first or place
+        self.topics[topic] += 1
+        self._first = self._first or (topic, partition)
         if move is not None:
-            moves = self._moves.get(place)
-            if moves is None:
-                moves = self._moves[place] = []
-            moves.append(move)
+            self._moves[topic, partition].append(move)
 
     def report(self, error: KafkaError | None, record: KafkaMessage) -> None:
         """Take the delivery report of *record*."""
@@ -55,12 +51,8 @@ class Written:
         failure = failure_of(error, record)
         if failure is not None:
             self.failures.append((topic, failure))
-            return
-        place = topic, record.partition() or 0
-        offsets = self._offsets.get(place)
-        if offsets is None:
-            offsets = self._offsets[place] = []
-        offsets.append(record.offset() or 0)
+        else:
+            self._offsets[topic, record.partition() or 0].append(record.offset() or 0)
 
     def unconfirmed(self) -> list[str]:
         """Return the topics of which a record is not confirmed."""
@@ -72,8 +64,8 @@ class Written:
     def note_places(self) -> None:
         """Note in each move where its copy is, unless the Kafka client chose its partition; all are confirmed."""
         for place, moves in self._moves.items():
-            if place[1] >= 0:
-                for move, offset in zip(moves, sorted(self._offsets.get(place, ())), strict=True):
+            if place[1] != ANY_PARTITION:
+                for move, offset in zip(moves, sorted(self._offsets[place]), strict=True):
                     move.place = place[1], offset
 
     def place_of_first(self) -> TopicPartition | None:

@@ -8,7 +8,8 @@ import pytest
 
 from kjms.engine.kafka import KafkaError, TopicPartition
 from kjms.engine.transactions.plan import NOWHERE, Move
-from kjms.engine.transactions.written import ANY_PARTITION, Written
+from kjms.engine.transactions.written import Written
+from kjms.mapping import ANY_PARTITION
 
 
 class Report:

@@ -173,10 +173,8 @@ class Owners(RuleBasedStateMachine):
             return
         settled = set(sorted(self.hands)[::2])
         state = self.owner.snapshot(WINDOW, settled).state
-        unsettled = {offset for first, past in state.runs for offset in range(first, past)}
         for offset in self.log:
-            is_settled = offset < state.committed_offset or (offset < state.known and offset not in unsettled)
-            assert is_settled == (offset in self.settled or offset in settled)
+            assert says_settled(state, offset) == (offset in self.settled or offset in settled)
 
     @rule(pick=st.integers(0, 100), due=st.integers(0, 3))
     def give_back(self, pick: int, due: int) -> None:
@@ -232,12 +230,8 @@ class Owners(RuleBasedStateMachine):
             return
         state = self.owner.snapshot(WINDOW).state
         assert read_state(write_state(state), state.committed_offset) == state._replace(runs=tuple(state.runs))
-        unsettled = {offset for first, past in state.runs for offset in range(first, past)}
         for offset in self.log:
-            is_settled = offset < state.committed_offset or (offset < state.known and offset not in unsettled)
-            assert not is_settled or offset in self.settled
-            if offset in self.settled:
-                assert is_settled
+            assert says_settled(state, offset) == (offset in self.settled)
 
     @invariant()
     def the_base_is_the_oldest_that_is_not_settled(self) -> None:
@@ -245,6 +239,11 @@ class Owners(RuleBasedStateMachine):
         left = sorted({*self.ready, *self.hands, *self.evicted, *(o for o in unread if o not in self.settled)})
         if left and self.owner.committed_offset >= 0:
             assert self.owner.snapshot(WINDOW).state.committed_offset <= left[0]
+
+
+def says_settled(state: State, offset: int) -> bool:
+    is_unsettled = any(first <= offset < past for first, past in state.runs)
+    return offset < state.committed_offset or (offset < state.known and not is_unsettled)
 
 
 def replace_history(history: History) -> History:
