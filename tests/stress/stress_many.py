@@ -7,7 +7,7 @@ import uuid
 
 from stress_process import Held, left_since
 
-from kjms import ConnectionFactory, Queue
+from kjms import ConnectionFactory, JMSContext, Queue
 
 FLAT_MEGABYTES = 16.0  # the allocator's own ups and downs, which do not grow with the number
 
@@ -25,7 +25,8 @@ def many_connections(servers: str, count: int) -> list[str]:
             session.create_producer(queue)
             session.create_consumer(queue).receive_no_wait()
 
-    with factory.create_connection():  # keeps the engine
+    with factory.create_context() as context:  # keeps the engine
+        _serve(context, queue)  # a group consumer starts in the background, and the engine's threads with it
         return _repeat("connections", use, count)
 
 
@@ -36,10 +37,16 @@ def many_engines(servers: str, count: int) -> list[str]:
 
     def use() -> None:
         with factory.create_context() as context:
-            context.create_producer().send(queue, "x")
-            assert context.create_consumer(queue).receive(20_000) is not None
+            _serve(context, queue)
 
     return _repeat("engines", use, count)
+
+
+def _serve(context: JMSContext, queue: Queue) -> None:
+    """Send a message to *queue*, and receive it."""
+    context.create_producer().send(queue, "x")
+    with context.create_consumer(queue) as consumer:
+        assert consumer.receive(20_000) is not None
 
 
 def _repeat(what: str, use: object, count: int) -> list[str]:
