@@ -124,6 +124,8 @@ def test(arguments: Sequence[str]) -> int:
         processes,
         "--dist",
         "loadgroup",
+        "--max-worker-restart",  # xdist may wait for a replaced worker without end
+        "0",
         "--durations",
         "10",
         "-m",
