@@ -1,8 +1,7 @@
 """Call the methods of an object that lives in a child process, which may end at any time, or in this one.
 
-librdkafka aborts its process when a request to a group's coordinator is answered after its time (its issues 3663 and
-4605), which happens when brokers restart. In a child process, that costs the calls of that moment. The next call starts
-the child again.
+What a child computes takes no time from its parent's threads. Should the child end, that costs the calls of that
+moment. The next call starts it again.
 """
 
 from __future__ import annotations

@@ -43,10 +43,7 @@ class Admin(ClusterFigures):
     ``estimate=True`` it reads no messages, and gives an upper bound.
 
     One `Admin` may be used by several threads; its counts are then made one after the other. During an outage of
-    the cluster a call raises JMSException, and it succeeds afterwards. However, librdkafka may abort the process if
-    a broker goes while it is asked for the offsets of a group: long-running programs ask for `queues` and
-    `subscriptions` in a child process, as `kjms.exporter` does with ``in_child=True``. Pages and searches of messages
-    ask in another way, without that risk.
+    the cluster a call raises JMSException, and it succeeds afterwards.
 
     Args:
         factory: The factory of the programs: its address, credentials, prefixes and redelivery policies are used, its

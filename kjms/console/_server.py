@@ -47,8 +47,8 @@ class Console:
     Args:
         factory: As the programs use it; see `kjms.admin.Admin`.
         options: Where it listens, which people may use it, and what they may do.
-        in_child: Whether a child process asks the cluster. librdkafka may abort its process while brokers restart; a
-            child is then started again. *factory* must be one that can be pickled.
+        in_child: Whether a child process asks the cluster: counting takes no time from this process then, and a child
+            that ends is started again. *factory* must be one that can be pickled.
         user: The console's own name for SASL; None: the one in the factory's settings, if any.
         password: The password for it.
 

@@ -61,8 +61,8 @@ class ClusterCollector:
         factory: As the programs use it; see `kjms.admin.Admin`.
         interval: Milliseconds from the end of one collection to the start of the next.
         estimate: Whether to read no messages: there are upper bounds then, and no depth or age.
-        in_child: Whether a child process asks the cluster. librdkafka may abort its process while brokers restart; a
-            child is then started again. *factory* must be one that can be pickled.
+        in_child: Whether a child process asks the cluster: counting takes no time from this process then, and a child
+            that ends is started again. *factory* must be one that can be pickled.
         user: The name for SASL; None: the one in the factory's settings, if any.
         password: The password for it.
 

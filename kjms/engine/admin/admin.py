@@ -13,7 +13,6 @@ from kjms.engine.delayed.inspection import DelayedMessages
 from kjms.engine.delayed.schedule import Schedule
 from kjms.engine.kafka import (
     ConfigResource,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -181,14 +180,19 @@ class Admin:
 
     def groups(self) -> frozenset[str]:
         """Return the consumer groups."""
-        answer = self._topics.admin.list_consumer_groups(request_timeout=self._timeout)
-        return frozenset(group.group_id for group in _answer(answer, "list the consumer groups").valid)
+        doing = "list the consumer groups"
+        answer = _answer(self._topics.admin.list_consumer_groups(request_timeout=self._timeout), doing)
+        for error in answer.errors:  # of a broker that did not answer: its groups are missing
+            raise jms_error(error, doing) from error
+        return frozenset(group.group_id for group in answer.valid)
 
     def members(self, groups: Collection[str]) -> dict[str, list[Member]]:
         """Return the members of each of *groups*; a group that may not be described is left out."""
         if not groups:
             return {}
-        answers = self._topics.admin.describe_consumer_groups(sorted(groups), request_timeout=self._timeout)
+        answers = self._topics.coordinators.ask(
+            lambda admin, timeout: admin.describe_consumer_groups(sorted(groups), request_timeout=timeout)
+        )
         found = {}
         for group, answer in answers.items():
             described = _answer(answer, f"describe group {group!r}", none_if=_NOT_DESCRIBED)
@@ -210,14 +214,8 @@ class Admin:
         Args:
             groups: What errors call the messages of each group.
         """
-        asked = {  # all at once: Kafka's protocol has one group per request
-            group: self._topics.admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
-            )[group]
-            for group in groups
-        }
-        found: dict[str, dict[str, dict[int, int]]] = {group: {} for group in asked}
-        for group, answer in asked.items():
+        found: dict[str, dict[str, dict[int, int]]] = {group: {} for group in groups}
+        for group, answer in self._topics.coordinators.committed(groups).items():
             for position in _answer(answer, f"find what is settled of {groups[group]}").topic_partitions:
                 if position.offset >= 0:
                     found[group].setdefault(position.topic, {})[position.partition] = position.offset
@@ -238,9 +236,8 @@ class Admin:
 
     def delete_group(self, group: str) -> bool:
         """Delete what *group* has committed; return False if it has members, and True if there is no such group."""
-        answer = self._topics.admin.delete_consumer_groups([group], request_timeout=self._timeout)[group]
         try:
-            answer.result()
+            self._topics.coordinators.delete(group)
         except KafkaException as error:
             code = kafka_error(error).code()
             if code not in {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NON_EMPTY_GROUP}:

@@ -42,9 +42,13 @@ class AnsweringClient:
 
         return ask
 
-    def give_up(self) -> None:
-        """Fail what is owed, with the error code ``_DESTROY``; the caller lets the client go."""
-        self._owed.give_up()
+    def give_up(self, why: KafkaError | None = None) -> None:
+        """Fail what is owed; the caller lets the client go.
+
+        Args:
+            why: The error; None: that the client was closed, with the code ``_DESTROY``.
+        """
+        self._owed.give_up(why or KafkaError(KafkaError._DESTROY, "the client was closed before the broker answered"))
 
 
 class _Owed:
@@ -57,18 +61,18 @@ class _Owed:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._promised: set[Future[Any]] = set()
-        self._is_over = False
+        self._ended: KafkaError | None = None
 
     def promise(self, given: Future[Answer]) -> Future[Answer]:
         """Return a future with the result of *given*, or with an error when `give_up` comes first."""
         promised: Future[Answer] = Future()
         promised.set_running_or_notify_cancel()
         with self._lock:
-            is_over = self._is_over
-            if not is_over:
+            ended = self._ended
+            if ended is None:
                 self._promised.add(promised)
-        if is_over:
-            promised.set_exception(_destroyed())
+        if ended is not None:
+            promised.set_exception(KafkaException(ended))
         else:
             given.add_done_callback(partial(self._keep, promised))
         return promised
@@ -84,13 +88,9 @@ class _Owed:
         else:
             promised.set_exception(error)
 
-    def give_up(self) -> None:
+    def give_up(self, why: KafkaError) -> None:
         with self._lock:
-            self._is_over = True
+            self._ended = why
             promised, self._promised = self._promised, set()
         for each in promised:
-            each.set_exception(_destroyed())
-
-
-def _destroyed() -> KafkaException:
-    return KafkaException(KafkaError(KafkaError._DESTROY, "the client was closed before the broker answered"))
+            each.set_exception(KafkaException(why))

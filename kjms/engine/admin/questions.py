@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -123,14 +122,8 @@ class Questions:
 
     def committed(self, groups: Sequence[str]) -> dict[str, dict[Place, tuple[int, str]] | JMSException]:
         """Return what each group has committed, offset and metadata, or why the broker does not say."""
-        asked = {  # all at once: librdkafka takes one group per request
-            group: self._topics.admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout
-            )[group]
-            for group in groups
-        }
         found: dict[str, dict[Place, tuple[int, str]] | JMSException] = {}
-        for group, answer in asked.items():
+        for group, answer in self._topics.coordinators.committed(groups).items():
             try:
                 found[group] = {
                     (place.topic, place.partition): (place.offset, place.metadata or "")

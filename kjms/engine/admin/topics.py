@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from kjms.engine.admin.answers import AnsweringClient
+from kjms.engine.admin.coordinators import Coordinators
 from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.admin.topic_ids import TopicIds
 from kjms.engine.admin.topic_watch import ExpectedTopics
@@ -78,6 +79,7 @@ class Topics:
     Attributes:
         ids: Kafka's ids of the topics.
         expected: Topics that other processes may create.
+        coordinators: Asks the coordinators of groups.
         replication_factor: The replicas that topics get at the least which kjms keeps for itself; None: as many as the
             cluster gives by default.
     """
@@ -85,7 +87,6 @@ class Topics:
     def __init__(self, config: Mapping[str, Any], timeout: int, tuning: Tuning = DEFAULTS) -> None:
         self._tuning = tuning
         self._config = dict(config)
-        self._servers = config["bootstrap.servers"]
         try:
             self._admin: AnsweringClient | None = AnsweringClient(open_admin(dict(config)))
         except KafkaException as error:
@@ -102,8 +103,13 @@ class Topics:
         """Topics that were deleted and made again, until what is known of them is forgotten."""
         self.ids = TopicIds(lambda: self.admin, self._timeout, tuning)
         self.expected = ExpectedTopics(lambda: self.admin, self._timeout)
+        self.coordinators = Coordinators(self._config, self._timeout)
         self._lock = threading.Lock()
         self._renewal_at = math.inf  # when another client may be tried; not before a broker has answered this one
+
+    @property
+    def _servers(self) -> str:
+        return str(self._config["bootstrap.servers"])
 
     @property
     def admin(self) -> AdminPort:
@@ -189,6 +195,7 @@ class Topics:
             admin, self._admin = self._admin, None
         if admin is not None:
             admin.give_up()
+        self.coordinators.close()
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions *topic* has; 0 when it does not exist."""
@@ -439,7 +446,7 @@ class Topics:
         Raises:
             KafkaException: The broker did not answer, or refused.
         """
-        # Not the admin client: librdkafka aborts the process when such a request of its is pending while brokers go.
+        # A consumer waits for a coordinator that begins or moves; an admin client fails.
         reading = {"group.id": group, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
         consumer = open_consumer({**self._config, **reading})
         try:
@@ -458,11 +465,13 @@ class Topics:
             KafkaException: The broker did not answer, or refused.
         """
         deadline = time.monotonic() + self._timeout
+        wanted = [ConsumerGroupTopicPartitions(group, places)]
         while True:
-            wanted = ConsumerGroupTopicPartitions(group, places)
             try:
-                answer = self.admin.alter_consumer_group_offsets([wanted], request_timeout=self._timeout)
-                for partition in answer[group].result().topic_partitions:
+                answers = self.coordinators.ask(
+                    lambda admin, timeout: admin.alter_consumer_group_offsets(wanted, request_timeout=timeout)
+                )
+                for partition in answers[group].result().topic_partitions:
                     if partition.error is not None:
                         raise KafkaException(partition.error)
             except KafkaException as error:

@@ -448,7 +448,7 @@ class Subscriptions:
         deadline = time.monotonic() + LEAVING_SECONDS
         while True:
             try:
-                self._topics.admin.delete_consumer_groups([group], request_timeout=self._timeout)[group].result()
+                self._topics.coordinators.delete(group)
             except KafkaException as error:
                 if kafka_error(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                     return
