@@ -180,10 +180,10 @@ class Topics:
             return True
         with self._lock:
             former = self._admin
-            if former is not None:  # else it was closed meanwhile
-                self._admin = AnsweringClient(fresh)
-        if former is not None:
-            former.give_up()
+            if former is None:  # it was closed meanwhile
+                return True
+            self._admin = AnsweringClient(fresh)
+        former.give_up()
         return True
 
     def close(self) -> None:
