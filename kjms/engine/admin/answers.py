@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from kjms.engine.kafka import AdminPort, KafkaError, KafkaException
+from kjms.engine.kafka import AdminPort, KafkaError, KafkaException, jms_error, open_admin
+from kjms.errors import JMSException
 
-__all__ = ["AnsweringClient"]
+__all__ = ["AnsweringClient", "closed", "open_answering"]
 
 Answer = TypeVar("Answer")
 
@@ -49,6 +50,23 @@ class AnsweringClient:
             why: The error; None: that the client was closed, with the code ``_DESTROY``.
         """
         self._owed.give_up(why or KafkaError(KafkaError._DESTROY, "the client was closed before the broker answered"))
+
+
+def open_answering(config: Mapping[str, Any]) -> AnsweringClient:
+    """Return a new client with librdkafka's settings *config*.
+
+    Raises:
+        JMSException: There can be none; the text names the address.
+    """
+    try:
+        return AnsweringClient(open_admin(dict(config)))
+    except KafkaException as error:
+        raise jms_error(error, f"connect to {config['bootstrap.servers']}") from error
+
+
+def closed(config: Mapping[str, Any]) -> JMSException:
+    """Return the error of a thread that asks after the client with the settings *config* was let go."""
+    return JMSException(f"the connections to {config['bootstrap.servers']} were closed", "_DESTROY")
 
 
 class _Owed:

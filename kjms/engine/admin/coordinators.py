@@ -7,16 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, Final, TypeVar, cast
 
-from kjms.engine.admin.answers import AnsweringClient
-from kjms.engine.kafka import (
-    AdminPort,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    jms_error,
-    open_admin,
-)
-from kjms.errors import JMSException
+from kjms.engine.admin.answers import AnsweringClient, closed, open_answering
+from kjms.engine.kafka import AdminPort, ConsumerGroupTopicPartitions, KafkaError
 
 __all__ = ["Coordinators"]
 
@@ -53,14 +45,10 @@ class Coordinators:
         Raises:
             JMSException: There can be no more clients, or this was closed.
         """
-        servers = self._config["bootstrap.servers"]
-        try:
-            client = AnsweringClient(open_admin(dict(self._config)))
-        except KafkaException as error:
-            raise jms_error(error, f"connect to {servers}") from error
+        client = open_answering(self._config)
         with self._lock:
             if self._is_closed:
-                raise JMSException(f"the connections to {servers} were closed", "_DESTROY")
+                raise closed(self._config)
             self._asked.add(client)
         try:
             answers = request(cast(AdminPort, client), self._timeout + LATER_SECONDS)

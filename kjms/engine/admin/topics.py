@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from kjms.engine.admin.answers import AnsweringClient
+from kjms.engine.admin.answers import AnsweringClient, closed, open_answering
 from kjms.engine.admin.coordinators import Coordinators
 from kjms.engine.admin.log_ends import ends_after_commits
 from kjms.engine.admin.topic_ids import TopicIds
@@ -34,7 +34,6 @@ from kjms.engine.kafka import (
     is_shortage,
     jms_error,
     kafka_error,
-    open_admin,
     open_consumer,
 )
 from kjms.engine.tuning import DEFAULTS, Tuning
@@ -87,10 +86,7 @@ class Topics:
     def __init__(self, config: Mapping[str, Any], timeout: int, tuning: Tuning = DEFAULTS) -> None:
         self._tuning = tuning
         self._config = dict(config)
-        try:
-            self._admin: AnsweringClient | None = AnsweringClient(open_admin(dict(config)))
-        except KafkaException as error:
-            raise jms_error(error, f"connect to {self._servers}") from error
+        self._admin: AnsweringClient | None = open_answering(config)
         self._timeout = timeout / 1000
         self._partitions: dict[str, int] = {}
         self.created: set[str] = set()
@@ -120,7 +116,7 @@ class Topics:
         """
         admin = self._admin
         if admin is None:
-            raise JMSException(f"the connections to {self._servers} were closed", "_DESTROY")
+            raise closed(self._config)
         return cast(AdminPort, admin)
 
     def connect(self, timeout: float, last_error: Sequence[KafkaError]) -> None:
@@ -167,7 +163,7 @@ class Topics:
         if time.monotonic() < self._renewal_at:
             return False
         self._renewal_at = time.monotonic() + RENEW_SECONDS
-        fresh = open_admin(dict(self._config))
+        fresh = open_answering(self._config)
         try:
             fresh.list_topics(topic="", timeout=self._tuning.topic_attempt_seconds)
         except KafkaException:
@@ -182,7 +178,7 @@ class Topics:
             former = self._admin
             if former is None:  # it was closed meanwhile
                 return True
-            self._admin = AnsweringClient(fresh)
+            self._admin = fresh
         former.give_up()
         return True
 

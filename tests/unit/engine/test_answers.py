@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -16,13 +14,6 @@ from kjms.engine.kafka import AdminPort, KafkaError, KafkaException, TopicCollec
 
 TIMES = 20
 LONG_SECONDS = 60.0
-
-
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """The address of a broker that takes connections and answers nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 class Client:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 
 import pytest
@@ -12,13 +10,6 @@ import pytest
 from kjms import JMSException
 from kjms.engine.admin.coordinators import Coordinators
 from kjms.engine.kafka import AdminPort, KafkaError, KafkaException, kafka_error
-
-
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """The address of a broker that takes connections and answers nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def made(servers: str, timeout: float) -> Coordinators:

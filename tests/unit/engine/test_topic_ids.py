@@ -50,7 +50,7 @@ def topics(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> Topics:
     hasty = Tuning(
         topic_check_seconds=0.0, topic_check_seconds_each=0.0, topic_attempt_seconds=0.0, topic_visible_seconds=0.05
     )
-    monkeypatch.setattr("kjms.engine.admin.topics.open_admin", lambda _: brokers)
+    monkeypatch.setattr("kjms.engine.admin.answers.open_admin", lambda _: brokers)
     return Topics({"bootstrap.servers": "127.0.0.1:1"}, 1_000, hasty)
 
 
